@@ -62,6 +62,8 @@ pub enum Route<'a> {
     Checkpoint(&'a [u8]),
     /// The description of all this.
     OpenApi,
+    /// The metrics, which the server itself answers where they may be read: nothing here.
+    Metrics,
     /// Nothing; this is the answer.
     Refuse(Reply),
 }
@@ -71,7 +73,7 @@ impl Route<'_> {
     #[must_use]
     pub fn right(&self) -> Option<Right> {
         match self {
-            Self::Get(_) | Self::Range { .. } => Some(Right::Read),
+            Self::Get(_) | Self::Range { .. } | Self::Metrics => Some(Right::Read),
             Self::Put(_) | Self::Delete(_) | Self::Checkpoint(_) => Some(Right::Write),
             Self::Status | Self::OpenApi | Self::Refuse(_) => None,
         }
@@ -115,6 +117,7 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
             Method::Put => Route::Checkpoint(request.query_parameter(b"name").unwrap_or_default()),
             _ => Route::Refuse(Reply::MethodNotAllowed { allow: WRITE }),
         },
+        b"/metrics" => Route::Metrics,
         b"/openapi.json" => match request.method {
             Method::Get | Method::Head => Route::OpenApi,
             _ => Route::Refuse(Reply::MethodNotAllowed { allow: READ }),

@@ -258,6 +258,7 @@ impl<S: Engine> Service for EntityService<S> {
             Route::OpenApi => api::send_openapi(response)
                 .map(|()| Flow::Done)
                 .map_err(Refusal::from),
+            Route::Metrics => Err(Reply::UnknownPath.into()),
             Route::Refuse(reply) => Err(reply.into()),
         };
         let reply = match result {
@@ -269,6 +270,11 @@ impl<S: Engine> Service for EntityService<S> {
         // Without memory even for this, nothing is sent and the server answers 503.
         let _ = reply.send(response);
         Flow::Done
+    }
+
+    /// With tokens for reading, metrics take one.
+    fn shows_metrics(&self, request: &Request<'_>) -> bool {
+        self.check_access(&Route::Metrics, request).is_ok()
     }
 
     /// Of whoever may not send it, and what nothing is done with, so that it is not taken into memory: `call`

@@ -58,7 +58,10 @@ impl Connections {
             by_slot: Vec::new(),
             count: 0,
             ages: Ages::new(),
-            addresses: AddressCounts::new(limits.connections_per_address_max),
+            addresses: AddressCounts::new(
+                limits.connections_per_address_max,
+                limits.counts_loopback_addresses,
+            ),
             epoch_shift: (shortest_idle_ns / 4).max(1).ilog2(),
             places_first: limits.connections_max.min(PLACES_FIRST_MAX),
         }

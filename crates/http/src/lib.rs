@@ -87,7 +87,7 @@ pub use head_text::{
 pub use limits::{LimitValues, Limits, LimitsError};
 pub use log::{LogFormat, LogLevel};
 pub use method::Method;
-pub use metrics::MetricsText;
+pub use metrics::{MetricsAccess, MetricsText};
 pub use parse::{
     Parsed, parse_request_head, parse_request_head_by, parse_response_head, parse_response_head_by,
     parse_trailer_fields,

@@ -75,6 +75,8 @@ pub struct LimitValues {
     /// Open connections of one shard from one address; one more is answered 503 and closed.
     /// `usize::MAX` counts nobody: behind a proxy all come from one address.
     pub connections_per_address_max: usize,
+    /// Whether connections from loopback addresses count towards `connections_per_address_max`.
+    pub counts_loopback_addresses: bool,
 }
 
 impl LimitValues {
@@ -99,6 +101,7 @@ impl LimitValues {
         drain_timeout_ns: 30 * SECOND_NS,
         connections_max: 16 * 1024,
         connections_per_address_max: usize::MAX,
+        counts_loopback_addresses: true,
     };
 
     /// Checks each value once, so that nothing that takes [`Limits`] checks again.

@@ -8,6 +8,7 @@
 
 mod config;
 mod departure;
+mod metrics_server;
 mod shard_server;
 mod shards;
 mod signals;

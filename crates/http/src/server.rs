@@ -44,6 +44,8 @@ use crate::connection::Connection;
 use crate::connections::Connections;
 use crate::counters::HttpCounters;
 use crate::limits::Limits;
+use crate::metrics::MetricsAccess;
+use crate::metrics::scrape::Scrape;
 use crate::metrics::snapshot::Snapshots;
 use crate::service::{RequestToken, Service};
 use deadline::IdleSweep;
@@ -72,6 +74,9 @@ pub(crate) struct ServerParts {
     pub(crate) build_labels: Arc<[(&'static str, String)]>,
     pub(crate) is_handing_over: Arc<AtomicBool>,
     pub(crate) access_log: Option<ShardLog>,
+    pub(crate) metrics_access: MetricsAccess,
+    /// Of the shard that writes metrics for a listener of their own.
+    pub(crate) scrape: Option<Arc<Scrape>>,
 }
 
 /// A [`Service`] as an [`io::Protocol`](Protocol).
@@ -91,6 +96,7 @@ pub(crate) struct Server<S> {
     is_backlog_late: bool,
     snapshots: Arc<Snapshots>,
     build_labels: Arc<[(&'static str, String)]>,
+    scrape: Option<Arc<Scrape>>,
     heartbeat: Heartbeat,
     idle_sweep: IdleSweep,
     /// Another process takes the address over.
@@ -103,6 +109,7 @@ impl<S: Service> Server<S> {
         let mut exchange = Exchange::new(parts.limits, parts.pool_mode, parts.blocks, parts.bodies);
         let client = service.client().cloned();
         let log = parts.access_log;
+        exchange.metrics_access = parts.metrics_access;
         exchange.access_log = log.map(|log| Box::new(log.relaying(client.is_some())));
         Self {
             client,
@@ -115,6 +122,7 @@ impl<S: Service> Server<S> {
             is_backlog_late: false,
             snapshots: parts.snapshots,
             build_labels: parts.build_labels,
+            scrape: parts.scrape,
             heartbeat: Heartbeat::default(),
             idle_sweep: IdleSweep::default(),
             is_handing_over: parts.is_handing_over,
@@ -345,6 +353,7 @@ impl<S: Service> Server<S> {
         if let Some(client) = &self.client {
             client.woken(shard);
         }
+        self.answer_scrape(shard);
         self.complete(shard, S::woken);
     }
 

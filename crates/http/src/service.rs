@@ -208,6 +208,12 @@ pub trait Service {
         0
     }
 
+    /// Whether this request for `/metrics` may be answered by the server, once the peer may read them
+    /// ([`crate::MetricsAccess`]). A service that has tokens, or this path of its own, says no.
+    fn shows_metrics(&self, _request: &Request<'_>) -> bool {
+        true
+    }
+
     /// Adds this service's lines to `/metrics`. Called on the shard that answers.
     fn write_metrics(&self, _out: &mut MetricsText<'_>) {}
 

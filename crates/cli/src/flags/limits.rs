@@ -3,6 +3,7 @@
 use super::{parse_bytes, parse_count, parse_duration_ns};
 use clap::Args;
 use millpond_http::{LimitValues, LimitsError};
+use millpond_io::Address;
 
 const CONNECTIONS: &str = "Limits on connections";
 const MESSAGES: &str = "Limits on messages";
@@ -15,10 +16,11 @@ pub(super) struct LimitFlags {
     /// or is answered with 503 if none has been idle for --idle-timeout-min
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "16384", help_heading = CONNECTIONS)]
     max_connections: u64,
-    /// Open connections from one address (IPv6: from one /64); one more is answered with 503
-    /// [default: no limit]
-    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = CONNECTIONS)]
-    max_connections_per_address: Option<u64>,
+    /// Open connections from one address (IPv6: from one /64); one more is answered with 503. Behind a proxy or
+    /// balancer all clients have its address: none, or --proxy-protocol [default: half of --max-connections, and none
+    /// for loopback addresses]
+    #[arg(long, value_name = "N|none", value_parser = parse_cap, help_heading = CONNECTIONS)]
+    max_connections_per_address: Option<Cap>,
 
     /// Method, target and version; a longer line is answered with 414
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "8KiB", help_heading = MESSAGES)]
@@ -72,11 +74,33 @@ pub(super) struct LimitFlags {
     drain_timeout: u64,
 }
 
+/// A cap, or none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Cap {
+    At(u64),
+    None,
+}
+
+fn parse_cap(text: &str) -> Result<Cap, String> {
+    match text {
+        "none" => Ok(Cap::None),
+        count => parse_count(count).map(Cap::At),
+    }
+}
+
 impl LimitFlags {
-    /// The limits of each of `shards`. The kernel spreads connections over them: each gets its
-    /// share, rounded up.
-    pub(super) fn limits(&self, shards: usize) -> LimitValues {
+    /// The limits of each of `shards` of a server that listens at `listen`. The kernel spreads connections over
+    /// them: each gets its share, rounded up.
+    pub(super) fn limits(&self, listen: &Address, shards: usize) -> LimitValues {
         let share = |count: u64| in_memory(count.div_ceil(shards as u64));
+        let is_remote =
+            matches!(listen, Address::Inet(at) if !at.ip().to_canonical().is_loopback());
+        let cap = match self.max_connections_per_address {
+            // One client alone must not shut all others out.
+            None if is_remote => Cap::At(self.max_connections.div_ceil(2)),
+            None => Cap::None,
+            Some(cap) => cap,
+        };
         LimitValues {
             request_line_bytes_max: in_memory(self.max_request_line),
             head_bytes_max: in_memory(self.max_head),
@@ -97,7 +121,11 @@ impl LimitFlags {
             write_rate_bytes_per_s_min: self.min_write_rate,
             drain_timeout_ns: self.drain_timeout,
             connections_max: share(self.max_connections),
-            connections_per_address_max: self.max_connections_per_address.map_or(usize::MAX, share),
+            connections_per_address_max: match cap {
+                Cap::At(count) => share(count),
+                Cap::None => usize::MAX,
+            },
+            counts_loopback_addresses: self.max_connections_per_address.is_some(),
         }
     }
 }
@@ -156,15 +184,58 @@ mod tests {
         limits: LimitFlags,
     }
 
-    fn limits(line: &str, shards: usize) -> LimitValues {
+    fn limits_at(listen: &str, line: &str, shards: usize) -> LimitValues {
         let words = ["serve"].into_iter().chain(line.split_whitespace());
-        Line::try_parse_from(words).unwrap().limits.limits(shards)
+        let flags = Line::try_parse_from(words).unwrap().limits;
+        flags.limits(&listen.parse().unwrap(), shards)
+    }
+
+    fn limits(line: &str, shards: usize) -> LimitValues {
+        limits_at("127.0.0.1:80", line, shards)
+    }
+
+    /// 300 slow heads from one address kept `--max-connections 200` at 503 for everybody.
+    ///
+    /// Goal: where other machines can connect, one address has half of the connections at most, this machine has all,
+    /// and a cap that is given is for both; "none" is none.
+    #[test]
+    fn one_address_has_half_of_the_connections() {
+        let cap = |listen: &str, line: &str| {
+            let limits = limits_at(listen, line, 2);
+            (
+                limits.connections_per_address_max,
+                limits.counts_loopback_addresses,
+            )
+        };
+        let line = "--max-connections 200";
+        for remote in ["0.0.0.0:80", "[::]:80", "10.0.0.1:80"] {
+            assert_eq!(cap(remote, line), (50, false), "{remote}");
+        }
+        for local in ["127.0.0.1:80", "[::1]:80", "unix:/tmp/x"] {
+            assert_eq!(cap(local, line), (usize::MAX, false), "{local}");
+        }
+        assert_eq!(
+            cap("0.0.0.0:80", "--max-connections-per-address none").0,
+            usize::MAX
+        );
+        assert_eq!(
+            cap("0.0.0.0:80", "--max-connections-per-address 8"),
+            (4, true)
+        );
+        assert_eq!(
+            cap("127.0.0.1:80", "--max-connections-per-address 8"),
+            (4, true)
+        );
     }
 
     /// Goal: the help's defaults are the library's.
     #[test]
     fn defaults_are_the_library_s() {
-        assert_eq!(limits("", 1), LimitValues::default());
+        let library_s = LimitValues {
+            counts_loopback_addresses: false,
+            ..LimitValues::default()
+        };
+        assert_eq!(limits("", 1), library_s);
     }
 
     /// Goal: each flag reaches the field it names, in its unit; connections are shared out.
@@ -195,6 +266,7 @@ mod tests {
             drain_timeout_ns: 15_000_000,
             connections_max: 4,
             connections_per_address_max: 2,
+            counts_loopback_addresses: true,
         };
         assert_eq!(limits(line, 3), expected);
     }

@@ -25,8 +25,8 @@ use upstream_name::UpstreamName;
 /// Pass requests on to other servers: a reverse proxy over a pool of connections
 ///
 /// Framing is written anew on both sides, fields about the connection are dropped, Via and Forwarded
-/// are added, bodies are streamed. A request is tried again only where that can do no harm. GET
-/// /metrics is answered by the proxy itself, with what it knows of each upstream.
+/// are added, bodies are streamed. A request is tried again only where that can do no harm. What the
+/// proxy knows of each upstream is at /metrics of --metrics-listen.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond proxy --upstream 127.0.0.1:8081

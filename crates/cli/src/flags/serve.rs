@@ -15,7 +15,10 @@ use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
 #[cfg(feature = "entity")]
 use entity::EntityFlags;
-use millpond_http::{DriverChoice, Files, FilesConfig, Plaintext, ServeConfig, ServeReport, Site};
+use millpond_http::{
+    DriverChoice, Files, FilesConfig, Limits, MetricsAccess, Plaintext, ServeConfig, ServeReport,
+    Site,
+};
 use millpond_io::{Address, HandedOver, IoError, ServiceManager};
 use millpond_mempool::PoolMode;
 use std::convert::Infallible;
@@ -132,6 +135,13 @@ pub(super) struct CommonFlags {
     /// Do not bind each shard to one CPU
     #[arg(long)]
     no_pin: bool,
+    /// Which peers GET /metrics is answered for on the main listener: loopback (and unix sockets, if no proxy passes
+    /// the request on), all or none. A proxy passes /metrics on, whatever this says
+    #[arg(long, value_name = "loopback|all|none", default_value = "loopback")]
+    metrics_access: MetricsAccess,
+    /// Serve /metrics on a listener of its own, in clear text and for whoever reaches it; unix:PATH for a socket
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics_listen: Option<Address>,
     /// Write how it went to FILE when the server stops
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
     json: Option<JsonFile>,
@@ -267,11 +277,13 @@ impl CommonFlags {
             Listen::At(_) => None,
             Listen::HandedOver => Some(HandedOver::take().map_err(Failure::failed)?),
         };
+        let listen = match &handed_over {
+            Some(sockets) => sockets.address().clone(),
+            None => config.listen.clone(),
+        };
         Ok(ServeConfig {
-            listen: match &handed_over {
-                Some(sockets) => sockets.address().clone(),
-                None => config.listen.clone(),
-            },
+            limits: self.limits_at(&listen, config.shards)?,
+            listen,
             handed_over,
             service_manager: ServiceManager::from_environment().map_err(Failure::failed)?,
             ..config
@@ -295,8 +307,7 @@ impl CommonFlags {
             Some(shards) => shards,
             None => millpond_io::allowed_cpus().map_err(Failure::failed)?.len(),
         };
-        let checked = self.limits.limits(shards).checked();
-        let limits = checked.map_err(|error| Failure::usage(in_flags(&error)))?;
+        let limits = self.limits_at(&listen, shards)?;
         // Before anything else starts: who asked for a driver that is not to be had learns why.
         self.driver.choose().map_err(Failure::failed)?;
         let tls = self.tls.load(&limits)?;
@@ -310,9 +321,16 @@ impl CommonFlags {
             busy_poll_ns: self.busy_poll,
             reuse_port: self.reuse_port,
             proxy_protocol: self.proxy_protocol,
+            metrics_access: self.metrics_access,
+            metrics_listen: self.metrics_listen.clone(),
             access_log: self.logs.access_log(),
             ..ServeConfig::new(name, listen)
         })
+    }
+
+    fn limits_at(&self, listen: &Address, shards: usize) -> Result<Limits, Failure> {
+        let checked = self.limits.limits(listen, shards).checked();
+        checked.map_err(|error| Failure::usage(in_flags(&error)))
     }
 
     pub(super) fn finish(&self, report: &ServeReport) -> Result<Exit, Failure> {

@@ -15,16 +15,18 @@ type Key = u128;
 #[derive(Debug)]
 pub(super) struct AddressCounts {
     count_max: usize,
+    counts_loopback: bool,
     counts: HashMap<Key, u32>,
     /// Whom each slot is counted for; zero for nobody.
     keys: Vec<Key>,
 }
 
 impl AddressCounts {
-    /// `usize::MAX` for no cap.
-    pub(super) fn new(count_max: usize) -> Self {
+    /// `count_max`: `usize::MAX` for no cap. `counts_loopback`: whether it is for loopback addresses too.
+    pub(super) fn new(count_max: usize, counts_loopback: bool) -> Self {
         Self {
             count_max,
+            counts_loopback,
             counts: HashMap::new(),
             keys: Vec::new(),
         }
@@ -76,13 +78,14 @@ impl AddressCounts {
         if !self.has_cap() {
             return None;
         }
-        match peer {
-            Peer::Unix => None,
-            Peer::Inet(address) => Some(match address.ip().to_canonical() {
-                IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
-                IpAddr::V6(v6) => u128::from(v6) >> 64 << 64 | 1,
-            }),
-        }
+        let Peer::Inet(address) = peer else {
+            return None;
+        };
+        Some(match address.ip().to_canonical() {
+            ip if ip.is_loopback() && !self.counts_loopback => return None,
+            IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
+            IpAddr::V6(v6) => u128::from(v6) >> 64 << 64 | 1,
+        })
     }
 }
 
@@ -97,7 +100,7 @@ mod tests {
     /// Goal: each address fills its own share, a /64 is one address, and leaving makes room.
     #[test]
     fn each_address_has_its_own_share() {
-        let mut counts = AddressCounts::new(2);
+        let mut counts = AddressCounts::new(2, true);
         counts.add(0, peer("10.0.0.1"));
         counts.add(1, peer("::ffff:10.0.0.1"));
         counts.add(2, peer("10.0.0.2"));
@@ -116,10 +119,23 @@ mod tests {
         assert!(counts.counts.is_empty());
     }
 
+    /// Goal: a cap that spares this machine spares loopback in each of its forms, and nothing else.
+    #[test]
+    fn loopback_can_be_exempt() {
+        let mut counts = AddressCounts::new(1, false);
+        for (slot, ip) in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1"]
+            .into_iter()
+            .enumerate()
+        {
+            counts.add(slot, peer(ip));
+            assert_eq!(counts.is_full(peer(ip)), ip == "10.0.0.1", "{ip}");
+        }
+    }
+
     /// Goal: without a cap nothing is counted, so nothing is kept.
     #[test]
     fn no_cap_costs_no_memory() {
-        let mut counts = AddressCounts::new(usize::MAX);
+        let mut counts = AddressCounts::new(usize::MAX, true);
         counts.add(0, peer("10.0.0.1"));
         assert!(!counts.is_full(peer("10.0.0.1")));
         assert_eq!((counts.counts.capacity(), counts.keys.capacity()), (0, 0));

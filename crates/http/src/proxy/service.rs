@@ -500,6 +500,11 @@ impl Service for Proxy {
         self.client.visit_pool_stats(visit);
     }
 
+    /// The path may be the application's, and upstreams' addresses are nobody's business there.
+    fn shows_metrics(&self, _request: &Request<'_>) -> bool {
+        false
+    }
+
     fn trim_pools(&mut self) -> usize {
         self.upstreams.publish(&self.client, monotonic_ns());
         self.requests.trim() + self.client.trim_pools()

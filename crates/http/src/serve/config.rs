@@ -2,6 +2,7 @@
 
 use crate::access_log::{AccessLogConfig, AccessLogTarget};
 use crate::limits::Limits;
+use crate::metrics::MetricsAccess;
 use millpond_io::tls::TlsServer;
 use millpond_io::{
     Address, DriverChoice, DriverFeatures, HandedOver, IoError, ServiceManager, ServiceState,
@@ -51,6 +52,10 @@ pub struct ServeConfig {
     pub speaks_tls_to_others: bool,
     /// What else SIGHUP makes the server read again.
     pub reread: Option<Reread>,
+    /// Which peers `GET /metrics` is answered for on the main listener.
+    pub metrics_access: MetricsAccess,
+    /// A listener of its own for `/metrics`, in clear text, if wanted.
+    pub metrics_listen: Option<Address>,
     /// Labels added to `millpond_build_info`, e.g. `("engine", "rocksdb")`.
     pub build_labels: Vec<(&'static str, String)>,
 }
@@ -98,6 +103,8 @@ impl ServeConfig {
             access_log: None,
             speaks_tls_to_others: false,
             reread: None,
+            metrics_access: MetricsAccess::default(),
+            metrics_listen: None,
             build_labels: Vec::new(),
         }
     }

@@ -9,6 +9,7 @@ use super::config::ServeConfig;
 use crate::access_log::AccessLog;
 use crate::body_budget::BodyBudget;
 use crate::counters::HttpCounters;
+use crate::metrics::scrape::Scrape;
 use crate::metrics::snapshot::Snapshots;
 use crate::server::{Server, ServerParts};
 use crate::service::{Service, ShardStart};
@@ -42,6 +43,8 @@ pub(super) struct Shared {
     /// Another process takes the address over: set before the shards are asked to stop.
     pub(super) is_handing_over: Arc<AtomicBool>,
     pub(super) access_log: Option<Arc<AccessLog>>,
+    /// Of a server whose metrics have a listener of their own.
+    pub(super) scrape: Option<Arc<Scrape>>,
 }
 
 impl<D: Driver, S: Service> ShardServer<D, S> {
@@ -59,6 +62,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
             build_labels: config.labels_for(driver.name(), driver.features()).into(),
             is_handing_over: Arc::default(),
             access_log: None,
+            scrape: None,
         };
         let shard = ShardConfig {
             index: 0,
@@ -83,7 +87,14 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
             waker: shard.waker(),
             pool_mode: config.pool_mode,
         })?;
+        // The first shard writes the text, as any could.
+        let scrape = shared.scrape.filter(|_| shard_config.index == 0);
+        if let Some(scrape) = &scrape {
+            scrape.set_writer(shard.waker());
+        }
         let parts = ServerParts {
+            metrics_access: config.metrics_access,
+            scrape,
             limits: config.limits,
             pool_mode: config.pool_mode,
             blocks: shard.pools().blocks.clone(),

@@ -2,6 +2,7 @@
 
 use super::config::{Reread, ServeConfig, ServeError, ServeReport};
 use super::departure::Departure;
+use super::metrics_server::MetricsServer;
 use super::shard_server::{ShardServer, Shared};
 use super::watch::{LOOK_INTERVAL, Watch};
 use crate::access_log::AccessLog;
@@ -66,6 +67,8 @@ pub struct Running {
     stop_handles: Vec<StopHandle>,
     snapshots: Arc<Snapshots>,
     departure: Arc<Departure>,
+    /// Of the listener for metrics.
+    metrics_departure: Option<Arc<Departure>>,
     tls: Option<TlsServer>,
     access_log: Option<Arc<AccessLog>>,
     reread: Option<Reread>,
@@ -82,6 +85,9 @@ impl Running {
     /// (see [`ServeConfig::reuse_port`]), it takes over and no client notices.
     pub fn request_stop(&self) {
         self.departure.begin();
+        if let Some(departure) = &self.metrics_departure {
+            departure.begin();
+        }
         self.stop_handles.iter().for_each(StopHandle::request_stop);
     }
 
@@ -172,6 +178,7 @@ where
                 .into(),
             is_handing_over: departure.is_under_way(),
             access_log,
+            scrape: config.metrics_listen.as_ref().map(|_| Arc::default()),
         },
         cpus: if config.pin {
             allowed_cpus()?
@@ -188,6 +195,7 @@ where
             stop_handles: Vec::with_capacity(config.shards),
             snapshots: Arc::clone(&plan.shared.snapshots),
             departure,
+            metrics_departure: None,
             tls: config.tls.clone(),
             access_log: plan.shared.access_log.clone(),
             reread: config.reread.clone(),
@@ -202,6 +210,14 @@ where
             &mut running,
         );
         let is_up = running.stop_handles.len() == config.shards;
+        let mut metrics = None;
+        let started = started.and_then(|()| {
+            if let Some(scrape) = plan.shared.scrape.as_ref().filter(|_| is_up) {
+                metrics = MetricsServer::start(config, scrape)?;
+            }
+            running.metrics_departure = metrics.as_ref().map(MetricsServer::departure);
+            Ok(())
+        });
         let controlled = started.and_then(|()| match is_up {
             true => control(&running, &notices),
             // `join_all` finds the error of the shard that is missing.
@@ -214,6 +230,9 @@ where
         }
         let report = join_all(threads);
         running.departure.finish();
+        if let Some(metrics) = metrics {
+            metrics.finish();
+        }
         // Also of a server that failed: its last requests may say why.
         if let Some(Err(loss)) = plan.shared.access_log.as_ref().map(|log| log.finish()) {
             log::write(LogLevel::Error, loss);
@@ -224,7 +243,7 @@ where
 }
 
 /// The shards' listeners, and what it takes to leave their address to others.
-fn bind(config: &ServeConfig) -> Result<(Vec<Listener>, Option<PortShare>), IoError> {
+pub(super) fn bind(config: &ServeConfig) -> Result<(Vec<Listener>, Option<PortShare>), IoError> {
     if let Some(sockets) = &config.handed_over {
         return Ok((sockets.listeners(config.shards)?, None));
     }

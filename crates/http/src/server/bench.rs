@@ -42,6 +42,8 @@ impl<S: Service> Bench<S> {
             build_labels: Arc::new([]),
             is_handing_over: Arc::default(),
             access_log: None,
+            metrics_access: crate::metrics::MetricsAccess::default(),
+            scrape: None,
         };
         let mut bench = Self {
             server: Server::new(service, parts),

@@ -11,7 +11,7 @@ use crate::response::Response;
 use crate::service::{Flow, RequestToken, Service, ServiceContext};
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, Streaming};
-use millpond_io::{Driver, ShardContext};
+use millpond_io::{Driver, ShardContext, SocketId};
 use millpond_mempool::Buffer;
 
 const METRICS_PATH: &[u8] = b"/metrics";
@@ -52,9 +52,37 @@ impl Exchange {
 
     /// Whether the server itself answers this.
     #[inline(always)]
-    pub(super) fn is_metrics(&self, head: &RequestHead, head_bytes: &[u8]) -> bool {
+    pub(super) fn is_metrics<S: Service, D: Driver>(
+        &self,
+        service: &S,
+        socket: SocketId,
+        (head, head_bytes): (&RequestHead, &[u8]),
+        shard: &ShardContext<'_, D>,
+    ) -> bool {
         // By its length first, which is at hand.
-        head.path.len() == METRICS_PATH.len() && asks_for_metrics(head, head_bytes)
+        head.path.len() == METRICS_PATH.len()
+            && asks_for_metrics(head, head_bytes)
+            && self.shows_metrics(service, socket, (head, head_bytes), shard)
+    }
+
+    /// Whether this peer may read the metrics here; if not, the path is one of the service's.
+    #[cold]
+    fn shows_metrics<S: Service, D: Driver>(
+        &self,
+        service: &S,
+        socket: SocketId,
+        (head, bytes): (&RequestHead, &[u8]),
+        shard: &ShardContext<'_, D>,
+    ) -> bool {
+        let request = Request {
+            method: head.method,
+            bytes,
+            head,
+            fields: &self.fields,
+            body: RequestBody::Received(&[]),
+        };
+        let peer = || shard.driver.peer(socket);
+        self.metrics_access.allows(&request, peer) && service.shows_metrics(&request)
     }
 
     /// It is answered when the tick ends.
@@ -147,7 +175,7 @@ impl Exchange {
         }
         let token = self.next_token(connection);
         let manner = Manner::of(head, self.is_draining);
-        if self.is_metrics(head, head_bytes) {
+        if self.is_metrics(service, connection.socket, (head, head_bytes), shard) {
             self.await_metrics(connection, token, manner);
         } else {
             let stream = connection.stream.as_deref();

@@ -11,6 +11,7 @@ use crate::date::StandingLines;
 use crate::head::{HeadFields, RequestHead};
 use crate::kept_input::KeptInput;
 use crate::limits::{Limit, Limits};
+use crate::metrics::MetricsAccess;
 use crate::request::{Request, RequestBody};
 use crate::service::{RequestToken, Service};
 use crate::streaming::Streaming;
@@ -40,6 +41,7 @@ pub(crate) struct Exchange {
     pub(crate) standing_lines: StandingLines,
     /// Who wants to know of every request.
     pub(crate) access_log: Option<Box<ShardLog>>,
+    pub(crate) metrics_access: MetricsAccess,
     /// What comes or goes in parts.
     pub(super) streams: Pool<Streaming>,
     /// Bodies that come in pieces and are wanted whole.
@@ -80,6 +82,7 @@ impl Exchange {
             marks: Marks::default(),
             standing_lines: StandingLines::new(),
             access_log: None,
+            metrics_access: MetricsAccess::default(),
             streams: Pool::new("http_streams", mode),
             gatherings: Pool::new("http_gatherings", mode),
             bodies,

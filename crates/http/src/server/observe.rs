@@ -2,18 +2,15 @@
 
 use super::Server;
 use crate::access_log::ShardLog;
-use crate::head_text::FieldValue;
-use crate::metrics::MetricsText;
 use crate::metrics::report::write_all;
+use crate::metrics::{MetricsText, PROMETHEUS_TEXT};
 use crate::service::Service;
 use crate::status::StatusCode;
 use millpond_io::{Driver, ShardContext, TimerId};
-use millpond_mempool::give_back_free_heap;
+use millpond_mempool::{Buffer, PoolError, give_back_free_heap};
 
 /// How old the numbers of a shard may be that did something in the meantime.
 const BEAT_NS: u64 = 1_000_000_000;
-const PROMETHEUS_TEXT: FieldValue<'_> =
-    FieldValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 /// What a shard does about once a second while anything happens, and a few times after: publish
 /// its numbers, and give memory back that nobody used in between. Then it sleeps until the next
@@ -135,6 +132,36 @@ impl<S: Service> Server<S> {
 
     #[cold]
     fn write_metrics<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        let text = self.metrics_text(shard);
+        let tokens = std::mem::take(&mut self.exchange.metrics_requests);
+        self.complete(shard, |_service, completions| {
+            for &token in &tokens {
+                completions.respond(token, |response, _pools| {
+                    // Without memory nothing is sent, which becomes 503.
+                    if let Ok(text) = &text {
+                        let _ = response.send(StatusCode::OK, Some(PROMETHEUS_TEXT), text);
+                    }
+                });
+            }
+        });
+    }
+
+    /// The listener for metrics gets its text, if it asked for one.
+    pub(super) fn answer_scrape<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        let scrape = self.scrape.as_ref().filter(|scrape| scrape.take_question());
+        if let Some(scrape) = scrape.cloned() {
+            // Without memory for all of it there is none of it.
+            let text = self.metrics_text(shard).map(|text| text.to_vec());
+            scrape.answer(text.unwrap_or_default());
+        }
+    }
+
+    /// The numbers of all shards, and what the service of this one adds.
+    #[cold]
+    fn metrics_text<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+    ) -> Result<Buffer, PoolError> {
         self.publish(shard);
         let blocks = self.exchange.blocks.clone();
         let mut text = MetricsText::new(&blocks);
@@ -148,18 +175,7 @@ impl<S: Service> Server<S> {
             log_writer,
         );
         self.service.write_metrics(&mut text);
-        let text = text.finish();
-        let tokens = std::mem::take(&mut self.exchange.metrics_requests);
-        self.complete(shard, |_service, completions| {
-            for &token in &tokens {
-                completions.respond(token, |response, _pools| {
-                    // Without memory nothing is sent, which becomes 503.
-                    if let Ok(text) = &text {
-                        let _ = response.send(StatusCode::OK, Some(PROMETHEUS_TEXT), text);
-                    }
-                });
-            }
-        });
+        text.finish()
     }
 }
 

@@ -86,7 +86,8 @@ impl Exchange {
         }
         let token = self.next_token(connection);
         let manner = Manner::of(head, self.is_draining);
-        let goes_on = if self.is_metrics(head, head_bytes) {
+        let is_metrics = self.is_metrics(service, connection.socket, (head, head_bytes), shard);
+        let goes_on = if is_metrics {
             self.await_metrics(connection, token, manner);
             false
         } else {

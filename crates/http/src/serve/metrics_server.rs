@@ -1,0 +1,207 @@
+//! `/metrics` on a listener of its own: one thread, so that scrapes are answered however full the server is.
+//!
+//! Its connections are not among those of `--max-connections`, and nothing but the metrics can be asked for there.
+
+use super::config::{ServeConfig, ServeError};
+use super::departure::Departure;
+use super::shard_server::ShardServer;
+use super::shards::bind;
+use crate::completions::Completions;
+use crate::head_text::{FieldName, FieldValue};
+use crate::limits::{LimitValues, Limits, LimitsError};
+use crate::log::{self, LogLevel};
+use crate::method::Method;
+use crate::metrics::scrape::Scrape;
+use crate::metrics::{MetricsAccess, PROMETHEUS_TEXT};
+use crate::request::Request;
+use crate::response::Response;
+use crate::service::{Flow, RequestToken, Service, ServiceContext};
+use crate::status::StatusCode;
+use millpond_io::{Address, Driver, EpollDriver, IoError, Listener, StopHandle};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+/// Scrapers are few; one more is answered with 503.
+const CONNECTIONS_MAX: usize = 64;
+/// Nobody sends a body here.
+const BODY_BYTES_MAX: u64 = 4096;
+
+/// The listener and its thread.
+pub(super) struct MetricsServer {
+    departure: Arc<Departure>,
+    stop: StopHandle,
+    thread: JoinHandle<()>,
+}
+
+impl MetricsServer {
+    /// Starts it, if the configuration names an address for it. `scrape`: where it asks for the text.
+    pub(super) fn start(
+        config: &ServeConfig,
+        scrape: &Arc<Scrape>,
+    ) -> Result<Option<Self>, ServeError> {
+        let Some(address) = &config.metrics_listen else {
+            return Ok(None);
+        };
+        let own = ServeConfig {
+            listen: address.clone(),
+            handed_over: None,
+            shards: 1,
+            pool_mode: config.pool_mode,
+            limits: limits().map_err(|error| ServeError::Service {
+                shard_index: 0,
+                source: error.into(),
+            })?,
+            metrics_access: MetricsAccess::None,
+            reuse_port: config.reuse_port,
+            ..ServeConfig::new("metrics", address.clone())
+        };
+        let (mut listeners, share) = bind(&own)?;
+        let departure = Arc::new(Departure::from(share));
+        let Some(listener) = listeners.pop() else {
+            return Err(ServeError::NoShards);
+        };
+        let local = listener.local_address().clone();
+        let (ready_sender, ready) = channel();
+        let scrape = Arc::clone(scrape);
+        let body = move || {
+            if let Err(error) = run(&own, scrape, listener, &ready_sender) {
+                log::write(
+                    LogLevel::Error,
+                    format_args!("metrics are not served: {error}"),
+                );
+            }
+        };
+        let thread = Builder::new()
+            .name(format!("{}-metrics", config.name))
+            .spawn(body);
+        let thread = thread.map_err(|source| ServeError::Thread {
+            shard_index: 0,
+            source,
+        })?;
+        // It has said why on its way out.
+        let Ok(stop) = ready.recv() else {
+            return Ok(None);
+        };
+        log::write(LogLevel::Info, Served(&local));
+        Ok(Some(Self {
+            departure,
+            stop,
+            thread,
+        }))
+    }
+
+    /// A new server may take the address over from here on; scrapes go on being answered meanwhile.
+    pub(super) fn departure(&self) -> Arc<Departure> {
+        Arc::clone(&self.departure)
+    }
+
+    /// Ends it at once: the server has ended.
+    pub(super) fn finish(self) {
+        self.stop.request_abort();
+        // A panic has printed its message, and nothing waits for a scrape any more.
+        let _ = self.thread.join();
+        self.departure.finish();
+    }
+}
+
+fn limits() -> Result<Limits, LimitsError> {
+    let values = LimitValues {
+        connections_max: CONNECTIONS_MAX,
+        connections_per_address_max: usize::MAX,
+        body_bytes_max: BODY_BYTES_MAX,
+        bodies_bytes_max: BODY_BYTES_MAX * CONNECTIONS_MAX as u64,
+        ..LimitValues::default()
+    };
+    values.checked()
+}
+
+/// The line of the log that says where.
+struct Served<'a>(&'a Address);
+
+impl std::fmt::Display for Served<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Address::Unix(path) => write!(formatter, "metrics at /metrics on {}", path.display()),
+            address @ Address::Inet(_) => write!(formatter, "metrics at http://{address}/metrics"),
+        }
+    }
+}
+
+/// The body of the thread.
+fn run(
+    config: &ServeConfig,
+    scrape: Arc<Scrape>,
+    listener: Listener,
+    ready: &Sender<StopHandle>,
+) -> Result<(), IoError> {
+    let mut driver = EpollDriver::new(config.pool_mode)?;
+    driver.listen(listener)?;
+    let make = |start: crate::service::ShardStart| {
+        scrape.set_reader(start.waker);
+        Ok::<_, Infallible>(MetricsService {
+            scrape: Arc::clone(&scrape),
+            waiting: Vec::with_capacity(CONNECTIONS_MAX),
+        })
+    };
+    let Ok(mut server) = ShardServer::new(config, driver, make);
+    let _ = ready.send(server.stop_handle());
+    server.run().map(drop)
+}
+
+/// Answers `GET /metrics` with the text of the server beside it.
+struct MetricsService {
+    scrape: Arc<Scrape>,
+    /// Requests that wait for the text: one per connection at most.
+    waiting: Vec<RequestToken>,
+}
+
+impl Service for MetricsService {
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        const GET_AND_HEAD: FieldValue<'_> = FieldValue::from_static("GET, HEAD");
+        let is_read = matches!(request.method, Method::Get | Method::Head);
+        // Out of memory leaves the response unsent, which the server answers with 503.
+        let _ = match (request.path() == b"/metrics", is_read) {
+            (true, true) => {
+                if self.waiting.is_empty() {
+                    self.scrape.ask();
+                }
+                self.waiting.push(context.token);
+                return Flow::Pending;
+            }
+            (true, false) => response.send_with(
+                StatusCode::METHOD_NOT_ALLOWED,
+                &[(FieldName::ALLOW, GET_AND_HEAD)],
+                b"metrics can only be read: use GET\n",
+            ),
+            (false, _) => response.send(
+                StatusCode::NOT_FOUND,
+                Some(FieldValue::TEXT_PLAIN),
+                b"no such path: metrics are at /metrics\n",
+            ),
+        };
+        Flow::Done
+    }
+
+    fn abandoned(&mut self, token: RequestToken, _state: u64) {
+        self.waiting.retain(|&waiting| waiting != token);
+    }
+
+    fn woken(&mut self, completions: &mut Completions<'_>) {
+        let Some(text) = self.scrape.take_answer() else {
+            return;
+        };
+        for token in self.waiting.drain(..) {
+            completions.respond(token, |response, _pools| {
+                // Without memory nothing is sent, which becomes 503.
+                let _ = response.send(StatusCode::OK, Some(PROMETHEUS_TEXT), &text);
+            });
+        }
+    }
+}
