@@ -1,67 +1,124 @@
-//! Whether a server may open as many files as its connections take.
+//! How many connections a server has descriptors for.
 //!
-//! Absent on purpose: raising the limit. Who set it may have meant it, and what is started from here
-//! would inherit it.
+//! The soft limit of open files is raised to the hard one, and what is left beside the server's own files bounds its
+//! connections: they run out at a number that is known and said, and not where the store wants to open a file.
 
-use crate::output;
-use millpond_http::ServeConfig;
-use millpond_lab::doctor::{Limit, Machine, OTHER_FILES};
+use millpond_lab::doctor::{Machine, OTHER_FILES};
 
-/// Says so if the connections that a server is to take are more than it can have.
-pub(super) fn warn_if_few(config: &ServeConfig) {
-    let shares = config.limits.connections_max.saturating_mul(config.shards);
-    let connections = u64::try_from(shares).unwrap_or(u64::MAX);
-    // A proxy has a connection to an upstream beside each of its clients'.
-    let each = if config.name == "proxy" { 2 } else { 1 };
-    let limit = Machine::this().open_files();
-    if let Some(sentence) = limit.and_then(|limit| warning(connections, each, limit)) {
-        output::warn(sentence);
-    }
+/// Of each shard: its listener, its ring or epoll, what wakes it, a spare one.
+const FILES_PER_SHARD: u64 = 8;
+/// Tables that the embedded store keeps open (its `max_open_files`), and its logs.
+const STORE_FILES: u64 = 256 + 32;
+/// Scrapers of `--metrics-listen`.
+const METRICS_FILES: u64 = 64;
+
+/// What a server of this kind has for its connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Room {
+    /// Files that may be open.
+    limit: u64,
+    /// Of these, what is kept for everything but connections.
+    reserved: u64,
+    /// Files of a connection: a proxy has one to an upstream beside each of its clients'.
+    each: u64,
+    shards: u64,
 }
 
-/// `each`: files that a connection takes.
-fn warning(connections: u64, each: u64, limit: Limit) -> Option<String> {
-    let Limit { soft, hard } = limit;
-    let needed = connections.saturating_mul(each).saturating_add(OTHER_FILES);
-    if soft >= needed {
-        return None;
+impl Room {
+    /// Of this process, once its soft limit is the hard one.
+    pub(super) fn of(server: &str, shards: usize, has_metrics: bool) -> Self {
+        let limit = Machine::this().open_files();
+        Self::within(
+            limit.map_or(u64::MAX, |limit| limit.hard),
+            server,
+            shards,
+            has_metrics,
+        )
     }
-    let room = soft.saturating_sub(OTHER_FILES) / each.max(1);
-    let who = if hard >= needed { "" } else { " as root" };
-    Some(format!(
-        "{soft} files may be open (ulimit -n), which is room for {room} of {connections} connections; \
-         beyond that a new one takes the place of the one idle for longest, or waits. \
-         `ulimit -n {needed}`{who} before it starts makes room, or LimitNOFILE={needed} in a systemd \
-         unit; or give a smaller --max-connections"
-    ))
+
+    fn within(limit: u64, server: &str, shards: usize, has_metrics: bool) -> Self {
+        let shards = u64::try_from(shards).unwrap_or(u64::MAX);
+        let store = if server == "entity" { STORE_FILES } else { 0 };
+        let metrics = if has_metrics { METRICS_FILES } else { 0 };
+        Self {
+            limit,
+            reserved: OTHER_FILES + store + metrics + FILES_PER_SHARD.saturating_mul(shards),
+            each: if server == "proxy" { 2 } else { 1 },
+            shards,
+        }
+    }
+
+    fn connections_max(self) -> u64 {
+        self.limit.saturating_sub(self.reserved) / self.each
+    }
+
+    /// As many of the connections that are wanted as there is room for; at least one for each shard, or the sentence that
+    /// says what is missing.
+    pub(super) fn connections(self, wanted: u64) -> Result<u64, String> {
+        let room = self.connections_max();
+        match room < self.shards.min(wanted) {
+            false => Ok(wanted.min(room)),
+            true => Err(format!(
+                "{} files may be open (ulimit -n), and this server keeps {} for itself: raise the limit to {} or more",
+                self.limit,
+                self.reserved,
+                self.needed(self.shards),
+            )),
+        }
+    }
+
+    /// What to say where it is less than what is wanted.
+    pub(super) fn note(self, wanted: u64) -> Option<String> {
+        let room = self.connections_max();
+        let needed = self.needed(wanted);
+        (room < wanted).then(|| {
+            format!(
+                "at most {room} connections in the place of {wanted} (--max-connections): {} files may be open \
+                 (ulimit -Hn), and {} of them are kept for other files; `ulimit -n {needed}` as root, or \
+                 LimitNOFILE={needed} in a systemd unit, is enough for all",
+                self.limit, self.reserved
+            )
+        })
+    }
+
+    fn needed(self, connections: u64) -> u64 {
+        connections
+            .saturating_mul(self.each)
+            .saturating_add(self.reserved)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Goal: who has too few descriptors learns how many connections that makes, and the number that
-    /// is enough; who has enough hears nothing.
+    /// `ulimit -n 1024`, 1,500 idle connections, and the store could open no file any more.
+    ///
+    /// Goal: connections take what is left beside the server's own files and no more, and what is said has the number
+    /// that is enough; with enough nothing is said, and with too few for anything the server does not start.
     #[test]
-    fn too_few_descriptors_are_told_with_the_number() {
-        let limit = |soft, hard| Limit { soft, hard };
-        assert_eq!(warning(1000, 1, limit(1116, 1116)), None);
-        assert_eq!(warning(u64::MAX, 2, limit(u64::MAX, u64::MAX)), None);
-        let told = warning(16_384, 1, limit(1024, 524_288)).unwrap();
+    fn connections_fit_beside_the_servers_own_files() {
+        let room = Room::within(1024, "entity", 2, false);
+        let connections = room.connections(16_384).unwrap();
+        assert_eq!(connections + room.reserved, 1024);
+        assert!(room.reserved >= OTHER_FILES + 256, "{room:?}");
+        let note = room.note(16_384).unwrap();
         for part in [
-            "1024 files",
-            "room for 908 of 16384",
-            "`ulimit -n 16500` before",
+            format!("at most {connections} connections in the place of 16384"),
+            "1024 files".to_owned(),
+            format!("`ulimit -n {}`", 16_384 + room.reserved),
         ] {
-            assert!(told.contains(part), "{told}");
+            assert!(note.contains(&part), "{part}: {note}");
         }
-        let told = warning(16_384, 2, limit(100, 4096)).unwrap();
-        for part in [
-            "room for 0",
-            "`ulimit -n 32884` as root",
-            "LimitNOFILE=32884",
-        ] {
-            assert!(told.contains(part), "{told}");
-        }
+        assert_eq!(room.connections(100), Ok(100));
+        assert_eq!(room.note(100), None);
+        let proxy = Room::within(1024, "proxy", 2, true);
+        assert_eq!(proxy.connections(16_384), Ok((1024 - proxy.reserved) / 2));
+        let unlimited = Room::within(u64::MAX, "plaintext", 1, false);
+        assert_eq!(unlimited.connections(u64::MAX / 2), Ok(u64::MAX / 2));
+        let none = Room::within(64, "entity", 2, false)
+            .connections(16_384)
+            .unwrap_err();
+        assert!(none.contains("64 files may be open"), "{none}");
     }
 }

@@ -89,15 +89,21 @@ fn parse_cap(text: &str) -> Result<Cap, String> {
 }
 
 impl LimitFlags {
+    /// Connections that are wanted.
+    pub(super) fn connections(&self) -> u64 {
+        self.max_connections
+    }
+
     /// The limits of each of `shards` of a server that listens at `listen`. The kernel spreads connections over
     /// them: each gets its share, rounded up.
-    pub(super) fn limits(&self, listen: &Address, shards: usize) -> LimitValues {
+    /// `connections`: as many of [`Self::connections`] as there are descriptors for.
+    pub(super) fn limits(&self, listen: &Address, shards: usize, connections: u64) -> LimitValues {
         let share = |count: u64| in_memory(count.div_ceil(shards as u64));
         let is_remote =
             matches!(listen, Address::Inet(at) if !at.ip().to_canonical().is_loopback());
         let cap = match self.max_connections_per_address {
             // One client alone must not shut all others out.
-            None if is_remote => Cap::At(self.max_connections.div_ceil(2)),
+            None if is_remote => Cap::At(connections.div_ceil(2)),
             None => Cap::None,
             Some(cap) => cap,
         };
@@ -120,7 +126,7 @@ impl LimitFlags {
             write_stall_ns: self.write_stall,
             write_rate_bytes_per_s_min: self.min_write_rate,
             drain_timeout_ns: self.drain_timeout,
-            connections_max: share(self.max_connections),
+            connections_max: share(connections),
             connections_per_address_max: match cap {
                 Cap::At(count) => share(count),
                 Cap::None => usize::MAX,
@@ -187,7 +193,7 @@ mod tests {
     fn limits_at(listen: &str, line: &str, shards: usize) -> LimitValues {
         let words = ["serve"].into_iter().chain(line.split_whitespace());
         let flags = Line::try_parse_from(words).unwrap().limits;
-        flags.limits(&listen.parse().unwrap(), shards)
+        flags.limits(&listen.parse().unwrap(), shards, flags.connections())
     }
 
     fn limits(line: &str, shards: usize) -> LimitValues {

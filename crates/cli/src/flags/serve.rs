@@ -6,7 +6,7 @@ mod entity;
 mod without_entity;
 
 use super::config::ConfigFlag;
-use super::descriptors;
+use super::descriptors::Room;
 use super::limits::{LimitFlags, in_flags};
 use super::logs::LogFlags;
 use super::tls::TlsFlags;
@@ -266,13 +266,19 @@ pub(super) fn announce(address: &Address, config: &ServeConfig) {
         let reason = chosen.reason.replace(", ", ",").replace(',', ", ");
         output::note(format!("{} driver, {reason}", chosen.kind.name()));
     }
-    descriptors::warn_if_few(config);
 }
 
 impl CommonFlags {
     /// What a server that starts now is told.
     pub(super) fn config(&self, name: &'static str) -> Result<ServeConfig, Failure> {
+        millpond_io::raise_descriptor_limit();
         let config = self.check(name)?;
+        if let Some(note) = self
+            .room(name, config.shards)
+            .note(self.limits.connections())
+        {
+            output::warn(note);
+        }
         let handed_over = match &self.listen {
             Listen::At(_) => None,
             Listen::HandedOver => Some(HandedOver::take().map_err(Failure::failed)?),
@@ -282,7 +288,7 @@ impl CommonFlags {
             None => config.listen.clone(),
         };
         Ok(ServeConfig {
-            limits: self.limits_at(&listen, config.shards)?,
+            limits: self.limits_at(name, &listen, config.shards)?,
             listen,
             handed_over,
             service_manager: ServiceManager::from_environment().map_err(Failure::failed)?,
@@ -307,7 +313,7 @@ impl CommonFlags {
             Some(shards) => shards,
             None => millpond_io::allowed_cpus().map_err(Failure::failed)?.len(),
         };
-        let limits = self.limits_at(&listen, shards)?;
+        let limits = self.limits_at(name, &listen, shards)?;
         // Before anything else starts: who asked for a driver that is not to be had learns why.
         self.driver.choose().map_err(Failure::failed)?;
         let tls = self.tls.load(&limits)?;
@@ -328,9 +334,18 @@ impl CommonFlags {
         })
     }
 
-    fn limits_at(&self, listen: &Address, shards: usize) -> Result<Limits, Failure> {
-        let checked = self.limits.limits(listen, shards).checked();
+    /// What its descriptors are enough for is said when it starts.
+    fn limits_at(&self, name: &str, listen: &Address, shards: usize) -> Result<Limits, Failure> {
+        let connections = self
+            .room(name, shards)
+            .connections(self.limits.connections());
+        let connections = connections.map_err(Failure::failed)?;
+        let checked = self.limits.limits(listen, shards, connections).checked();
         checked.map_err(|error| Failure::usage(in_flags(&error)))
+    }
+
+    fn room(&self, name: &str, shards: usize) -> Room {
+        Room::of(name, shards, self.metrics_listen.is_some())
     }
 
     pub(super) fn finish(&self, report: &ServeReport) -> Result<Exit, Failure> {

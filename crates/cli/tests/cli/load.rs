@@ -137,8 +137,7 @@ fn an_interrupted_run_tells_what_it_measured() {
 }
 
 pub(crate) fn metric(server: &Server, name: &str) -> f64 {
-    let (_, text) = crate::support::curl(&[&server.url("/metrics")]);
-    let text = String::from_utf8(text).unwrap();
+    let text = server.metrics_text();
     let line = text.lines().find(|line| line.starts_with(name)).unwrap();
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }

@@ -108,7 +108,7 @@ fn nginx_is_served_to_other_clients() {
         let text = String::from_utf8_lossy(&h2load.stdout).into_owned();
         assert!(text.contains("2000 succeeded, 0 failed"), "{text}");
         assert!(text.contains("status codes: 2000 2xx"), "{text}");
-        let metrics = String::from_utf8(curl(&[&proxy.url("/metrics")]).1).unwrap();
+        let metrics = proxy.metrics_text();
         let count = |name: &str, kind: &str| -> u64 {
             let line = format!("millpond_upstream_{name}{{upstream=\"{upstream}\"{kind}}} ");
             let found = metrics.lines().find_map(|found| found.strip_prefix(&line));
@@ -332,7 +332,7 @@ fn an_upstream_may_die_under_load() {
         let mut process = Running::start(&mut millpond(&words));
         assert_eq!(process.first_line(), format!("listening on {address}\n"));
         let address = address.clone();
-        Server { process, address }
+        Server::running(process, address)
     };
     let mut mortal = start();
     let proxy = Server::start_proxy(&[

@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Far beyond what anything here takes, also beside a compiler on each processor, so that only a hang
 /// ends as a failure.
@@ -267,6 +268,8 @@ pub(crate) struct Server {
     pub(crate) process: Running,
     /// `127.0.0.1:PORT`.
     pub(crate) address: String,
+    /// Of a proxy, whose metrics have a listener of their own.
+    metrics: Option<TempDir>,
 }
 
 impl Server {
@@ -276,7 +279,13 @@ impl Server {
 
     /// `millpond proxy ...` on a free port.
     pub(crate) fn start_proxy(words: &[&str]) -> Self {
-        Self::of(&mut millpond(&["proxy"]), words)
+        let metrics = tempfile::tempdir().unwrap();
+        let listen = format!("unix:{}", metrics.path().join("socket").display());
+        let words = [words, &["--metrics-listen", &listen]].concat();
+        Self {
+            metrics: Some(metrics),
+            ..Self::of(&mut millpond(&["proxy"]), &words)
+        }
     }
 
     /// As from a terminal, even where the tests themselves were started to outlive one (`nohup`).
@@ -294,7 +303,36 @@ impl Server {
         let Some(address) = address else {
             panic!("{:?}", process.finish())
         };
-        Self { process, address }
+        Self::running(process, address)
+    }
+
+    /// One that was started in another way.
+    pub(crate) fn running(process: Running, address: String) -> Self {
+        Self {
+            process,
+            address,
+            metrics: None,
+        }
+    }
+
+    /// The words that make curl read the metrics.
+    pub(crate) fn metrics_words(&self) -> Vec<String> {
+        let Some(directory) = &self.metrics else {
+            return vec![self.url("/metrics")];
+        };
+        let socket = directory.path().join("socket").display().to_string();
+        vec![
+            "--unix-socket".to_owned(),
+            socket,
+            "http://metrics/metrics".to_owned(),
+        ]
+    }
+
+    pub(crate) fn metrics_text(&self) -> String {
+        let words = self.metrics_words();
+        let (status, text) = curl(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(status, 200);
+        String::from_utf8(text).unwrap()
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

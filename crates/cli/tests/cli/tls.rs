@@ -256,7 +256,7 @@ impl Files {
         let mut process = Running::start(&mut command);
         let line = process.first_line();
         match line.trim().strip_prefix("listening on ").map(str::to_owned) {
-            Some(address) => Server { process, address },
+            Some(address) => Server::running(process, address),
             None => panic!("{:?}", process.finish()),
         }
     }

@@ -75,7 +75,10 @@ fn export() -> Exported {
     assert_eq!(curl(&[&id]).0, 200);
     let mut exported = Exported::default();
     exported.read(&scrape(&[&entity.url("/metrics")]));
-    exported.read(&scrape(&[&proxy.url("/metrics")]));
+    let words = proxy.metrics_words();
+    exported.read(&scrape(
+        &words.iter().map(String::as_str).collect::<Vec<_>>(),
+    ));
     let secret = format!("https://{}/metrics", files.address);
     exported.read(&scrape(&["--insecure", &secret]));
     exported.read(&scrape(&["--haproxy-protocol", &told.url("/metrics")]));

@@ -30,6 +30,7 @@ const BODY_BYTES_MAX: u64 = 4096;
 
 /// The listener and its thread.
 pub(super) struct MetricsServer {
+    address: Address,
     departure: Arc<Departure>,
     stop: StopHandle,
     thread: JoinHandle<()>,
@@ -66,7 +67,7 @@ impl MetricsServer {
         let (ready_sender, ready) = channel();
         let scrape = Arc::clone(scrape);
         let body = move || {
-            if let Err(error) = run(&own, scrape, listener, &ready_sender) {
+            if let Err(error) = run(&own, &scrape, listener, &ready_sender) {
                 log::write(
                     LogLevel::Error,
                     format_args!("metrics are not served: {error}"),
@@ -86,15 +87,16 @@ impl MetricsServer {
         };
         log::write(LogLevel::Info, Served(&local));
         Ok(Some(Self {
+            address: local,
             departure,
             stop,
             thread,
         }))
     }
 
-    /// A new server may take the address over from here on; scrapes go on being answered meanwhile.
-    pub(super) fn departure(&self) -> Arc<Departure> {
-        Arc::clone(&self.departure)
+    /// Where it listens, and what leaves the address to a new server; scrapes go on being answered meanwhile.
+    pub(super) fn place(&self) -> (Address, Arc<Departure>) {
+        (self.address.clone(), Arc::clone(&self.departure))
     }
 
     /// Ends it at once: the server has ended.
@@ -132,7 +134,7 @@ impl std::fmt::Display for Served<'_> {
 /// The body of the thread.
 fn run(
     config: &ServeConfig,
-    scrape: Arc<Scrape>,
+    scrape: &Arc<Scrape>,
     listener: Listener,
     ready: &Sender<StopHandle>,
 ) -> Result<(), IoError> {
@@ -141,7 +143,7 @@ fn run(
     let make = |start: crate::service::ShardStart| {
         scrape.set_reader(start.waker);
         Ok::<_, Infallible>(MetricsService {
-            scrape: Arc::clone(&scrape),
+            scrape: Arc::clone(scrape),
             waiting: Vec::with_capacity(CONNECTIONS_MAX),
         })
     };

@@ -20,6 +20,7 @@ use millpond_io::{
 use millpond_mempool::PoolMode;
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
 
@@ -67,8 +68,8 @@ pub struct Running {
     stop_handles: Vec<StopHandle>,
     snapshots: Arc<Snapshots>,
     departure: Arc<Departure>,
-    /// Of the listener for metrics.
-    metrics_departure: Option<Arc<Departure>>,
+    /// Of the listener for metrics: where it is, and how it is left.
+    metrics: Option<(Address, Arc<Departure>)>,
     tls: Option<TlsServer>,
     access_log: Option<Arc<AccessLog>>,
     reread: Option<Reread>,
@@ -81,11 +82,17 @@ impl Running {
         &self.local_address
     }
 
+    /// Where `/metrics` has a listener of its own, with the real port.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<&Address> {
+        self.metrics.as_ref().map(|(address, _)| address)
+    }
+
     /// Graceful: answers what was asked, then closes. If another process listens on the address too
     /// (see [`ServeConfig::reuse_port`]), it takes over and no client notices.
     pub fn request_stop(&self) {
         self.departure.begin();
-        if let Some(departure) = &self.metrics_departure {
+        if let Some((_, departure)) = &self.metrics {
             departure.begin();
         }
         self.stop_handles.iter().for_each(StopHandle::request_stop);
@@ -162,30 +169,7 @@ where
     }
     let (listeners, share) = bind(config)?;
     let departure = Arc::new(Departure::from(share));
-    let driver = config.driver.choose()?;
-    let access_log = open_access_log(config)?;
-    let mut snapshots = Snapshots::new(config.shards);
-    snapshots.log_writer = access_log.as_ref().map(|log| log.counters());
-    let plan = Plan {
-        config,
-        driver: driver.kind,
-        make,
-        shared: Shared {
-            snapshots: Arc::new(snapshots),
-            bodies: BodyBudget::new(config.limits.bodies_bytes_max),
-            build_labels: config
-                .labels_for(driver.kind.name(), driver.features)
-                .into(),
-            is_handing_over: departure.is_under_way(),
-            access_log,
-            scrape: config.metrics_listen.as_ref().map(|_| Arc::default()),
-        },
-        cpus: if config.pin {
-            allowed_cpus()?
-        } else {
-            Vec::new()
-        },
-    };
+    let plan = plan(config, make, departure.is_under_way())?;
     let (sender, receiver) = channel();
     let notices = Notices { sender, receiver };
     scope(|scope| {
@@ -195,7 +179,7 @@ where
             stop_handles: Vec::with_capacity(config.shards),
             snapshots: Arc::clone(&plan.shared.snapshots),
             departure,
-            metrics_departure: None,
+            metrics: None,
             tls: config.tls.clone(),
             access_log: plan.shared.access_log.clone(),
             reread: config.reread.clone(),
@@ -215,7 +199,7 @@ where
             if let Some(scrape) = plan.shared.scrape.as_ref().filter(|_| is_up) {
                 metrics = MetricsServer::start(config, scrape)?;
             }
-            running.metrics_departure = metrics.as_ref().map(MetricsServer::departure);
+            running.metrics = metrics.as_ref().map(MetricsServer::place);
             Ok(())
         });
         let controlled = started.and_then(|()| match is_up {
@@ -239,6 +223,38 @@ where
         }
         let report = report?;
         controlled.map(|()| report)
+    })
+}
+
+/// What the shards' threads are given.
+fn plan<M>(
+    config: &ServeConfig,
+    make: M,
+    is_handing_over: Arc<AtomicBool>,
+) -> Result<Plan<'_, M>, ServeError> {
+    let driver = config.driver.choose()?;
+    let access_log = open_access_log(config)?;
+    let mut snapshots = Snapshots::new(config.shards);
+    snapshots.log_writer = access_log.as_ref().map(|log| log.counters());
+    Ok(Plan {
+        config,
+        driver: driver.kind,
+        make,
+        shared: Shared {
+            snapshots: Arc::new(snapshots),
+            bodies: BodyBudget::new(config.limits.bodies_bytes_max),
+            build_labels: config
+                .labels_for(driver.kind.name(), driver.features)
+                .into(),
+            is_handing_over,
+            access_log,
+            scrape: config.metrics_listen.as_ref().map(|_| Arc::default()),
+        },
+        cpus: if config.pin {
+            allowed_cpus()?
+        } else {
+            Vec::new()
+        },
     })
 }
 

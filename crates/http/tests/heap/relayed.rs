@@ -5,8 +5,10 @@ use crate::relay::Relay;
 use crate::support::{PATIENCE, RawClient, TestServer, config};
 use crate::{Exchange, HEAP_CALLS, IS_COUNTED, InParts, LONG_BYTES, WINDOWS_MAX};
 use crate::{ROUNDS_OFF, heap_calls, steady_heap_calls};
+use millpond_http::ServeConfig;
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_http::{Client, ClientConfig, Limits, Plaintext, Service, ShardStart};
+use millpond_io::Address;
 use millpond_io::connection_pool::{Place, Target};
 use millpond_mempool::PoolMode;
 use rustix::net::sockopt;
@@ -30,7 +32,11 @@ fn counted<S: Service>(
     mode: PoolMode,
     make: impl Fn(&ShardStart) -> S + Send + Sync + 'static,
 ) -> TestServer {
-    TestServer::start(config(Limits::default(), mode), move |start| {
+    let serve = ServeConfig {
+        metrics_listen: Some(Address::Inet(([127, 0, 0, 1], 0).into())),
+        ..config(Limits::default(), mode)
+    };
+    TestServer::start(serve, move |start| {
         // Called on the shard's thread.
         IS_COUNTED.set(true);
         make(&start)
@@ -72,8 +78,7 @@ fn assert_none(start: Start, upstream: SocketAddr, exchange: &Exchange, rounds: 
 
 /// How many blocks of answers had to wait so far.
 fn answers_kept(server: &TestServer) -> u64 {
-    let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
-    let metrics = server.connect().ask(request).text();
+    let metrics = server.metrics_text();
     let of_kept = |line: &&str| line.contains("http_answers_kept");
     let lines = metrics.lines().filter(of_kept);
     let calls = lines.filter(|line| {

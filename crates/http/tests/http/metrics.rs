@@ -1,9 +1,11 @@
 //! `/metrics` as a scraper reads it.
 
-use crate::support::{MODES, PATIENCE, TestServer, config, driver, pool_mode};
+use crate::support::{MODES, PATIENCE, RawClient, TestServer, config, driver, pool_mode};
 use millpond_http::{
-    Flow, Limits, MetricsText, Plaintext, Request, Response, ServeConfig, Service, ServiceContext,
+    Flow, LimitValues, Limits, MetricsAccess, MetricsText, Plaintext, Request, Response,
+    ServeConfig, Service, ServiceContext,
 };
+use millpond_io::Address;
 use std::time::Instant;
 
 const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -161,5 +163,117 @@ fn one_scrape_shows_every_shard_and_the_service() {
             .count(),
         3,
         "{table}"
+    );
+}
+
+fn with_access(metrics_access: MetricsAccess) -> ServeConfig {
+    ServeConfig {
+        metrics_access,
+        ..config(Limits::default(), pool_mode())
+    }
+}
+
+/// `/metrics` stood on every public listener, without a switch.
+///
+/// Goal: on the main listener a loopback peer reads the metrics, and no request that a proxy of this machine passes on
+/// for others; all and none are what they say. What is not answered is a path of the service's.
+#[test]
+fn the_main_listener_shows_metrics_to_this_machine_only() {
+    const PASSED_ON: [&str; 6] = [
+        "Forwarded: for=192.0.2.1",
+        "X-Forwarded-For: 192.0.2.1",
+        "x-forwarded-proto: https",
+        "Via: 1.1 front",
+        "vIa: 1.1 front",
+        "X-Real-IP: 192.0.2.1",
+    ];
+    for (access, direct, passed_on) in [
+        (MetricsAccess::Loopback, 200, 404),
+        (MetricsAccess::All, 200, 200),
+        (MetricsAccess::None, 404, 404),
+    ] {
+        let server = TestServer::start(with_access(access), |_| Plaintext);
+        let mut client = server.connect();
+        assert_eq!(client.ask(SCRAPE).status, direct, "{access:?}");
+        for field in PASSED_ON {
+            let request = format!("GET /metrics HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
+            assert_eq!(client.ask(&request).status, passed_on, "{access:?} {field}");
+            // The same in pieces, which goes another way.
+            client.send(&request[..20]);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            client.send(&request[20..]);
+            assert_eq!(client.response().status, passed_on, "{access:?} {field}");
+        }
+        let near = "GET /metrics HTTP/1.1\r\nHost: a\r\nX-Forwarding: 1\r\nViable: 1\r\n\r\n";
+        assert_eq!(client.ask(near).status, direct, "{access:?}");
+    }
+}
+
+/// Goal: a client whose address a head of the PROXY protocol tells is not local, though the balancer is.
+#[test]
+fn a_told_address_is_not_local() {
+    let serve = ServeConfig {
+        proxy_protocol: true,
+        ..with_access(MetricsAccess::Loopback)
+    };
+    let server = TestServer::start(serve, |_| Plaintext);
+    for (address, status) in [("192.0.2.7", 404), ("127.0.0.1", 200)] {
+        let head = format!("PROXY TCP4 {address} 127.0.0.1 4711 80\r\n");
+        assert_eq!(
+            server.connect().ask(format!("{head}{SCRAPE}")).status,
+            status
+        );
+    }
+}
+
+/// Goal: a listener of their own has the metrics and nothing else, for many at once and while the server has no room;
+/// it ends with the server.
+#[test]
+fn metrics_have_a_listener_of_their_own() {
+    let limits = LimitValues {
+        connections_max: 1,
+        idle_timeout_min_ns: 60_000_000_000,
+        ..LimitValues::default()
+    };
+    let serve = ServeConfig {
+        metrics_access: MetricsAccess::None,
+        metrics_listen: Some(Address::Inet(([127, 0, 0, 1], 0).into())),
+        ..config(limits.checked().unwrap(), pool_mode())
+    };
+    let server = TestServer::start(serve, |_| Plaintext);
+    let mut only = server.connect();
+    only.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(server.connect().response().status, 503, "there is no room");
+    let metrics = server
+        .running
+        .metrics_address()
+        .and_then(Address::inet)
+        .unwrap();
+    let ask = |request: &str| RawClient::connect(metrics).ask(request).status;
+    assert_eq!(ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 404);
+    assert_eq!(ask("DELETE /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), 405);
+    // Its own connections are not among the server's, and no scrape is a request of it.
+    let mut scrapers: Vec<RawClient> = (0..8).map(|_| RawClient::connect(metrics)).collect();
+    for _ in 0..3 {
+        scrapers.iter_mut().for_each(|client| client.send(SCRAPE));
+        for client in &mut scrapers {
+            let text = client.response().text();
+            assert_eq!(
+                value(&text, "millpond_http_requests_total{shard=\"0\"}"),
+                1.0
+            );
+            assert_eq!(value(&text, "millpond_http_connections{shard=\"0\"}"), 1.0);
+        }
+    }
+    // One that goes while it waits leaves nothing behind.
+    let mut gone = RawClient::connect(metrics);
+    gone.send(SCRAPE);
+    drop(gone);
+    assert_eq!(ask(SCRAPE), 200);
+    drop(only);
+    server.stop();
+    assert!(
+        std::net::TcpStream::connect(metrics).is_err(),
+        "it ended with the server"
     );
 }

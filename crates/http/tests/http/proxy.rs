@@ -60,6 +60,7 @@ pub(super) fn proxy_between(
     let serve = ServeConfig {
         tls: has_tls_clients.then(secure::for_clients),
         speaks_tls_to_others: has_tls_upstreams,
+        metrics_listen: Some(Address::Inet(([127, 0, 0, 1], 0).into())),
         ..config(limits, pool_mode())
     };
     proxy_with(proxied, serve)

@@ -109,6 +109,18 @@ impl TestServer {
         Self::start(config, make)
     }
 
+    /// The text of `/metrics`, from the listener that it has.
+    pub(crate) fn metrics_text(&self) -> String {
+        let own = self
+            .running
+            .metrics_address()
+            .and_then(millpond_io::Address::inet);
+        let mut client = RawClient::connect(own.unwrap_or(self.address));
+        let answer = client.ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(answer.status, 200);
+        answer.text()
+    }
+
     pub(crate) fn connect(&self) -> RawClient {
         RawClient::connect(self.address)
     }

@@ -3,7 +3,7 @@
 use crate::line::{Speech, tls_server};
 use crate::service::{BackOffice, TestService};
 use millpond_http::counters::HttpCounters;
-use millpond_http::{Limits, ServeConfig, ShardServer, ShardStart};
+use millpond_http::{Limits, MetricsAccess, ServeConfig, ShardServer, ShardStart};
 use millpond_io::driver::sim::{FaultPlan, Network};
 use millpond_io::tls::Tls;
 use millpond_io::{Address, Driver, IoError, ShardReport, StopHandle};
@@ -102,6 +102,8 @@ impl Stage {
         let config = ServeConfig {
             limits,
             pool_mode,
+            // Its clients have addresses of other machines.
+            metrics_access: MetricsAccess::All,
             ..ServeConfig::new("simulated", listen)
         };
         let mut back_office = None;

@@ -9,8 +9,8 @@ use millpond_http::proxy::{ProbePolicy, ProxyConfig};
 use millpond_http::{
     AccessLogFormat, AccessLogTarget, LimitValues, Limits, Plaintext, ServeConfig,
 };
-use millpond_io::Peer;
 use millpond_io::proxy_protocol::{Ends, ProxyHead, ProxyProtocol, parse_proxy_head};
+use millpond_io::{Address, Peer};
 use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -25,6 +25,7 @@ const LAST: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 fn awaiting(limits: Limits) -> ServeConfig {
     ServeConfig {
         proxy_protocol: true,
+        metrics_listen: Some(Address::Inet(([127, 0, 0, 1], 0).into())),
         ..config(limits, pool_mode())
     }
 }
@@ -87,7 +88,7 @@ fn caps_go_by_what_is_told() {
     let mut headless = server.connect();
     headless.send(ASK);
     headless.expect_reset_or_end();
-    let metrics = other.ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").text();
+    let metrics = server.metrics_text();
     for line in [
         "millpond_proxy_protocol_heads_total{shard=\"0\",version=\"1\"} 3",
         "millpond_proxy_protocol_refused_total{shard=\"0\",reason=\"missing\"} 1",

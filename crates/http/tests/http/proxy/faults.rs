@@ -244,7 +244,7 @@ fn upstreams_fail(tls: Tls) {
         );
         drop(client);
         is_released.store(true, Ordering::SeqCst);
-        expect_nothing_left(&server, tls, &upstream);
+        expect_nothing_left(&server, &upstream);
         drop((server, control));
         upstream.wait_until_all_ended();
     }
@@ -315,7 +315,7 @@ fn handshakes_that_fail_are_told_apart() {
         let said = answer.header("proxy-status").unwrap_or_default();
         let expected = format!("millpond; error={error}; fault=upstream");
         assert_eq!((answer.status, said), (status, &*expected));
-        expect_nothing_left(&server, tls, &upstream);
+        expect_nothing_left(&server, &upstream);
         drop(server);
         upstream.wait_until_all_ended();
     }
@@ -359,12 +359,7 @@ fn a_full_upstream_is_the_proxys_limit() {
     assert!(answer.header("retry-after").is_some());
     is_released.store(true, Ordering::SeqCst);
     assert_eq!(first.response().text(), "fine");
-    expect_nothing_left(&server, tls, &upstream);
-}
-
-fn metrics(server: &TestServer, tls: Tls) -> String {
-    let question = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
-    connect(server, tls).ask(question).text()
+    expect_nothing_left(&server, &upstream);
 }
 
 /// The number of a line that begins so.
@@ -386,9 +381,9 @@ fn outstanding(upstream: &RawUpstream) -> String {
 const POOLS: [&str; 3] = ["proxy_requests", "http_exchanges", "io_pool_waiters"];
 
 /// Waits until no pool has an object of a request, and no request is under way.
-fn expect_nothing_left(server: &TestServer, tls: Tls, upstream: &RawUpstream) {
+fn expect_nothing_left(server: &TestServer, upstream: &RawUpstream) {
     wait_until("counted", || {
-        let metrics = metrics(server, tls);
+        let metrics = server.metrics_text();
         let live = |pool: &&str| {
             let name = format!("millpond_pool_live_objects{{shard=\"0\",pool=\"{pool}\"");
             value_of(&metrics, &name)
@@ -452,7 +447,7 @@ fn clients_fail_at(tls: Tls, stage: Stage) {
             assert!(text.starts_with("HTTP/1.1 408 "), "{fault:?}: {text}");
         } else if fault.stalls {
             // It reads nothing until the proxy has given it up.
-            expect_nothing_left(&server, tls, &upstream);
+            expect_nothing_left(&server, &upstream);
         }
         drop(client);
         let next = connect(&server, tls).ask("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -461,7 +456,7 @@ fn clients_fail_at(tls: Tls, stage: Stage) {
             (200, "fine".to_owned()),
             "{fault:?}"
         );
-        expect_nothing_left(&server, tls, &upstream);
+        expect_nothing_left(&server, &upstream);
     }
     drop(server);
     upstream.wait_until_all_ended();

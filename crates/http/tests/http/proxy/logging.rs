@@ -7,6 +7,9 @@ use millpond_http::proxy::{ProbePolicy, Proxy, ProxyConfig, ProxyControl};
 use millpond_http::{AccessLogFormat, AccessLogTarget, Limits};
 use millpond_io::Address;
 
+/// A request that the proxy answers itself; what follows is the value of its last field.
+const OF_PROXY: &str = "OPTIONS /2 HTTP/1.1\r\nMax-Forwards: 0\r\nX-Rest:";
+
 /// Asks through a proxy to these upstreams, each request over a connection of its own; the log.
 fn log_of(format: AccessLogFormat, upstreams: &[Address], requests: &[&str]) -> Vec<u8> {
     let home = tempfile::tempdir().unwrap();
@@ -48,7 +51,7 @@ fn json_tells_of_upstreams() {
     let directory = tempfile::tempdir().unwrap();
     let (living, dead) = (living(), refusing(&directory));
     let alive = Address::from(living.address);
-    let asked = ["GET /1", "GET /2", "GET /metrics"];
+    let asked = ["GET /1", "GET /2", OF_PROXY];
     let log = objects(&log_of(
         AccessLogFormat::Json,
         &[dead.clone(), alive.clone()],
@@ -124,7 +127,10 @@ fn what_went_nowhere_says_whose_fault_it_was() {
         let ask = |request: &str| server.connect().ask(request).status;
         assert_eq!(ask(&whole("/1", too_many)), 400);
         assert_eq!(ask(broken), 400);
-        assert_eq!(ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
+        assert_eq!(
+            ask(&whole("/2", "Max-Forwards: 0\r\n").replace("GET", "OPTIONS")),
+            204
+        );
         // Until the probe has found the upstream down, it is asked, and refuses.
         while ask(&whole("/down", "")) != 503 {
             std::thread::sleep(std::time::Duration::from_millis(2));
@@ -164,7 +170,7 @@ fn what_went_nowhere_says_whose_fault_it_was() {
 fn combined_has_an_addition() {
     let living = living();
     let alive = [Address::from(living.address)];
-    let asked = ["GET /1", "POST /close", "GET /metrics"];
+    let asked = ["GET /1", "POST /close", OF_PROXY];
     let log = log_of(AccessLogFormat::CombinedUpstream, &alive, &asked);
     let plain = log_of(AccessLogFormat::Combined, &alive, &asked);
     let text = String::from_utf8(log).unwrap();
