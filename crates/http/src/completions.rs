@@ -104,6 +104,13 @@ impl Completions<'_> {
         true
     }
 
+    /// Cancels the request behind the token: its client has gone, and its service has given it up.
+    pub(crate) fn cancel(&mut self, token: RequestToken) {
+        if let Some((connection, _)) = find(self.connections, token) {
+            self.exchange.cancel(connection);
+        }
+    }
+
     /// Whether the connection of this request takes nothing now and holds so much that the next part of
     /// an upstream's answer finds no room beside it: whoever has more should wait for
     /// [`crate::StreamEvent::Room`].

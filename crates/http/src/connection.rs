@@ -215,6 +215,10 @@ pub(crate) struct Connection {
     pub(crate) is_paused: bool,
     /// The peer will send nothing more.
     pub(crate) is_peer_finished: bool,
+    /// In the server's list of connections that are looked at for a FIN: see `server::client_end`.
+    pub(crate) is_fin_watched: bool,
+    /// A response was cut: a reset says so where a FIN would be taken for its end.
+    pub(crate) ends_by_reset: bool,
     /// `is_plain` was found true, and nobody has had the connection since who could change that:
     /// `Connections` takes it back whenever it hands the connection out.
     pub(crate) is_known_plain: bool,
@@ -245,6 +249,8 @@ impl Connection {
             is_blocked: false,
             is_paused: false,
             is_peer_finished: false,
+            is_fin_watched: false,
+            ends_by_reset: false,
         }
     }
 

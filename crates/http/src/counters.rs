@@ -17,6 +17,8 @@ pub struct HttpCounters {
     /// Idle connections closed to make room for new ones, when there were as many as may be, or
     /// descriptors ran out.
     pub connections_shed: u64,
+    /// Requests that a service was told to give up because their client closed its connection.
+    pub requests_cancelled: u64,
     struck: [u64; Limit::COUNT],
     responses: [u64; CODES],
 }
@@ -28,6 +30,7 @@ impl Default for HttpCounters {
             connections_accepted: 0,
             connections_open: 0,
             connections_shed: 0,
+            requests_cancelled: 0,
             struck: [0; Limit::COUNT],
             responses: [0; CODES],
         }

@@ -101,7 +101,9 @@ pub use serve::{
     DriverChoice, Reread, Running, ServeConfig, ServeError, ServeReport, ShardServer,
     TLS_HANDSHAKE_BYTES_MAX, load_tls, serve, serve_with,
 };
-pub use service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent, Wants};
+pub use service::{
+    AfterFin, Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent, Wants,
+};
 pub use status::StatusCode;
 
 /// The page for those who embed these crates: its blocks are tests of this one, which has all it takes.

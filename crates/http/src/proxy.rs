@@ -31,6 +31,7 @@ mod proxied;
 mod service;
 mod answering;
 mod continue_wait;
+mod half_close;
 mod probing;
 
 pub use balance::{Balance, BalanceError, HashKey};
@@ -38,6 +39,7 @@ pub use client_peer::{TrustedPeers, TrustedPeersError};
 pub use config::{
     HostPolicy, ProxyConfig, ProxyConfigError, ProxyControl, UPSTREAMS_MAX, UpstreamConfig,
 };
+pub use half_close::{HALF_CLOSED_MAX, HalfClose};
 pub use health::{EjectionPolicy, ProbePolicy};
 pub use request_head::{ForwardedFields, ForwardedFieldsError};
 pub use service::Proxy;

@@ -21,6 +21,7 @@ mod marks;
 mod backlog;
 mod body_queue;
 mod deadline;
+mod client_end;
 mod crowd;
 mod drain;
 mod observe;
@@ -48,6 +49,7 @@ use crate::metrics::MetricsAccess;
 use crate::metrics::scrape::Scrape;
 use crate::metrics::snapshot::Snapshots;
 use crate::service::{RequestToken, Service};
+use client_end::FinWatch;
 use deadline::IdleSweep;
 use drain::Drain;
 use millpond_io::{Driver, Event, IoError, Protocol, ShardContext, SocketId, WaitPlan};
@@ -61,6 +63,7 @@ const DRAIN_TIMER: u64 = u64::MAX;
 const HEARTBEAT_TIMER: u64 = u64::MAX - 1;
 const IDLE_TIMER: u64 = u64::MAX - 2;
 const TURN_AWAY_TIMER: u64 = u64::MAX - 3;
+const FIN_WATCH_TIMER: u64 = u64::MAX - 4;
 
 /// What a server needs besides its service.
 pub(crate) struct ServerParts {
@@ -99,6 +102,7 @@ pub(crate) struct Server<S> {
     scrape: Option<Arc<Scrape>>,
     heartbeat: Heartbeat,
     idle_sweep: IdleSweep,
+    fin_watch: FinWatch,
     /// Another process takes the address over.
     is_handing_over: Arc<AtomicBool>,
     drain: Drain,
@@ -125,6 +129,7 @@ impl<S: Service> Server<S> {
             scrape: parts.scrape,
             heartbeat: Heartbeat::default(),
             idle_sweep: IdleSweep::default(),
+            fin_watch: FinWatch::default(),
             is_handing_over: parts.is_handing_over,
             drain: Drain::default(),
         }
@@ -152,6 +157,7 @@ impl<S: Service> Server<S> {
             + usize::from(self.heartbeat.timer.is_some())
             + usize::from(self.idle_sweep.timer.is_some())
             + usize::from(self.exchange.is_draining)
+            + self.fin_watch.timer_count()
             + self.drain.timer_count()
     }
 
@@ -269,6 +275,7 @@ impl<S: Service> Server<S> {
             }
         }
         self.exchange.settle(connection, shard);
+        self.watch_for_fin(shard, socket);
     }
 
     /// Whatever happens not as often as bytes come.
@@ -278,6 +285,7 @@ impl<S: Service> Server<S> {
             Event::Accepted { socket } => self.accepted(shard, socket),
             Event::PeerFinished { socket } => self.peer_finished(shard, socket),
             Event::Failed { socket, .. } => {
+                self.count_cancelled(socket);
                 self.forget(shard, socket);
                 self.client_event(shard, event);
             }
@@ -305,15 +313,14 @@ impl<S: Service> Server<S> {
             self.exchange
                 .serve_kept(&mut self.service, connection, shard);
         }
-        self.exchange.settle(connection, shard);
-    }
-
-    fn peer_finished<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
-        let Some(connection) = self.connections.get_mut(socket) else {
-            return self.client_event(shard, &Event::PeerFinished { socket });
-        };
-        connection.is_peer_finished = true;
-        self.exchange.settle(connection, shard);
+        if connection.is_peer_finished && connection.pending.is_some() {
+            self.cancel_if_gone(shard, socket);
+        } else if connection.is_paused && connection.pending.is_some() {
+            self.watch_for_fin(shard, socket);
+        }
+        if let Some(connection) = self.connections.get_mut(socket) {
+            self.exchange.settle(connection, shard);
+        }
     }
 
     /// The kernel was full for a response that had counted as sent.
@@ -404,8 +411,10 @@ impl<S: Service> Server<S> {
                 connection.close(false);
                 connection.is_known_plain = false;
             }
-            if connection.is_closing() && !connection.is_blocked {
-                if connection.closes_cleanly() {
+            if connection.is_closing() && (!connection.is_blocked || connection.ends_by_reset) {
+                if connection.ends_by_reset {
+                    shard.driver.reset(socket);
+                } else if connection.closes_cleanly() {
                     shard.driver.close(socket);
                 } else {
                     shard.driver.close_after_send(socket);
@@ -472,6 +481,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
             HEARTBEAT_TIMER => self.beat(shard),
             IDLE_TIMER => self.close_idle(shard),
             TURN_AWAY_TIMER => self.turn_away(shard),
+            FIN_WATCH_TIMER => self.look_for_fins(shard),
             user => {
                 let futures = self.service.async_shard();
                 let is_theirs = futures.is_some_and(|futures| futures.timer_expired(shard, user));

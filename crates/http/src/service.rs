@@ -26,6 +26,16 @@ pub enum Flow {
     Stream(Wants),
 }
 
+/// What becomes of a request whose client has sent a FIN before it was answered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AfterFin {
+    /// It is answered all the same: the client may have closed its sending side alone.
+    Answer,
+    /// It is cancelled, as if the connection had failed: [`Service::abandoned`] is called, and the
+    /// connection is closed.
+    Cancel,
+}
+
 /// What an exchange in parts waits for. Neither: until [`Completions::resume`], as with
 /// [`Flow::Pending`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -152,6 +162,18 @@ pub trait Service {
     /// Nobody waits for this exchange any more: its client has gone, or needs no body. Called once
     /// at most, instead of any further call about it; `state` is [`ServiceContext::state`].
     fn abandoned(&mut self, _token: RequestToken, _state: u64) {}
+
+    /// Whether [`Self::client_finished`] is to be asked also where the FIN stands behind bytes that are
+    /// not received now, which costs a system call a few times a second for each such connection.
+    fn watches_clients(&self) -> bool {
+        false
+    }
+
+    /// The client of this request, which is not answered, has sent a FIN: it closed its connection, or
+    /// the sending side of it. Asked again when the exchange goes on.
+    fn client_finished(&mut self, _token: RequestToken, _state: u64, _now_ns: u64) -> AfterFin {
+        AfterFin::Answer
+    }
 
     /// Whether [`Self::accepted`] is to be told who connects, which costs a system call each time.
     fn wants_peers(&self) -> bool {

@@ -311,6 +311,10 @@ pub trait Driver: Sized {
     /// Ends [`Self::pause_receive`].
     fn resume_receive(&mut self, socket: SocketId);
 
+    /// Whether the peer has sent a FIN, also one that [`Self::pause_receive`] keeps from being reported.
+    /// One system call.
+    fn has_peer_finished(&self, socket: SocketId) -> bool;
+
     /// What came last was many requests, however short it was, or came before the answers to others: it
     /// costs more than its bytes tell. Until it has asked and waited again, the socket's events come
     /// behind those of clients that do. Said before the answers are sent.

@@ -46,10 +46,16 @@ pub(crate) fn write_all(
 
 fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
     type Read = fn(&HttpCounters) -> u64;
-    let metrics: [(&str, &str, &str, Read); 9] = [
+    let metrics: [(&str, &str, &str, Read); 10] = [
         ("requests_total", "counter", "Requests served.", |c| {
             c.requests
         }),
+        (
+            "requests_cancelled_total",
+            "counter",
+            "Requests given up: the client closed or reset its connection before the response.",
+            |c| c.requests_cancelled,
+        ),
         ("connections", "gauge", "Open connections.", |c| {
             c.connections_open
         }),

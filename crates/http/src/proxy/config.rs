@@ -8,6 +8,7 @@
 use super::balance::Balance;
 use super::client_peer::TrustedPeers;
 use super::counters::Registry;
+use super::half_close::HalfClose;
 use super::health::{EjectionPolicy, ProbePolicy};
 use super::request_head::ForwardedFields;
 use crate::client::Timeouts;
@@ -74,6 +75,8 @@ pub struct ProxyConfig {
     pub pending_max: usize,
     /// Of each try; `total_ns` is for all tries of a request together.
     pub timeouts: Timeouts,
+    /// What a FIN from a client means for its request.
+    pub half_close: HalfClose,
     /// Tries of one request, the first included.
     pub tries_max: u32,
     /// Retries as a share of all requests.
@@ -97,6 +100,7 @@ impl ProxyConfig {
             connections_max: 256,
             pending_max: 1024,
             timeouts: Timeouts::default(),
+            half_close: HalfClose::default(),
             tries_max: 2,
             retry_percent: 20,
             upgrades: false,

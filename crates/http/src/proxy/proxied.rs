@@ -56,6 +56,8 @@ pub(super) struct Proxied {
     pub(super) is_answering: bool,
     /// The client has all of the answer.
     pub(super) is_answered: bool,
+    /// The client has sent a FIN, and is answered all the same.
+    pub(super) is_half_closed: bool,
     /// The answer is not received until the client has taken what there is.
     pub(super) is_paused: bool,
 }

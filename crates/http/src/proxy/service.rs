@@ -20,6 +20,7 @@ use super::client_peer::ClientPeer;
 use super::config::{ProxyConfig, ProxyControl};
 use super::failure::{Failure, Refused};
 use super::field_rule::Nominated;
+use super::half_close::HalfClosed;
 use super::key::key_hash;
 use super::known_answer::KnownAnswers;
 use super::known_request::KnownRequests;
@@ -35,7 +36,9 @@ use crate::limits::Limits;
 use crate::metrics::MetricsText;
 use crate::request::Request;
 use crate::response::Response;
-use crate::service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent};
+use crate::service::{
+    AfterFin, Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent,
+};
 use crate::status::StatusCode;
 use millpond_io::connection_pool::PoolConfig;
 use millpond_io::{Peer, monotonic_ns};
@@ -67,6 +70,7 @@ pub struct Proxy {
     pub(super) trailers: Trailers,
     /// Who waits for 100 Continue, the oldest first, and until when.
     pub(super) awaiting: VecDeque<(u64, Handle<Proxied>)>,
+    pub(super) half_closed: HalfClosed,
 }
 
 impl fmt::Debug for Proxy {
@@ -109,6 +113,7 @@ impl Proxy {
             known_answers: KnownAnswers::new(),
             trailers: Trailers::new(limits),
             awaiting: VecDeque::new(),
+            half_closed: HalfClosed::new(),
         };
         proxy.configure(now_ns);
         proxy
@@ -195,6 +200,7 @@ impl Proxy {
             current: None,
             is_answering: false,
             is_answered: false,
+            is_half_closed: false,
             is_paused: false,
         };
         self.budget.earn();
@@ -421,6 +427,14 @@ impl Service for Proxy {
         }
     }
 
+    fn watches_clients(&self) -> bool {
+        true
+    }
+
+    fn client_finished(&mut self, _token: RequestToken, state: u64, now_ns: u64) -> AfterFin {
+        self.after_fin(state, now_ns)
+    }
+
     fn wants_peers(&self) -> bool {
         true
     }
@@ -488,6 +502,7 @@ impl Service for Proxy {
         let now_ns = completions.now_ns();
         self.begin_probes(now_ns, &completions.pools().blocks);
         self.end_waits(now_ns, completions);
+        self.end_half_closed(now_ns, completions);
         self.upstreams.publish(&self.client, now_ns);
     }
 

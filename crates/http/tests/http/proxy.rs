@@ -5,6 +5,7 @@ mod announced;
 mod others;
 mod secure;
 mod faults;
+mod gone;
 mod passing;
 mod smuggling;
 mod answers;

@@ -46,6 +46,7 @@ use crate::clock::monotonic_ns;
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{destination_of, peer_of};
+use crate::op::close::has_peer_finished;
 use crate::op::connect::connect_start;
 use crate::pools::ShardPools;
 use crate::timer_wheel::TimerWheel;
@@ -378,6 +379,11 @@ impl Driver for EpollDriver {
 
     fn pause_receive(&mut self, socket: SocketId) {
         self.pause(socket);
+    }
+
+    fn has_peer_finished(&self, socket: SocketId) -> bool {
+        let socket = self.sockets.get(handle_of(socket));
+        socket.is_some_and(|socket| has_peer_finished(socket.fd()))
     }
 
     fn put_behind(&mut self, socket: SocketId) {

@@ -301,6 +301,11 @@ impl Driver for SimDriver {
         }
     }
 
+    fn has_peer_finished(&self, socket: SocketId) -> bool {
+        let end = self.sockets.get(handle_of(socket)).map(|socket| socket.end);
+        end.is_some_and(|end| self.network.state().wire(end).is_finished(end.end))
+    }
+
     fn resume_receive(&mut self, socket: SocketId) {
         if let Some(socket) = self.socket(socket)
             && socket.receiving == Receiving::Paused

@@ -58,6 +58,7 @@ use crate::clock::monotonic_ns;
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{destination_of, peer_of};
+use crate::op::close::has_peer_finished;
 use crate::pools::{IO_BUFFER_BYTES, ShardPools};
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
@@ -391,6 +392,11 @@ impl Driver for UringDriver {
 
     fn pause_receive(&mut self, socket: SocketId) {
         self.pause(socket);
+    }
+
+    fn has_peer_finished(&self, socket: SocketId) -> bool {
+        let socket = self.sockets.get(handle_of(socket));
+        socket.is_some_and(|socket| has_peer_finished(socket.fd()))
     }
 
     fn put_behind(&mut self, socket: SocketId) {

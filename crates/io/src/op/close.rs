@@ -1,5 +1,6 @@
 //! Ending one direction, or learning why both ended.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
@@ -14,6 +15,13 @@ pub(crate) fn finish_sending(socket: BorrowedFd<'_>) -> Result<(), Errno> {
 pub(crate) fn drop_unsent(socket: BorrowedFd<'_>) {
     // Of a socket that knows no resets, as one of a path: what was sent is with the peer.
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+/// Whether the peer has sent a FIN or a reset, whatever bytes are unread before it.
+pub(crate) fn has_peer_finished(socket: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    // Errors and hang-ups are reported without being asked for.
+    poll(&mut polled, Some(&Timespec::default())).is_ok_and(|count| count > 0)
 }
 
 /// The error that ended a socket, which the kernel tells once.

@@ -249,6 +249,10 @@ impl<D: Driver> Driver for Tls<D> {
         }
     }
 
+    fn has_peer_finished(&self, socket: SocketId) -> bool {
+        self.inner.has_peer_finished(socket)
+    }
+
     fn put_behind(&mut self, socket: SocketId) {
         self.inner.put_behind(socket);
     }
