@@ -21,6 +21,7 @@ mod retry;
 mod failure;
 mod field_rule;
 mod head_memory;
+mod via;
 mod request_head;
 mod known_request;
 mod response_head;

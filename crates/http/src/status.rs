@@ -59,6 +59,7 @@ status_codes! {
     BAD_GATEWAY = 502 "Bad Gateway";
     SERVICE_UNAVAILABLE = 503 "Service Unavailable";
     GATEWAY_TIMEOUT = 504 "Gateway Timeout";
+    LOOP_DETECTED = 508 "Loop Detected";
     HTTP_VERSION_NOT_SUPPORTED = 505 "HTTP Version Not Supported";
     INSUFFICIENT_STORAGE = 507 "Insufficient Storage";
 }

@@ -11,6 +11,7 @@ use super::counters::Registry;
 use super::half_close::HalfClose;
 use super::health::{EjectionPolicy, ProbePolicy};
 use super::request_head::ForwardedFields;
+use super::via::ViaName;
 use crate::client::Timeouts;
 use crate::head_text::{Authority, HeadTextError, RequestTarget};
 use millpond_io::Waker;
@@ -171,6 +172,8 @@ pub struct ProxyControl {
     /// Grows when `current` changes.
     generation: AtomicU64,
     wakers: Mutex<Vec<Waker>>,
+    /// The proxy's name in `Via`.
+    pub(super) via_name: ViaName,
     /// The proxy speaks TLS with its clients.
     pub(super) is_tls: bool,
     pub(super) resolver: Option<Resolver>,
@@ -189,6 +192,7 @@ impl ProxyControl {
             current: Mutex::new(Arc::new(config)),
             generation: AtomicU64::new(1),
             wakers: Mutex::default(),
+            via_name: ViaName::random(),
             is_tls,
             resolver,
             registry: Registry::default(),

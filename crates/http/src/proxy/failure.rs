@@ -45,6 +45,8 @@ pub(super) enum Failure {
     Broken,
     /// What came is no sound answer.
     BadAnswer,
+    /// The request has passed this proxy before: it is its own upstream, or one of a ring.
+    Loop,
     /// The request itself: its `Connection` has too many options.
     TooManyOptions,
 }
@@ -92,7 +94,7 @@ impl Failure {
 
     pub(super) const fn side(self) -> Side {
         match self {
-            Self::Saturated | Self::Local => Side::Proxy,
+            Self::Saturated | Self::Local | Self::Loop => Side::Proxy,
             Self::TooManyOptions => Side::Client,
             _ => Side::Upstream,
         }
@@ -113,6 +115,7 @@ impl Failure {
             Self::ConnectTimeout | Self::WriteTimeout | Self::AnswerTimeout => {
                 StatusCode::GATEWAY_TIMEOUT
             }
+            Self::Loop => StatusCode::LOOP_DETECTED,
             Self::TooManyOptions => StatusCode::BAD_REQUEST,
             _ => StatusCode::BAD_GATEWAY,
         }
@@ -152,6 +155,7 @@ impl Failure {
             Self::AnswerTimeout => value!("millpond; error=http_response_timeout; fault=upstream"),
             Self::Broken => value!("millpond; error=connection_terminated; fault=upstream"),
             Self::BadAnswer => value!("millpond; error=http_protocol_error; fault=upstream"),
+            Self::Loop => value!("millpond; error=proxy_loop_detected; fault=proxy"),
             Self::TooManyOptions => value!("millpond; error=http_request_denied; fault=client"),
         }
     }
@@ -170,6 +174,7 @@ impl Failure {
             Self::AnswerTimeout => "the upstream did not answer in time\n",
             Self::Broken => "the upstream closed the connection before it had answered\n",
             Self::BadAnswer => "the upstream's answer is malformed\n",
+            Self::Loop => "the request came back to this proxy: its upstream leads back to it\n",
             Self::TooManyOptions => "Connection has too many options: send at most 16\n",
         }
     }

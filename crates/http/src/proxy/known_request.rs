@@ -80,6 +80,9 @@ impl KnownRequests {
             let head = OutgoingHead::of_known_fields(blocks, request, written, host_bytes)?;
             return Ok((head, false));
         }
+        if way.via_name.is_in(request) {
+            return Err(Failure::Loop.into());
+        }
         let nominated =
             Nominated::of(request.bytes, request.fields).map_err(|_| Failure::TooManyOptions)?;
         way.max_forwards = match forwards_left(request) {
@@ -125,6 +128,7 @@ mod tests {
     use crate::head::HeadFields;
     use crate::limits::Limits;
     use crate::parse::{Parsed, parse_request_head};
+    use crate::proxy::via::ViaName;
     use crate::request::RequestBody;
     use millpond_io::Peer;
     use millpond_mempool::PoolMode;
@@ -162,6 +166,7 @@ mod tests {
             "Content-Length: 3",
             "X-Forwarded-For: 1.1.1.1",
             "Via: 1.0 a",
+            "Via: 1.0 a, 1.1 millpond-0000000000000000",
             "Max-Forwards: 5",
             "Max-Forwards: 0",
         ]);
@@ -206,7 +211,9 @@ mod tests {
         ];
         let peer = Peer::Inet(peers[asked.peer].parse().unwrap());
         let client = ClientPeer::new(peer, None, &["10.0.0.0/8".parse().unwrap()]);
+        let via_name = ViaName::of_bits(0);
         let way = RequestWay {
+            via_name: &via_name,
             client: Some(&client),
             is_tls: asked.is_tls,
             fields: asked.told.parse().unwrap(),

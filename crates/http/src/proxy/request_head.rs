@@ -12,6 +12,7 @@
 use super::client_peer::ClientPeer;
 use super::field_rule::{FieldRule, Nominated, welcomes_trailers};
 use super::trailers::may_pass;
+use super::via::ViaName;
 use crate::head::{Framing, HeadFields, Version};
 use crate::head_text::{Authority, Field, FieldName, FieldValue};
 use crate::method::Method;
@@ -140,6 +141,7 @@ const FRAMING_BYTES_MAX: usize = 64;
 
 /// What the proxy says beside the client's own fields.
 pub(super) struct RequestWay<'a> {
+    pub(super) via_name: &'a ViaName,
     /// `None`: nobody knows.
     pub(super) client: Option<&'a ClientPeer>,
     pub(super) is_tls: bool,
@@ -356,8 +358,8 @@ impl HeadWriter<'_> {
         client: &ClientPeer,
     ) {
         let via: &[u8] = match request.version() {
-            Version::Http11 => b"Via: 1.1 millpond\r\nForwarded: for=",
-            Version::Http10 => b"Via: 1.0 millpond\r\nForwarded: for=",
+            Version::Http11 => b"Via: 1.1 ",
+            Version::Http10 => b"Via: 1.0 ",
         };
         let [before_host, before_last]: [&[u8]; 2] = match way.is_tls {
             true => [
@@ -376,6 +378,8 @@ impl HeadWriter<'_> {
         );
         self.output.append_all_within_capacity([
             via,
+            way.via_name.as_bytes(),
+            b"\r\nForwarded: for=",
             quotes[0],
             text,
             quotes[1],
@@ -392,9 +396,11 @@ impl HeadWriter<'_> {
     fn write_own_by_parts(&mut self, request: &Request<'_>, way: &RequestWay<'_>, seen: Seen) {
         self.begin_list(b"Via", FieldRule::Via, seen.via);
         self.put(match request.version() {
-            Version::Http11 => b"1.1 millpond\r\n",
-            Version::Http10 => b"1.0 millpond\r\n",
+            Version::Http11 => b"1.1 ",
+            Version::Http10 => b"1.0 ",
         });
+        self.put(way.via_name.as_bytes());
+        self.put(b"\r\n");
         let proto: &[u8] = if way.is_tls { b"https" } else { b"http" };
         if let Some(max_forwards) = way.max_forwards {
             let mut digits = itoa::Buffer::new();

@@ -154,6 +154,7 @@ impl Proxy {
         let blocks = &context.pools.blocks;
         let peer = self.peers.get(context.token.slot() as usize);
         let way = RequestWay {
+            via_name: &self.control.via_name,
             client: peer.and_then(Option::as_ref),
             is_tls: self.control.is_tls,
             fields: self.config.forwarded,

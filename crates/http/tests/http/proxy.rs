@@ -6,6 +6,7 @@ mod others;
 mod secure;
 mod faults;
 mod gone;
+mod loops;
 mod passing;
 mod smuggling;
 mod answers;

@@ -51,7 +51,9 @@ fn rewrite(text: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
     let trusted: [TrustedPeers; 1] = [TRUSTED.parse().unwrap()];
     let client = ClientPeer::new(Peer::Inet(asked.peer.parse().unwrap()), None, &trusted);
     let upgrade = wanted_protocol(&request, &nominated).filter(|_| asked.upgrades);
+    let via_name = ViaName::of_bits(0);
     let way = RequestWay {
+        via_name: &via_name,
         client: Some(&client),
         is_tls: asked.is_tls,
         fields: asked.fields.parse().unwrap(),
@@ -87,6 +89,7 @@ fn what_is_written_at_once_is_what_the_parts_are() {
         };
         let client = ClientPeer::new(Peer::Inet(peer.parse().unwrap()), None, &[]);
         let way = RequestWay {
+            via_name: &ViaName::of_bits(0),
             client: Some(&client),
             is_tls,
             fields: ForwardedFields::default(),
@@ -107,7 +110,7 @@ fn what_is_written_at_once_is_what_the_parts_are() {
         let by_parts = write(&|writer| writer.write_own_by_parts(&request, &way, Seen::default()));
         assert_eq!(at_once, by_parts);
         assert!(
-            at_once.starts_with("Via: 1.0 millpond\r\nForwarded: for="),
+            at_once.starts_with("Via: 1.0 millpond-0000000000000000\r\nForwarded: for="),
             "{at_once}"
         );
     }
@@ -125,7 +128,7 @@ fn only_end_to_end_fields_pass() {
         "Host: h:1",
         "Accept: x",
         "Cookie: c",
-        "Via: 1.1 millpond",
+        "Via: 1.1 millpond-0000000000000000",
         // Said anew, for this connection.
         "TE: trailers",
         "Connection: TE",
@@ -145,7 +148,7 @@ fn the_word_of_strangers_is_not_passed_on() {
     let expected = [
         "GET / HTTP/1.1",
         "Host: h",
-        "Via: 1.0 a, 1.1 millpond",
+        "Via: 1.0 a, 1.1 millpond-0000000000000000",
         "Forwarded: for=192.0.2.1;proto=http;host=\"h\"",
         "X-Forwarded-For: 192.0.2.1",
         "X-Forwarded-Proto: http",
@@ -163,7 +166,7 @@ fn the_word_of_strangers_is_not_passed_on() {
         "Host: h",
         "X-Forwarded-Proto: https",
         "X-Real-IP: 4.4.4.4",
-        "Via: 1.0 a, 1.1 millpond",
+        "Via: 1.0 a, 1.1 millpond-0000000000000000",
         "Forwarded: for=3.3.3.3, for=10.1.1.1;proto=https;host=\"h\"",
         "X-Forwarded-For: 1.1.1.1, 2.2.2.2, 10.1.1.1",
         "X-Forwarded-Host: h",
@@ -217,7 +220,7 @@ fn targets_become_origin_form() {
     };
     assert_eq!(
         lines("GET / HTTP/1.0\r\n\r\n", &renamed)[1..],
-        ["Host: origin:80", "Via: 1.0 millpond"]
+        ["Host: origin:80", "Via: 1.0 millpond-0000000000000000"]
     );
 }
 
