@@ -338,7 +338,9 @@ impl Connection {
     /// It carries another protocol, which may say nothing for as long as it likes.
     pub(crate) fn is_tunnel(&self) -> bool {
         let stream = self.stream.as_deref();
-        stream.is_some_and(|stream| stream.outgoing == Outgoing::Tunnel)
+        stream.is_some_and(|stream| {
+            matches!(stream.outgoing, Outgoing::Tunnel | Outgoing::TunnelFinished)
+        })
     }
 
     /// Between requests, with nothing to send: closing it hurts nobody.

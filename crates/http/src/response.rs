@@ -225,7 +225,9 @@ impl Response<'_> {
             Outgoing::UntilClose | Outgoing::Tunnel => {
                 Ok(self.output.extend_from_slice(self.blocks, part)?)
             }
-            Outgoing::Whole | Outgoing::Finished => Err(WriteError::NotOpen),
+            Outgoing::Whole | Outgoing::TunnelFinished | Outgoing::Finished => {
+                Err(WriteError::NotOpen)
+            }
         }
     }
 
@@ -259,7 +261,8 @@ impl Response<'_> {
         room_bytes(self.output)
     }
 
-    /// Ends the body. One of known length is complete without it.
+    /// Ends the body. One of known length is complete without it. Of another protocol, after 101, it is
+    /// the bytes to the client that end, with a FIN; the client's own still come.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         self.finish_with(&[])
     }
@@ -275,10 +278,12 @@ impl Response<'_> {
         trailers: impl Iterator<Item = Field<'t>> + Clone,
     ) -> Result<(), WriteError> {
         match self.outgoing {
-            Outgoing::Length { remaining_bytes: 0 }
-            | Outgoing::UntilClose
-            | Outgoing::Tunnel
-            | Outgoing::Bodyless => {}
+            Outgoing::Length { remaining_bytes: 0 } | Outgoing::UntilClose | Outgoing::Bodyless => {
+            }
+            Outgoing::Tunnel | Outgoing::TunnelFinished => {
+                self.outgoing = Outgoing::TunnelFinished;
+                return Ok(());
+            }
             Outgoing::Chunked => encode_last_chunk(self.output, self.blocks, trailers)?,
             Outgoing::Length { remaining_bytes } => {
                 let left_bytes = remaining_bytes;

@@ -319,6 +319,10 @@ impl<S: Service> Server<S> {
             self.watch_for_fin(shard, socket);
         }
         if let Some(connection) = self.connections.get_mut(socket) {
+            if connection.is_peer_finished {
+                self.exchange
+                    .finish_tunnel_input(&mut self.service, connection, shard);
+            }
             self.exchange.settle(connection, shard);
         }
     }

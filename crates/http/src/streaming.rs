@@ -48,8 +48,10 @@ pub(crate) enum Outgoing {
     },
     Chunked,
     UntilClose,
-    /// Another protocol's bytes, both ways, until either side closes.
+    /// Another protocol's bytes, both ways.
     Tunnel,
+    /// The same, where no more go to the client, which is told by a FIN; its own still come.
+    TunnelFinished,
     /// The head is all: HEAD, 204, 304.
     Bodyless,
     Finished,
@@ -60,7 +62,7 @@ impl Outgoing {
     pub(crate) fn is_open(self) -> bool {
         match self {
             Self::Length { remaining_bytes } => remaining_bytes > 0,
-            Self::Chunked | Self::UntilClose | Self::Tunnel => true,
+            Self::Chunked | Self::UntilClose | Self::Tunnel | Self::TunnelFinished => true,
             Self::Whole | Self::Bodyless | Self::Finished => false,
         }
     }
@@ -96,6 +98,10 @@ pub(crate) struct Streaming {
     pub(crate) wants_continue: bool,
     /// `Completions::resume` was called.
     pub(crate) is_resumed: bool,
+    /// The connection has changed to another protocol.
+    pub(crate) is_tunnel_open: bool,
+    /// A FIN has told the client that the other protocol's bytes to it have ended.
+    pub(crate) is_fin_sent: bool,
     pub(crate) trailer: Buffer,
 }
 
@@ -109,15 +115,23 @@ impl Streaming {
             received_bytes: 0,
             wants_continue: false,
             is_resumed: false,
+            is_tunnel_open: false,
+            is_fin_sent: false,
             trailer: Buffer::new(),
         }
     }
 
-    /// From here on the client's bytes belong to another protocol: all of them are parts.
+    /// From here on the client's bytes belong to another protocol: all of them are parts, until its FIN.
     pub(crate) fn open_tunnel(&mut self) {
-        if self.outgoing == Outgoing::Tunnel && !matches!(self.incoming, Incoming::Reading(_)) {
+        if self.outgoing == Outgoing::Tunnel && !self.is_tunnel_open {
+            self.is_tunnel_open = true;
             self.incoming = Incoming::Reading(BodyDecoder::until_close());
         }
+    }
+
+    /// The other protocol's bytes to the client have ended, and it is to be told.
+    pub(crate) fn owes_fin(&self) -> bool {
+        self.outgoing == Outgoing::TunnelFinished && !self.is_fin_sent
     }
 
     /// An answer now would leave so much of the body unread that the connection has to close.

@@ -274,6 +274,11 @@ pub trait Driver: Sized {
         self.send(socket, head)
     }
 
+    /// Sends a FIN behind all that was given before; nothing may be sent after it, and receiving goes
+    /// on. [`SendOutcome::Blocked`]: bytes given before have not left, and no FIN was sent: again after
+    /// [`Event::SendDrained`].
+    fn finish_send(&mut self, socket: SocketId) -> SendOutcome;
+
     /// As [`Self::send`], for who has more to write: where the kernel took all bytes at once, `data`
     /// is empty and keeps its room; else it is empty and holds no memory.
     #[inline]

@@ -14,8 +14,8 @@ use millpond_io::Address;
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::resolver::{Resolver, ResolverConfig};
 use settings::{
-    EjectionSettings, HealthSettings, Host, Settings, Time, TimeoutSettings, TlsSettings,
-    UpstreamSettings, parse_path,
+    EjectionSettings, HalfClosePolicy, HealthSettings, Host, Settings, Time, TimeoutSettings,
+    TlsSettings, UpstreamSettings, parse_path,
 };
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -47,8 +47,8 @@ flags; SIGHUP reads it again, and no request fails:
   address = \"10.0.0.1:80\"
   weight = 3
 Its keys: balance host forwarded trust upgrade connections pending tries
-retry-percent; [timeouts] connect write first-byte between-bytes total; [health]
-path interval timeout successes failures; [ejection] failures base longest;
+retry-percent half-close; [timeouts] connect write first-byte between-bytes
+total tunnel-idle half-close; [health] path interval timeout successes failures; [ejection] failures base longest;
 [tls] ca insecure cert key; [[upstream]] address weight proxy-protocol.
 `millpond config example proxy` prints them with their defaults.")]
 pub(crate) struct ProxyFlags {
@@ -121,6 +121,17 @@ struct UpstreamFlags {
     /// For all tries of a request together [default: 5m]
     #[arg(long, value_name = "TIME", conflicts_with = "config")]
     total_timeout: Option<Time>,
+    /// With --upgrade: how long nothing may go through a connection that another protocol has taken
+    /// over, either way; it is closed beyond it [default: 1h]
+    #[arg(long, value_name = "TIME", conflicts_with = "config")]
+    tunnel_idle_timeout: Option<Time>,
+    /// What a FIN from a client means for its request while it is not answered [default: cancel]
+    #[arg(long, value_enum, conflicts_with = "config")]
+    half_close: Option<HalfClosePolicy>,
+    /// With --half-close allow: from the FIN to the end of the answer; the request is cancelled beyond
+    /// it [default: 10s]
+    #[arg(long, value_name = "TIME", conflicts_with = "config")]
+    half_close_timeout: Option<Time>,
 }
 
 /// Which upstreams are well.
@@ -266,12 +277,15 @@ impl ProxyFlags {
             pending: flags.upstream_pending,
             tries: flags.tries,
             retry_percent: flags.retry_budget,
+            half_close: flags.half_close,
             timeouts: TimeoutSettings {
                 connect: flags.connect_timeout,
                 write: None,
                 first_byte: flags.first_byte_timeout,
                 between_bytes: flags.between_bytes_timeout,
                 total: flags.total_timeout,
+                tunnel_idle: flags.tunnel_idle_timeout,
+                half_close: flags.half_close_timeout,
             },
             health: health.health.as_ref().map(|path| HealthSettings {
                 path: path.clone(),
@@ -353,6 +367,7 @@ mod tests {
              --forwarded x --trust 10.0.0.0/8 --upgrade --upstream-connections 4 \
              --upstream-pending 5 --upstream-proxy-protocol v2 --tries 6 --retry-budget 7 --connect-timeout 8s \
              --first-byte-timeout 9s --between-bytes-timeout 10s --total-timeout 11s \
+             --tunnel-idle-timeout 18s --half-close allow --half-close-timeout 19s \
              --health /h --health-interval 12s --health-timeout 13s --health-successes 14 \
              --health-failures 15 --eject-after 0 --eject-for 16s --eject-for-max 17s \
              --upstream-ca ca --upstream-cert cert --upstream-key key";
@@ -372,6 +387,7 @@ mod tests {
         }
         assert_eq!(settings.balance, Some(Balance::TwoChoices));
         assert_eq!(settings.host, Some(Host::Upstream));
+        assert_eq!(settings.half_close, Some(HalfClosePolicy::Allow));
         assert_eq!(settings.forwarded.unwrap().to_string(), "x");
         assert_eq!((settings.trust.len(), settings.upgrade), (1, true));
         assert_eq!((settings.connections, settings.pending), (Some(4), Some(5)));
@@ -382,6 +398,8 @@ mod tests {
             first_byte: time(9),
             between_bytes: time(10),
             total: time(11),
+            tunnel_idle: time(18),
+            half_close: time(19),
         };
         assert_eq!(settings.timeouts, expected);
         let expected = HealthSettings {

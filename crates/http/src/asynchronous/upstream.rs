@@ -144,8 +144,10 @@ impl Call {
 
     fn hear(&mut self, client: &Client, event: ExchangeEvent<'_>, blocks: &BlockPool) {
         match event {
-            // Whole answers are not asked for.
-            ExchangeEvent::Informational(_) | ExchangeEvent::Whole { .. } => {}
+            // Whole answers are not asked for, nor other protocols.
+            ExchangeEvent::Informational(_)
+            | ExchangeEvent::Whole { .. }
+            | ExchangeEvent::PeerFinished => {}
             ExchangeEvent::Room => self.wake(),
             ExchangeEvent::Head(head) => {
                 self.status = Some(head.status());

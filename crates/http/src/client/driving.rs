@@ -141,6 +141,14 @@ impl Client {
         on: &mut impl Listener,
     ) {
         self.catch_up(shard, handle, on);
+        let is_over = {
+            let shared = self.shared.borrow();
+            let exchange = shared.exchanges.get(handle);
+            exchange.is_some_and(Exchange::is_tunnel_over)
+        };
+        if is_over {
+            return self.end(shard, handle, true, on);
+        }
         self.shared.borrow_mut().match_pause(shard, handle);
         let user = {
             let mut shared = self.shared.borrow_mut();
@@ -495,6 +503,10 @@ impl Exchange {
             self.report.request_bytes += data.len() as u64;
             self.since_ns = shard.now_ns;
             self.is_blocked = shard.driver.send(socket, data) == SendOutcome::Blocked;
+        }
+        if self.owes_fin() {
+            self.is_blocked = shard.driver.finish_send(socket) == SendOutcome::Blocked;
+            self.is_fin_sent = !self.is_blocked;
         }
     }
 

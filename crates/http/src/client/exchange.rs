@@ -129,8 +129,10 @@ pub struct Timeouts {
     pub first_byte_ns: u64,
     /// Between two receives of the answer, while it is not paused.
     pub between_bytes_ns: u64,
-    /// The whole exchange.
+    /// The whole exchange, until it changes to another protocol.
     pub total_ns: u64,
+    /// Of another protocol: for how long neither side may send anything.
+    pub tunnel_idle_ns: u64,
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -143,6 +145,7 @@ impl Default for Timeouts {
             first_byte_ns: 60 * SECOND_NS,
             between_bytes_ns: 30 * SECOND_NS,
             total_ns: 300 * SECOND_NS,
+            tunnel_idle_ns: 3_600 * SECOND_NS,
         }
     }
 }
@@ -164,6 +167,8 @@ pub enum Phase {
     FirstByte,
     /// The answer comes.
     BetweenBytes,
+    /// Bytes of another protocol go either way.
+    Tunnel,
     /// It took too long in all.
     Total,
 }
@@ -180,6 +185,7 @@ impl Phase {
             Self::Write => "write",
             Self::FirstByte => "first_byte",
             Self::BetweenBytes => "between_bytes",
+            Self::Tunnel => "tunnel",
             Self::Total => "total",
         }
     }
@@ -264,6 +270,9 @@ pub enum ExchangeEvent<'a> {
         /// What it took.
         report: &'a ExchangeReport,
     },
+    /// Of another protocol: the upstream has sent its FIN. What is written still goes to it, until
+    /// [`super::Client::finish`]; then the exchange ends.
+    PeerFinished,
     /// The answer is complete. If the request was not, the connection closed.
     End {
         /// The trailer section, for [`crate::parse_trailer_fields`]; nearly always empty.

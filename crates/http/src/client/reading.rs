@@ -27,6 +27,16 @@ enum Joined {
     Kept,
 }
 
+/// What the upstream's FIN means for an exchange.
+enum Finished {
+    /// It is complete.
+    Whole,
+    /// Of another protocol: what goes to the upstream goes on. With the exchange's word.
+    OneSide(u64),
+    /// Something is missing.
+    Early,
+}
+
 /// What is next in what arrived.
 enum Step<'b> {
     /// The exchange is over.
@@ -202,7 +212,7 @@ impl Client {
     }
 
     /// The answer is complete: the connection goes back if it may, and who asked is told.
-    fn end<D: Driver>(
+    pub(super) fn end<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
         handle: Handle<Exchange>,
@@ -232,7 +242,7 @@ impl Client {
         handle: Handle<Exchange>,
         on: &mut impl Listener,
     ) {
-        let is_complete = {
+        let told = {
             let shared = &mut *self.shared.borrow_mut();
             let Some(exchange) = shared.exchanges.get_mut(handle) else {
                 return;
@@ -243,14 +253,25 @@ impl Client {
                 return;
             }
             match &exchange.incoming {
-                Incoming::Raw | Incoming::Complete => true,
-                Incoming::Body(decoder) => decoder.ends_with_close(),
-                Incoming::Head => false,
+                Incoming::Raw => {
+                    exchange.incoming = Incoming::RawFinished;
+                    exchange.since_ns = shard.now_ns;
+                    match exchange.is_fin_sent {
+                        true => Finished::Whole,
+                        false => Finished::OneSide(exchange.user),
+                    }
+                }
+                Incoming::RawFinished | Incoming::Complete => Finished::Whole,
+                Incoming::Body(decoder) if decoder.ends_with_close() => Finished::Whole,
+                Incoming::Body(_) | Incoming::Head => Finished::Early,
             }
         };
-        match is_complete {
-            true => self.end(shard, handle, true, on),
-            false => self.fail(shard, handle, FailureCause::ClosedEarly, on),
+        match told {
+            Finished::Whole => self.end(shard, handle, true, on),
+            Finished::OneSide(user) => {
+                tell(shard, handle, user, ExchangeEvent::PeerFinished, on);
+            }
+            Finished::Early => self.fail(shard, handle, FailureCause::ClosedEarly, on),
         }
     }
 }
@@ -269,6 +290,7 @@ impl Shared {
         };
         match &mut exchange.incoming {
             Incoming::Complete => (Step::End, 0),
+            Incoming::RawFinished => (Step::NeedMore, 0),
             _ if bytes.is_empty() => (Step::NeedMore, 0),
             Incoming::Raw | Incoming::Body(_) if exchange.is_paused => (Step::NeedMore, 0),
             Incoming::Raw => {

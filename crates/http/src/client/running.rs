@@ -56,6 +56,8 @@ pub(super) enum Incoming {
     Body(BodyDecoder),
     /// The other protocol.
     Raw,
+    /// The upstream has sent its FIN; what is written still goes to it.
+    RawFinished,
     /// Complete: its end is to be told.
     Complete,
 }
@@ -105,6 +107,8 @@ pub(super) struct Exchange {
     /// The connection broke while what had been received waited for who reads.
     pub(super) broken: Option<Errno>,
     pub(super) has_answer_begun: bool,
+    /// A FIN has told the upstream that the other protocol's bytes to it have ended.
+    pub(super) is_fin_sent: bool,
     pub(super) keeps_alive: bool,
 }
 
@@ -141,6 +145,7 @@ impl Exchange {
             is_peer_finished: false,
             broken: None,
             has_answer_begun: false,
+            is_fin_sent: false,
             keeps_alive: false,
         }
     }
@@ -226,7 +231,22 @@ impl Exchange {
     /// Nobody waits to be told of room or of what was kept, and the driver receives or does not as it
     /// should.
     pub(super) fn is_calm(&self) -> bool {
-        self.kept.is_none() && !self.wants_room && self.is_paused == self.is_receive_paused
+        self.kept.is_none()
+            && !self.wants_room
+            && self.is_paused == self.is_receive_paused
+            && !self.is_tunnel_over()
+    }
+
+    /// Both sides of the other protocol have finished.
+    pub(super) fn is_tunnel_over(&self) -> bool {
+        self.is_fin_sent && matches!(self.incoming, Incoming::RawFinished)
+    }
+
+    /// All that goes to the upstream of another protocol has left: it is told by a FIN.
+    pub(super) fn owes_fin(&self) -> bool {
+        matches!(self.incoming, Incoming::Raw | Incoming::RawFinished)
+            && self.is_request_complete()
+            && !self.is_fin_sent
     }
 
     pub(super) fn holdings(&self) -> Holdings {
@@ -257,8 +277,7 @@ impl Exchange {
             }
             // The rest of the request is to come from who makes it.
             Incoming::Head => (Phase::Write, u64::MAX),
-            // Another protocol may be silent for as long as it likes.
-            Incoming::Raw => (Phase::BetweenBytes, u64::MAX),
+            Incoming::Raw | Incoming::RawFinished => (Phase::Tunnel, timeouts.tunnel_idle_ns),
             Incoming::Body(_) | Incoming::Complete if self.is_paused => {
                 (Phase::BetweenBytes, u64::MAX)
             }
@@ -274,7 +293,7 @@ impl Exchange {
         let phase_ns = self.since_ns.saturating_add(allowed_ns);
         let total_ns = match self.incoming {
             // What is tunnelled has no end of ours.
-            Incoming::Raw => u64::MAX,
+            Incoming::Raw | Incoming::RawFinished => u64::MAX,
             _ => self.began_ns.saturating_add(self.timeouts.total_ns),
         };
         match total_ns < phase_ns {

@@ -4,13 +4,14 @@
 //!
 //! Absent on purpose: the choice of upstreams, and what a failure is worth: see `upstreams`, `retry`.
 
+use super::counters::Cell;
 use super::failure::Failure;
 use super::proxied::{BodyState, Proxied};
 use super::response_head::{forward_informational, forward_switch};
 use super::retry::may_retry;
 use super::service::Proxy;
 use crate::access_log::Relayed;
-use crate::client::{AnswerHead, ExchangeFailure, ExchangeReport};
+use crate::client::{AnswerHead, ExchangeFailure, ExchangeReport, Phase};
 use crate::completions::Completions;
 use crate::service::Flow;
 use crate::status::StatusCode;
@@ -61,6 +62,7 @@ impl Proxy {
         self.upstreams.answered(chosen.id, answer.status());
         let mut refused = None;
         let mut has_room = true;
+        let mut is_tunnel = false;
         let is_there = completions.proceed(proxied.token, |response, _pools| {
             let is_switch = answer.status().code() == 101;
             let written = match is_switch {
@@ -69,6 +71,7 @@ impl Proxy {
             };
             match written {
                 Ok(_) if is_switch => {
+                    is_tunnel = true;
                     proxied.body_state = BodyState::Passing;
                     proxied.is_answering = true;
                     Flow::Stream(proxied.wants())
@@ -91,6 +94,9 @@ impl Proxy {
                 }
             }
         });
+        if is_tunnel {
+            self.upstreams.count(chosen.id, Cell::Tunnels);
+        }
         if let Some(failure) = refused {
             self.client.abort(exchange);
             let now_ns = completions.now_ns();
@@ -239,7 +245,6 @@ impl Proxy {
         let trailers = &mut self.trailers;
         if !proxied.is_answered {
             completions.proceed(proxied.token, |response, _pools| {
-                // A tunnel has no end of its own: the connection closes.
                 let _ = match proxied.passes_answer_trailers && !trailer.is_empty() {
                     true => response.finish_passing(trailers.passing(trailer)),
                     false => response.finish(),
@@ -265,6 +270,7 @@ impl Proxy {
             return;
         };
         let mut failure = Failure::from(failed);
+        let is_idle_tunnel = failed.phase == Phase::Tunnel && failed.is_timeout();
         let chosen = proxied.current.filter(|_| completions.is_logged());
         let relayed = chosen.map(|(chosen, _)| {
             let name = self.upstreams.name(chosen.id);
@@ -272,7 +278,10 @@ impl Proxy {
         });
         if let Some((chosen, _)) = proxied.current.take() {
             let is_stale = failed.is_stale_connection();
-            self.upstreams.failed(chosen.id, failure, is_stale, now_ns);
+            match is_idle_tunnel {
+                true => self.upstreams.tunnel_idle(chosen.id),
+                false => self.upstreams.failed(chosen.id, failure, is_stale, now_ns),
+            }
         }
         let has_time = now_ns.saturating_sub(proxied.started_ns) < self.config.timeouts.total_ns;
         let is_retried = !proxied.is_answering
@@ -292,7 +301,11 @@ impl Proxy {
             return;
         };
         if let Some(relayed) = relayed {
-            completions.note(proxied.token, relayed.blamed_on(failure.fault()));
+            let relayed = match is_idle_tunnel {
+                true => relayed,
+                false => relayed.blamed_on(failure.fault()),
+            };
+            completions.note(proxied.token, relayed);
         }
         if proxied.is_answering && !proxied.is_answered {
             // Cut, so that the client sees that something is missing.

@@ -30,6 +30,8 @@ pub(super) enum Cell {
     NewConnections,
     FirstByteNs,
     BodyBytes,
+    Tunnels,
+    TunnelsIdle,
     // From here on what is now, not counts.
     Outstanding,
     IsUsable,
@@ -138,7 +140,7 @@ struct Metric {
     cells: &'static [(&'static str, &'static str, Cell)],
 }
 
-const METRICS: [Metric; 13] = [
+const METRICS: [Metric; 15] = [
     Metric {
         name: "millpond_upstream_tries_total",
         kind: "counter",
@@ -208,6 +210,18 @@ const METRICS: [Metric; 13] = [
         kind: "counter",
         help: "Bytes of answers' bodies.",
         cells: &[("", "", Cell::BodyBytes)],
+    },
+    Metric {
+        name: "millpond_upstream_tunnels_total",
+        kind: "counter",
+        help: "Connections that another protocol took over.",
+        cells: &[("", "", Cell::Tunnels)],
+    },
+    Metric {
+        name: "millpond_upstream_tunnel_idle_timeouts_total",
+        kind: "counter",
+        help: "Of these, those closed because nothing went through them for too long.",
+        cells: &[("", "", Cell::TunnelsIdle)],
     },
     Metric {
         name: "millpond_upstream_outstanding",

@@ -490,6 +490,15 @@ impl Service for Proxy {
             ExchangeEvent::Whole { head, body, report } => {
                 self.take_whole(handle, (&head, body), report, completions);
             }
+            ExchangeEvent::PeerFinished => {
+                if let Some(proxied) = self.requests.get(handle) {
+                    completions.proceed(proxied.token, |response, _| {
+                        // It is open, and nothing is written for it.
+                        let _ = response.finish();
+                        Flow::Stream(proxied.wants())
+                    });
+                }
+            }
             ExchangeEvent::End { trailer, report } => {
                 self.take_end(handle, trailer, report, completions);
             }

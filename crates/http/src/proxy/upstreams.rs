@@ -376,6 +376,18 @@ impl Upstreams {
         self.release(id);
     }
 
+    /// A tunnel through which nothing went for too long was closed: nobody's fault.
+    pub(super) fn tunnel_idle(&mut self, id: UpstreamId) {
+        self.count(id, Cell::TunnelsIdle);
+        self.release(id);
+    }
+
+    pub(super) fn count(&mut self, id: UpstreamId, cell: Cell) {
+        if let Some(upstream) = self.find(id) {
+            upstream.counters.count(cell);
+        }
+    }
+
     /// A try ended without a whole answer. `is_stale`: over a kept connection that had ended
     /// unnoticed, which says nothing about the upstream.
     pub(super) fn failed(&mut self, id: UpstreamId, failure: Failure, is_stale: bool, now_ns: u64) {

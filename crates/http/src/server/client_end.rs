@@ -62,6 +62,8 @@ impl<S: Service> Server<S> {
         connection.is_peer_finished = true;
         self.cancel_if_gone(shard, socket);
         if let Some(connection) = self.connections.get_mut(socket) {
+            self.exchange
+                .finish_tunnel_input(&mut self.service, connection, shard);
             self.exchange.settle(connection, shard);
         }
     }

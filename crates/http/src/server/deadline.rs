@@ -30,7 +30,8 @@ impl Exchange {
             }
             return;
         }
-        if connection.is_peer_finished || self.closes_idle && connection.is_idle() {
+        let is_half_here = connection.is_peer_finished && !connection.is_tunnel();
+        if is_half_here || self.closes_idle && connection.is_idle() {
             // Nothing can complete what is half here.
             connection.close(false);
             self.marks.mark_dirty(connection);

@@ -66,6 +66,9 @@ impl Exchange {
         shard: &mut ShardContext<'_, D>,
     ) {
         self.send_now(connection, shard);
+        if connection.stream.is_some() {
+            self.finish_tunnel_output(connection, shard);
+        }
     }
 
     #[inline(always)]

@@ -17,7 +17,7 @@ use crate::status::StatusCode;
 use crate::streaming::{
     Incoming, Outgoing, STREAM_OUTPUT_BYTES, Streaming, UNREAD_BYTES_MAX, room_bytes,
 };
-use millpond_io::{Driver, ShardContext, SocketId};
+use millpond_io::{Driver, SendOutcome, ShardContext, SocketId};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
@@ -361,6 +361,7 @@ impl Exchange {
         stream.sent = written.sent;
         stream.outgoing = written.outgoing;
         stream.open_tunnel();
+        let owes_fin = stream.owes_fin();
         let is_reading = wants.body && matches!(stream.incoming, Incoming::Reading(_));
         let before = connection.phase;
         connection.phase = before.with_reading(is_reading);
@@ -381,8 +382,50 @@ impl Exchange {
         if wants.room {
             self.marks.mark_backlogged(connection);
         }
-        if !connection.output.is_empty() {
+        if !connection.output.is_empty() || owes_fin {
             self.marks.mark_dirty(connection);
+        }
+    }
+
+    /// The client of a tunnel has sent its FIN, and all that came before it is handed over: the service
+    /// is told that it was the last.
+    pub(super) fn finish_tunnel_input<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        let is_at_end = connection.is_peer_finished && connection.input.is_none();
+        if !is_at_end || connection.is_closing() || !connection.is_tunnel() {
+            return;
+        }
+        if let Some(stream) = connection.stream.as_deref_mut()
+            && matches!(stream.incoming, Incoming::Reading(_))
+        {
+            stream.incoming = Incoming::AtEnd;
+            connection.phase = connection.phase.with_reading(false);
+        }
+        self.deliver_end(service, connection, shard);
+    }
+
+    /// Tells the client of a tunnel by a FIN that nothing more comes, once all has left.
+    #[cold]
+    pub(super) fn finish_tunnel_output<D: Driver>(
+        &self,
+        connection: &mut Connection,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        let is_due = !connection.is_blocked && connection.output.is_empty();
+        if let Some(stream) = connection.stream.as_deref_mut()
+            && stream.owes_fin()
+            && is_due
+        {
+            let outcome = shard.driver.finish_send(connection.socket);
+            stream.is_fin_sent = outcome == SendOutcome::Done;
+            if outcome == SendOutcome::Blocked {
+                connection.is_blocked = true;
+                self.watch_write(connection, shard, 0);
+            }
         }
     }
 
@@ -405,7 +448,9 @@ impl Exchange {
             log_output(&mut self.access_log, connection, output_bytes_before, sent);
         }
         if let Some(log) = self.access_log.as_deref_mut() {
-            let is_complete = written.sent.is_some() && !written.outgoing.is_open();
+            let is_whole =
+                !written.outgoing.is_open() || written.outgoing == Outgoing::TunnelFinished;
+            let is_complete = written.sent.is_some() && is_whole;
             let status = written.sent.map(StatusCode::code);
             log.ended(connection.socket.slot(), status, is_complete);
         }

@@ -13,6 +13,7 @@ mod answers;
 mod websocket;
 mod logging;
 mod trailers;
+mod tunnels;
 
 use crate::support::{PATIENCE, TestServer, config, pool_mode};
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};

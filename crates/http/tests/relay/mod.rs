@@ -272,6 +272,8 @@ impl Service for Relay {
                     log.lock().unwrap().informational += 1;
                 }
             }
+            // No other protocol is asked for.
+            ExchangeEvent::PeerFinished => {}
             ExchangeEvent::Room => {
                 run.wants_body = true;
                 completions.proceed(run.token, |_, _| Flow::Stream(Wants::BODY));

@@ -172,7 +172,7 @@ impl Line {
         let is_sent = self.flush();
         match &mut self.tls {
             // Before its handshake is over a client would keep what it is given, and say goodbye first.
-            Some(tls) if is_sent && !tls.is_handshaking() && self.end.is_none() => {
+            Some(tls) if is_sent && !tls.is_handshaking() && !matches!(self.end, Some(Err(_))) => {
                 let count = tls
                     .writer()
                     .write(&bytes[..bytes.len().min(PIECE_BYTES)])

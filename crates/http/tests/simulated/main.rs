@@ -21,5 +21,6 @@ mod proxied;
 mod broken_off;
 mod informed;
 mod trailers;
+mod tunnels;
 mod deadlines;
 mod regressions;

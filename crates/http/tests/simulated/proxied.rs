@@ -7,7 +7,7 @@
 
 use crate::line::{Line, Speech, tls_client, tls_server};
 use crate::stage::{MILLISECOND_NS, SECOND_NS};
-use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
+use millpond_http::proxy::{HalfClose, Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_http::{LimitValues, Limits, ServeConfig, ShardServer, ShardStart};
 use millpond_io::connection_pool::Place;
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimDriver, Turn};
@@ -178,10 +178,13 @@ enum Manners {
     StopsSaying,
     /// Reads nothing until it is left.
     StopsReading,
+    /// Closes its sending side behind its request.
+    Finishes,
 }
 
 fn manners(network: &Network) -> Manners {
-    match network.random_below(8) {
+    match network.random_below(9) {
+        3 => Manners::Finishes,
         0 => Manners::Leaves(network.random_below(2_000) as usize),
         1 => Manners::StopsSaying,
         2 => Manners::StopsReading,
@@ -224,6 +227,10 @@ impl Asking {
     fn turn(&mut self, network: &Network, statuses: &Statuses) -> bool {
         // An early answer may leave the rest of a request unwanted.
         let is_open = self.unsent.push(&mut self.peer);
+        if self.manners == Manners::Finishes && is_open && self.unsent.0.is_empty() {
+            self.peer.finish();
+            self.manners = Manners::Good;
+        }
         if self.manners == Manners::StopsReading && is_open {
             return network.now_ns() < self.patience_until_ns;
         }
@@ -368,6 +375,10 @@ fn play_over<D: Driver>(seed: u64, layer: impl FnOnce(SimDriver) -> D, statuses:
     let addresses =
         [9001, 9002].map(|port| Address::from(SocketAddr::from(([127, 0, 0, 1], port))));
     let mut proxied = configured(&addresses);
+    if seed % 3 == 0 {
+        let timeout_ns = SECOND_NS / 2;
+        proxied.half_close = HalfClose::Allow { timeout_ns };
+    }
     for upstream in &mut proxied.upstreams {
         upstream.tls = has_tls_upstreams.then(|| tls_client(&limits()));
     }

@@ -358,6 +358,10 @@ impl Driver for EpollDriver {
         self.send_or_queue(socket, &mut data)
     }
 
+    fn finish_send(&mut self, socket: SocketId) -> SendOutcome {
+        self.finish_open(socket)
+    }
+
     #[inline]
     fn send_from(&mut self, socket: SocketId, data: &mut Buffer) -> SendOutcome {
         self.send_or_queue(socket, data)

@@ -301,6 +301,27 @@ impl Driver for SimDriver {
         }
     }
 
+    fn finish_send(&mut self, socket: SocketId) -> SendOutcome {
+        let Some(state) = self.socket(socket) else {
+            return SendOutcome::Done;
+        };
+        if state.is_late && state.stage == Stage::Open {
+            // As a ring does, which sends at once what was to be handed over with the next wait.
+            self.send_late(socket);
+        }
+        let Some(state) = self.socket(socket) else {
+            return SendOutcome::Done;
+        };
+        let (end, stage) = (state.end, state.stage);
+        if matches!(stage, Stage::Connecting(_)) || !state.queue.is_empty() {
+            return SendOutcome::Blocked;
+        }
+        if stage == Stage::Open {
+            self.network.state().wire(end).finish(end.end);
+        }
+        SendOutcome::Done
+    }
+
     fn has_peer_finished(&self, socket: SocketId) -> bool {
         let end = self.sockets.get(handle_of(socket)).map(|socket| socket.end);
         end.is_some_and(|end| self.network.state().wire(end).is_finished(end.end))

@@ -394,6 +394,10 @@ impl Driver for UringDriver {
         self.pause(socket);
     }
 
+    fn finish_send(&mut self, socket: SocketId) -> SendOutcome {
+        self.finish_open(socket)
+    }
+
     fn has_peer_finished(&self, socket: SocketId) -> bool {
         let socket = self.sockets.get(handle_of(socket));
         socket.is_some_and(|socket| has_peer_finished(socket.fd()))

@@ -3,6 +3,7 @@
 
 use crate::address::Address;
 use crate::error::IoError;
+use crate::inherited::keep_alive;
 use crate::listener::{inet_family, stream_socket, unix_name};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -21,6 +22,7 @@ pub(crate) fn connect_start(
         Address::Inet(inet) => {
             let fd = stream_socket(inet_family(*inet)).map_err(failed)?;
             sockopt::set_tcp_nodelay(&fd, true).map_err(failed)?;
+            keep_alive(&fd).map_err(failed)?;
             if let Some(source) = source {
                 bind_without_port(&fd, source)?;
             }

@@ -235,6 +235,10 @@ impl<D: Driver> Driver for Tls<D> {
         self.layer.send(&mut self.inner, socket, data)
     }
 
+    fn finish_send(&mut self, socket: SocketId) -> SendOutcome {
+        self.layer.finish_send(&mut self.inner, socket)
+    }
+
     fn send_below_tls(&mut self, socket: SocketId, head: Buffer) -> SendOutcome {
         self.layer.send_below_tls(&mut self.inner, socket, head)
     }

@@ -287,6 +287,39 @@ impl Layer {
         }
     }
 
+    /// Says goodbye, and sends a FIN behind that.
+    pub(super) fn finish_send<D: Driver>(
+        &mut self,
+        inner: &mut D,
+        socket: SocketId,
+    ) -> SendOutcome {
+        let Some(handle) = self.find(socket) else {
+            return SendOutcome::Done;
+        };
+        let Self {
+            sessions, blocks, ..
+        } = self;
+        let Some(session) = sessions.get_mut(handle) else {
+            return SendOutcome::Done;
+        };
+        if session.is_handshaking() || session.is_blocked {
+            session.has_told_blocked = true;
+            return SendOutcome::Blocked;
+        }
+        if !session.is_clear() && !std::mem::replace(&mut session.has_said_goodbye, true) {
+            let mut outgoing = Buffer::new();
+            if let Err(error) = session.say_goodbye(&mut outgoing, blocks) {
+                return self.fail_sending(inner, socket, error);
+            }
+            let outcome = inner.send(socket, outgoing);
+            if note_outcome(session, outcome) == SendOutcome::Blocked {
+                return SendOutcome::Blocked;
+            }
+        }
+        let outcome = inner.finish_send(socket);
+        note_outcome(session, outcome)
+    }
+
     /// Sends what comes before TLS, and begins the handshake behind it.
     #[cold]
     pub(super) fn send_below_tls<D: Driver>(
@@ -343,6 +376,9 @@ impl Layer {
             return Closing::Now;
         }
         if session.is_clear() || session.is_blocked && wanted == Closing::Now {
+            return wanted;
+        }
+        if session.has_said_goodbye {
             return wanted;
         }
         let mut outgoing = Buffer::new();

@@ -158,12 +158,15 @@ const PROXY_EXAMPLE: &str = r#"
 # pending = 4096
 # tries = 2
 # retry-percent = 20
+# half-close = "cancel"
 
 # [timeouts]
 # connect = "10s"
 # first-byte = "1m"
 # between-bytes = "30s"
 # total = "5m"
+# tunnel-idle = "1h"
+# half-close = "10s"
 
 # [health]
 # path = "/health"

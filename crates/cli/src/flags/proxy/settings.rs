@@ -10,8 +10,8 @@ use crate::flags::parse_duration_ns;
 use crate::flags::serve::is_server_flag;
 use millpond_http::client::Timeouts;
 use millpond_http::proxy::{
-    Balance, EjectionPolicy, ForwardedFields, HostPolicy, ProbePolicy, ProxyConfig, TrustedPeers,
-    UpstreamConfig,
+    Balance, EjectionPolicy, ForwardedFields, HalfClose, HostPolicy, ProbePolicy, ProxyConfig,
+    TrustedPeers, UpstreamConfig,
 };
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::tls::{CertificateFiles, TlsClient, TlsClientOptions, Trust};
@@ -47,6 +47,17 @@ pub(super) enum Host {
     Upstream,
 }
 
+/// `cancel` or `allow`.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum HalfClosePolicy {
+    /// The client has gone: the request is cancelled, at the upstream too
+    Cancel,
+    /// It may have closed its sending side alone: the request is answered, for up to 256 such clients
+    /// of each shard
+    Allow,
+}
+
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -66,6 +77,7 @@ pub(super) struct Settings {
     pub(super) pending: Option<u32>,
     pub(super) tries: Option<u32>,
     pub(super) retry_percent: Option<u32>,
+    pub(super) half_close: Option<HalfClosePolicy>,
     #[serde(default)]
     pub(super) timeouts: TimeoutSettings,
     pub(super) health: Option<HealthSettings>,
@@ -99,6 +111,10 @@ pub(super) struct TimeoutSettings {
     pub(super) between_bytes: Option<Time>,
     #[serde(default, deserialize_with = "some_text")]
     pub(super) total: Option<Time>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) tunnel_idle: Option<Time>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) half_close: Option<Time>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -241,6 +257,15 @@ impl Settings {
         config.pending_max = share(self.pending.unwrap_or(PENDING));
         config.tries_max = self.tries.unwrap_or(config.tries_max).max(1);
         config.retry_percent = self.retry_percent.unwrap_or(config.retry_percent);
+        config.half_close = match self.half_close {
+            Some(HalfClosePolicy::Allow) => HalfClose::Allow {
+                timeout_ns: self
+                    .timeouts
+                    .half_close
+                    .map_or(HALF_CLOSE_NS, |time| time.ns),
+            },
+            _ => HalfClose::Cancel,
+        };
         config.timeouts = self.timeouts.timeouts();
         config.probe = self.health.as_ref().map(HealthSettings::policy);
         config.ejection = self.ejection.policy();
@@ -264,6 +289,8 @@ impl Settings {
     }
 }
 
+/// How long a half-closed client is answered, where that is allowed: within the time of a stop.
+const HALF_CLOSE_NS: u64 = 10_000_000_000;
 /// Connections to one upstream, of all shards.
 pub(super) const CONNECTIONS: u32 = 1024;
 /// Requests that wait for one of them.
@@ -279,6 +306,7 @@ impl TimeoutSettings {
             first_byte_ns: or(self.first_byte, default.first_byte_ns),
             between_bytes_ns: or(self.between_bytes, default.between_bytes_ns),
             total_ns: or(self.total, default.total_ns),
+            tunnel_idle_ns: or(self.tunnel_idle, default.tunnel_idle_ns),
         }
     }
 }
@@ -357,6 +385,7 @@ connections = 10
 pending = 3
 tries = 4
 retry-percent = 5
+half-close = "allow"
 
 [timeouts]
 connect = "1s"
@@ -364,6 +393,8 @@ write = "2s"
 first-byte = "3s"
 between-bytes = "4s"
 total = "5s"
+tunnel-idle = "13s"
+half-close = "14s"
 
 [health]
 path = "/health"
@@ -403,7 +434,10 @@ proxy-protocol = "v1"
             first_byte_ns: 3 * SECOND_NS,
             between_bytes_ns: 4 * SECOND_NS,
             total_ns: 5 * SECOND_NS,
+            tunnel_idle_ns: 13 * SECOND_NS,
         };
+        let timeout_ns = 14 * SECOND_NS;
+        assert_eq!(config.half_close, HalfClose::Allow { timeout_ns });
         assert_eq!(config.timeouts, expected);
         let expected = ProbePolicy {
             path: "/health".to_owned(),
@@ -473,6 +507,7 @@ proxy-protocol = "v1"
         let default = ProxyConfig::new(Vec::new());
         assert_eq!(config.timeouts, default.timeouts);
         assert_eq!(config.ejection, default.ejection);
+        assert_eq!(config.half_close, default.half_close);
         assert_eq!(config.tries_max, default.tries_max);
         assert!(config.upstreams.is_empty() && config.probe.is_none());
     }

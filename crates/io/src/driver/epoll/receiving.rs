@@ -156,7 +156,7 @@ impl EpollDriver {
         let Some(socket) = self.socket(id) else {
             return;
         };
-        let receiving = socket.receiving;
+        let (receiving, is_send_finished) = (socket.receiving, socket.is_send_finished);
         // Kept for the time when receiving goes on. A unix peer that closed has its last bytes here, and
         // sends fail by themselves.
         socket.ready = match receiving {
@@ -169,7 +169,7 @@ impl EpollDriver {
         match pending_error(socket.fd()) {
             Some(error) => self.fail_in_turn(id, error, pools, handler),
             // Hung up after the FIN was reported: sending cannot work any more either.
-            None if receiving == Receiving::Finished => {
+            None if receiving == Receiving::Finished && !is_send_finished => {
                 self.fail_in_turn(id, Errno::PIPE, pools, handler);
             }
             None => {}

@@ -2,6 +2,7 @@
 
 use super::socket::Stage;
 use super::{EpollDriver, Event, SendOutcome, SocketId, handle_of};
+use crate::op::close::finish_sending;
 use crate::op::send::send_now;
 use crate::op::send_file::send_file_now;
 use crate::pools::ShardPools;
@@ -71,6 +72,22 @@ impl EpollDriver {
         self.counters.file_sends += 1;
         self.counters.sent_bytes += sent;
         Some(sent)
+    }
+
+    /// The FIN of a socket that goes on to receive.
+    pub(super) fn finish_open(&mut self, id: SocketId) -> SendOutcome {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return SendOutcome::Done;
+        };
+        if socket.stage == Stage::Connecting || !socket.queue.is_empty() {
+            return SendOutcome::Blocked;
+        }
+        if socket.stage == Stage::Open {
+            socket.is_send_finished = true;
+            // A connection that is gone already needs none.
+            let _ = finish_sending(socket.fd());
+        }
+        SendOutcome::Done
     }
 
     /// Keeps `data` until the socket drains, unless its owner has left; without memory for that the

@@ -45,6 +45,8 @@ pub(super) struct Socket {
     /// Epoll watches for room to send, too.
     pub(super) watches_room: bool,
     pub(super) queue: BufferQueue,
+    /// A FIN was sent and receiving goes on: that both sides have finished is no failure.
+    pub(super) is_send_finished: bool,
     /// How much more is discarded before the socket closes anyway.
     pub(super) discard_bytes: u32,
     /// Ends `Sending` and `Lingering`.
@@ -62,6 +64,7 @@ impl Socket {
             is_waiting: false,
             watches_room: false,
             queue: BufferQueue::default(),
+            is_send_finished: false,
             discard_bytes: 0,
             deadline: None,
         }

@@ -80,6 +80,23 @@ impl SimDriver {
         state.chance(probability)
     }
 
+    /// Makes the send of one socket that was put off.
+    pub(super) fn send_late(&mut self, id: SocketId) {
+        let flushed = self.flush(id);
+        let Some(socket) = self.socket(id) else {
+            return;
+        };
+        socket.is_late = false;
+        match flushed {
+            Flushed::All => {}
+            Flushed::Some { .. } => {
+                socket.owes_blocked = socket.stage == Stage::Open;
+                self.counters.sends_blocked += 1;
+            }
+            Flushed::Failed(error) => self.fail_later(id, error),
+        }
+    }
+
     /// Makes the sends that were put off to this tick.
     pub(super) fn make_late_sends(&mut self) {
         let late = |(handle, socket): (Handle<Socket>, &Socket)| {
@@ -94,19 +111,7 @@ impl SimDriver {
                 socket.is_late = false;
                 continue;
             }
-            let flushed = self.flush(id);
-            let Some(socket) = self.socket(id) else {
-                continue;
-            };
-            socket.is_late = false;
-            match flushed {
-                Flushed::All => {}
-                Flushed::Some { .. } => {
-                    socket.owes_blocked = socket.stage == Stage::Open;
-                    self.counters.sends_blocked += 1;
-                }
-                Flushed::Failed(error) => self.fail_later(id, error),
-            }
+            self.send_late(id);
         }
     }
 

@@ -429,10 +429,13 @@ impl UringDriver {
         if !is_over || socket.stage != Stage::Open || socket.receiving == Receiving::On {
             return;
         }
+        let is_send_finished = socket.is_send_finished;
         match (pending_error(socket.fd()), socket.receiving) {
             (Some(error), _) => self.fail_in_turn(id, error, pools, handler),
             // Hung up after the FIN was reported: sending cannot work any more either.
-            (None, Receiving::Finished) => self.fail_in_turn(id, Errno::PIPE, pools, handler),
+            (None, Receiving::Finished) if !is_send_finished => {
+                self.fail_in_turn(id, Errno::PIPE, pools, handler);
+            }
             // A unix peer closed; its last bytes and the FIN come when they are wanted.
             (None, _) => {}
         }

@@ -16,6 +16,7 @@ use super::socket::{SendOperation, Stage};
 use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
 use crate::driver::linger::STALL_NS;
+use crate::op::close::finish_sending;
 use crate::op::send::send_now;
 use crate::op::send_file::send_file_now;
 use crate::pools::ShardPools;
@@ -133,6 +134,26 @@ impl UringDriver {
                 self.found_blocked.push(id);
             }
         }
+    }
+
+    /// The FIN of a socket that goes on to receive.
+    pub(super) fn finish_open(&mut self, id: SocketId) -> SendOutcome {
+        if self.send_due_directly(id) == SendOutcome::Blocked {
+            return SendOutcome::Blocked;
+        }
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return SendOutcome::Done;
+        };
+        if socket.stage == Stage::Connecting || !socket.queue.is_empty() {
+            return SendOutcome::Blocked;
+        }
+        if socket.stage == Stage::Open {
+            debug_assert!(socket.send == SendOperation::None);
+            socket.is_send_finished = true;
+            // A connection that is gone already needs none.
+            let _ = finish_sending(socket.fd());
+        }
+        SendOutcome::Done
     }
 
     /// Keeps `data` until the socket drains; without memory for that the socket fails.

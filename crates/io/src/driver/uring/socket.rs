@@ -80,6 +80,8 @@ pub(super) struct Socket {
     pub(super) is_lasting: bool,
     /// A FIN came during a pause, or was put off, and was not reported yet.
     pub(super) has_held_finish: bool,
+    /// A FIN was sent and receiving goes on: that both sides have finished is no failure.
+    pub(super) is_send_finished: bool,
     /// How much more is discarded before the socket closes anyway.
     pub(super) discard_bytes: u32,
     /// The bytes of `SendOperation::Due` and `HandedOver`.
@@ -105,6 +107,7 @@ impl Socket {
             has_watch: false,
             is_lasting: false,
             has_held_finish: false,
+            is_send_finished: false,
             discard_bytes: 0,
             sending: Buffer::new(),
             queue: BufferQueue::default(),

@@ -1,0 +1,175 @@
+//! Connections that another protocol has taken over: the end of each direction, and silence.
+
+use super::proxy;
+use crate::support::{PATIENCE, RawClient, TestServer, wait_until};
+use millpond_http::Limits;
+use millpond_http::proxy::{ProxyConfig, ProxyControl};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const ASKED: &str = "GET /t HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n";
+const SWITCHED: &[u8] =
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n";
+
+/// More than all buffers in between hold.
+const LONG_BYTES: usize = 24 << 20;
+
+/// An upstream that changes the protocol of one connection and then does `act` with it.
+fn upstream<T: Send + 'static>(
+    act: impl FnOnce(&mut TcpStream) -> T + Send + 'static,
+) -> (SocketAddr, JoinHandle<T>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let thread = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        stream.write_all(SWITCHED).unwrap();
+        act(&mut stream)
+    });
+    (address, thread)
+}
+
+/// A proxy to this address, and a client whose connection has changed its protocol.
+fn tunnel(
+    address: SocketAddr,
+    change: impl FnOnce(&mut ProxyConfig),
+) -> (TestServer, Arc<ProxyControl>, RawClient) {
+    let (server, control) = proxy(&[address], Limits::default(), |config| {
+        config.upgrades = true;
+        change(config);
+    });
+    let mut client = server.connect();
+    client.send(ASKED);
+    assert_eq!(client.response().status, 101);
+    (server, control, client)
+}
+
+fn all_of(stream: &mut impl Read) -> usize {
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    assert!(got.iter().all(|&byte| byte == b'z'));
+    got.len()
+}
+
+/// A FIN of either side cut the other one's direction. Goal: what the client sends, however late the
+/// upstream reads it, arrives with its end, and then the upstream's answer does.
+#[test]
+fn an_upstream_answers_after_the_clients_fin() {
+    let (address, thread) = upstream(|stream| {
+        std::thread::sleep(Duration::from_millis(50));
+        let count = all_of(stream);
+        stream.write_all(&vec![b'z'; LONG_BYTES]).unwrap();
+        count
+    });
+    let (server, _control, mut client) = tunnel(address, |_| {});
+    client.send(vec![b'z'; LONG_BYTES]);
+    client.finish();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(client.rest().len(), LONG_BYTES);
+    assert_eq!(thread.join().unwrap(), LONG_BYTES);
+    drop(client);
+    wait_until("nothing is left", || outstanding(&server) == 0);
+}
+
+/// Goal: the same the other way.
+#[test]
+fn a_client_answers_after_the_upstreams_fin() {
+    let (address, thread) = upstream(|stream| {
+        stream.write_all(&vec![b'z'; LONG_BYTES]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        all_of(stream)
+    });
+    let (server, _control, mut client) = tunnel(address, |_| {});
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(client.rest().len(), LONG_BYTES);
+    client.send(vec![b'z'; LONG_BYTES]);
+    client.finish();
+    assert_eq!(thread.join().unwrap(), LONG_BYTES);
+    wait_until("nothing is left", || outstanding(&server) == 0);
+}
+
+/// Goal: both at once, without a byte, is an end as well.
+#[test]
+fn a_tunnel_ends_when_both_sides_have_finished() {
+    let (address, thread) = upstream(|stream| {
+        stream.shutdown(Shutdown::Write).unwrap();
+        all_of(stream)
+    });
+    let (server, _control, mut client) = tunnel(address, |_| {});
+    client.finish();
+    assert!(client.rest().is_empty());
+    assert_eq!(thread.join().unwrap(), 0);
+    wait_until("nothing is left", || outstanding(&server) == 0);
+}
+
+/// Goal: a reset of either side ends the other.
+#[test]
+fn a_reset_ends_the_tunnel() {
+    let (address, thread) = upstream(|stream| stream.read_to_end(&mut Vec::new()).is_ok());
+    let (server, _control, client) = tunnel(address, |_| {});
+    let at_once = Some(Duration::ZERO);
+    rustix::net::sockopt::set_socket_linger(&client.stream, at_once).unwrap();
+    drop(client);
+    thread.join().unwrap();
+    wait_until("nothing is left", || outstanding(&server) == 0);
+}
+
+/// Goal: a tunnel through which nothing goes is closed after its time, on both sides, also one that is
+/// half closed; each byte either way puts it off; it is counted, and nobody is blamed.
+#[test]
+fn a_silent_tunnel_is_closed() {
+    for is_half_closed in [false, true] {
+        let (address, thread) = upstream(move |stream| {
+            for _ in 0..5 {
+                std::thread::sleep(Duration::from_millis(100));
+                stream.write_all(b"z").unwrap();
+            }
+            if is_half_closed {
+                stream.shutdown(Shutdown::Write).unwrap();
+            }
+            all_of(stream)
+        });
+        let (server, _control, mut client) = tunnel(address, |config| {
+            config.timeouts.tunnel_idle_ns = 2_000_000_000;
+            config.ejection.failures_max = 1;
+        });
+        assert_eq!(client.rest(), b"zzzzz");
+        assert_eq!(thread.join().unwrap(), 0);
+        let metrics = metrics(&server);
+        for (name, count) in [
+            ("millpond_upstream_tunnels_total", 1),
+            ("millpond_upstream_tunnel_idle_timeouts_total", 1),
+            ("millpond_upstream_failures_total", 0),
+            ("millpond_upstream_ejections_total", 0),
+        ] {
+            assert_eq!(sum(&metrics, name), count, "{name}");
+        }
+    }
+}
+
+fn metrics(server: &TestServer) -> String {
+    let asked = "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    server.connect().ask(asked).text()
+}
+
+fn sum(metrics: &str, name: &str) -> u64 {
+    let lines = metrics.lines().filter(|line| line.starts_with(name));
+    lines
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum()
+}
+
+fn outstanding(server: &TestServer) -> u64 {
+    sum(&metrics(server), "millpond_upstream_outstanding")
+}
