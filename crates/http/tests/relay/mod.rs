@@ -272,8 +272,11 @@ impl Service for Relay {
                     log.lock().unwrap().informational += 1;
                 }
             }
-            // No other protocol is asked for.
-            ExchangeEvent::PeerFinished => {}
+            // Of another protocol, whose end is that of the upstream here.
+            ExchangeEvent::PeerFinished => {
+                let blocks = completions.pools().blocks.clone();
+                self.client.finish(id, &[], &blocks).unwrap();
+            }
             ExchangeEvent::Room => {
                 run.wants_body = true;
                 completions.proceed(run.token, |_, _| Flow::Stream(Wants::BODY));

@@ -325,8 +325,11 @@ pub(crate) fn before_one(stage: impl FnOnce(&Network, &Address, StopHandle)) {
     let mut driver = network.driver(PoolMode::On).unwrap();
     driver.listen_anywhere().unwrap();
     let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 9001)));
-    let control =
-        ProxyControl::new(configured(std::slice::from_ref(&address)), false, None).unwrap();
+    let mut proxied = configured(std::slice::from_ref(&address));
+    // Clients say by a FIN that they have asked all.
+    let timeout_ns = 60 * SECOND_NS;
+    proxied.half_close = HalfClose::Allow { timeout_ns };
+    let control = ProxyControl::new(proxied, false, None).unwrap();
     let config = ServeConfig {
         limits: limits(),
         ..ServeConfig::new("proxy", SocketAddr::from(([127, 0, 0, 1], 80)).into())

@@ -32,6 +32,7 @@ struct Side {
     line: Line,
     /// Bytes before the tunnel: the head to send.
     head: Vec<u8>,
+    is_head_begun: bool,
     /// Bytes before the tunnel: the other's head has come.
     is_open: bool,
     left_bytes: usize,
@@ -47,6 +48,7 @@ impl Side {
         Self {
             line,
             head: head.to_vec(),
+            is_head_begun: false,
             is_open: false,
             left_bytes: length,
             answers,
@@ -58,6 +60,7 @@ impl Side {
 
     fn write_head(&mut self) {
         let count = self.line.write(&self.head).unwrap();
+        self.is_head_begun |= count > 0;
         self.head.drain(..count);
     }
 
@@ -80,11 +83,17 @@ impl Side {
         if !self.has_ended {
             self.read();
         }
+        let is_asking = self.head.starts_with(b"GET");
         if !self.head.is_empty() {
-            self.write_head();
+            // Nobody answers before it is asked.
+            if is_asking || self.is_open || self.is_head_begun {
+                self.write_head();
+            }
         } else if self.is_open && (!self.answers || self.has_ended) {
             let count = self.left_bytes.min(network.random_below(30_000) as usize);
-            self.left_bytes -= self.line.write(&vec![b'z'; count]).unwrap();
+            if count > 0 {
+                self.left_bytes -= self.line.write(&vec![b'z'; count]).unwrap();
+            }
             if self.left_bytes == 0 && !self.has_finished && network.random_below(8) == 0 {
                 self.line.finish();
                 self.has_finished = true;

@@ -1,6 +1,6 @@
 //! How connections end, and ids that outlive them.
 
-use crate::harness::{Pond, Seen, pattern, received_bytes, refusing};
+use crate::harness::{Pond, Seen, pattern, received_bytes, received_len, refusing};
 use crate::world::{Remote, World};
 use millpond_io::{Driver, Errno, Event, IoError, ListenOptions, Listener, SendOutcome, SocketId};
 use std::io::{ErrorKind, Write};
@@ -28,6 +28,63 @@ pub(crate) fn a_fin_is_reported_once_and_sending_goes_on<W: World>(world: &W) {
     pond.run_with(|_, _, _| {}, |_, driver| driver.socket_count() == 0);
     let (rest, end) = pond.peer_receives_all(&mut peer);
     assert!(rest.is_empty() && end.is_ok(), "{rest:?} {end:?}");
+}
+
+/// Goal: a FIN of ours comes behind all that was sent, also where the kernel is full, and the peer's bytes
+/// come on, and its FIN, which is no failure although both sides have finished then.
+pub(crate) fn a_sent_fin_comes_last_and_receiving_goes_on<W: World>(world: &W) {
+    for is_full in [false, true] {
+        let (mut pond, socket, mut peer) = Pond::connected(world);
+        let piece = pattern(if is_full { 1 << 20 } else { 1_000 });
+        let sent = match is_full {
+            true => pond.send_until_blocked(socket, &piece),
+            false => {
+                let _ = pond.send(socket, &piece);
+                piece
+            }
+        };
+        let mut got = Vec::new();
+        if is_full {
+            assert_eq!(pond.driver.finish_send(socket), SendOutcome::Blocked);
+            got = pond.peer_receives(&mut peer, sent.len());
+            pond.run_until(|seen| seen.contains(&Seen::SendDrained(socket)));
+        }
+        assert_eq!(pond.driver.finish_send(socket), SendOutcome::Done);
+        let (rest, end) = pond.peer_receives_all(&mut peer);
+        got.extend(rest);
+        assert!(got == sent && end.is_ok(), "{end:?}");
+        pond.seen.clear();
+        peer.write_all(b"still here").unwrap();
+        pond.run_until(|seen| received_len(seen, socket) == 10);
+        peer.finish();
+        pond.run_until(|seen| seen.contains(&Seen::PeerFinished(socket)));
+        pond.settle();
+        assert_eq!(pond.seen.last(), Some(&Seen::PeerFinished(socket)));
+        assert_eq!(pond.busy_waits(3), 0, "nothing is left to be told");
+        pond.driver.close(socket);
+        pond.run_with(|_, _, _| {}, |_, driver| driver.socket_count() == 0);
+    }
+}
+
+/// Goal: a FIN that stands behind bytes that are not received is found by asking.
+pub(crate) fn a_pause_hides_no_fin_from_who_asks<W: World>(world: &W) {
+    let (mut pond, socket, mut peer) = Pond::connected(world);
+    pond.driver.pause_receive(socket);
+    peer.write_all(b"unread").unwrap();
+    pond.settle();
+    assert!(!pond.driver.has_peer_finished(socket));
+    peer.finish();
+    for _ in 0..10_000 {
+        pond.settle();
+        if pond.driver.has_peer_finished(socket) {
+            break;
+        }
+    }
+    assert!(pond.driver.has_peer_finished(socket));
+    assert!(!pond.seen.contains(&Seen::PeerFinished(socket)));
+    pond.driver.resume_receive(socket);
+    pond.run_until(|seen| seen.contains(&Seen::PeerFinished(socket)));
+    assert_eq!(received_bytes(&pond.seen, socket), b"unread");
 }
 
 /// Goal: a reset ends the socket with its reason; the id is dead when the handler runs.

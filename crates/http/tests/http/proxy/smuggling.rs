@@ -4,6 +4,8 @@
 use super::others::OtherServer;
 use super::proxy;
 use crate::fuzz::table::{Entry, entries};
+use crate::support::PATIENCE;
+use millpond_http::proxy::HalfClose;
 use millpond_http::{BodyDecoder, HeadFields, Limits, Parsed, parse_request_head};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -14,9 +16,7 @@ const TABLE: &str = include_str!("../../data/smuggling.txt");
 /// All that a client gets that sends these bytes and then finishes.
 fn exchange(address: std::net::SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .set_read_timeout(Some(crate::support::PATIENCE))
-        .unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     // The refusal may come before the last byte; the rest is then discarded, or fails.
     if stream.write_all(bytes).is_ok() {
         let _ = stream.shutdown(Shutdown::Write);
@@ -153,7 +153,11 @@ fn play(server: &OtherServer) -> usize {
     let (front, _control) = proxy(
         std::slice::from_ref(&server.address),
         Limits::default(),
-        |_| {},
+        // Each vector ends with the client's FIN, and all that was asked before it is answered.
+        |config| {
+            let timeout_ns = PATIENCE.as_nanos() as u64;
+            config.half_close = HalfClose::Allow { timeout_ns };
+        },
     );
     let (mut served_in_all, mut count) = (0, 0);
     let mut refused_sound = Vec::new();
