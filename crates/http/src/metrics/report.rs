@@ -53,7 +53,7 @@ fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
         (
             "requests_cancelled_total",
             "counter",
-            "Requests given up: the client closed or reset its connection before the response.",
+            "Requests whose client closed first.",
             |c| c.requests_cancelled,
         ),
         ("connections", "gauge", "Open connections.", |c| {
@@ -109,6 +109,10 @@ fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
             out.sample(&name, &[("shard", &shard)], read(&snapshot.http));
         }
     }
+    write_responses(out, shards);
+}
+
+fn write_responses(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
     let name = "millpond_http_responses_total";
     out.describe(name, "counter", "Responses by status code.");
     for (shard, snapshot) in shards.iter().enumerate() {

@@ -33,12 +33,9 @@ impl Proxy {
             return AfterFin::Cancel;
         };
         let handle = handle_of(state);
-        if !self
-            .requests
-            .get(handle)
-            .is_some_and(|it| !it.is_half_closed)
-        {
-            // It is known already, or it is being answered.
+        let proxied = self.requests.get(handle);
+        if proxied.is_none_or(|proxied| proxied.is_half_closed) {
+            // Its answer is complete, or it is known already.
             return AfterFin::Answer;
         }
         if self.half_closed.len() >= HALF_CLOSED_MAX {
