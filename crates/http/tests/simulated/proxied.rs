@@ -378,7 +378,7 @@ fn play_over<D: Driver>(seed: u64, layer: impl FnOnce(SimDriver) -> D, statuses:
     let addresses =
         [9001, 9002].map(|port| Address::from(SocketAddr::from(([127, 0, 0, 1], port))));
     let mut proxied = configured(&addresses);
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         let timeout_ns = SECOND_NS / 2;
         proxied.half_close = HalfClose::Allow { timeout_ns };
     }
