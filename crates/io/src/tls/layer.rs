@@ -287,7 +287,7 @@ impl Layer {
         }
     }
 
-    /// Says goodbye, and sends a FIN behind that.
+    /// Sends `close_notify`, and a FIN behind it.
     pub(super) fn finish_send<D: Driver>(
         &mut self,
         inner: &mut D,
@@ -306,7 +306,7 @@ impl Layer {
             session.has_told_blocked = true;
             return SendOutcome::Blocked;
         }
-        if !session.is_clear() && !std::mem::replace(&mut session.has_said_goodbye, true) {
+        if !session.is_clear() && !std::mem::replace(&mut session.is_close_notify_sent, true) {
             let mut outgoing = Buffer::new();
             if let Err(error) = session.say_goodbye(&mut outgoing, blocks) {
                 return self.fail_sending(inner, socket, error);
@@ -378,7 +378,7 @@ impl Layer {
         if session.is_clear() || session.is_blocked && wanted == Closing::Now {
             return wanted;
         }
-        if session.has_said_goodbye {
+        if session.is_close_notify_sent {
             return wanted;
         }
         let mut outgoing = Buffer::new();

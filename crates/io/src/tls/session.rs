@@ -53,8 +53,8 @@ pub(super) struct Session {
     pub(super) has_told_blocked: bool,
     /// The peer's FIN came.
     pub(super) has_fin: bool,
-    /// Ours was sent.
-    pub(super) has_said_goodbye: bool,
+    /// Our `close_notify` was sent: nothing may follow it.
+    pub(super) is_close_notify_sent: bool,
     /// The peer's `close_notify` came: what follows is nothing of its own.
     pub(super) has_close_notify: bool,
     /// The owner was told that no more bytes come.
@@ -139,7 +139,7 @@ impl Session {
             is_blocked: false,
             has_told_blocked: false,
             has_fin: false,
-            has_said_goodbye: false,
+            is_close_notify_sent: false,
             has_close_notify: false,
             has_told_finish: false,
             began_ns: 0,

@@ -67,7 +67,7 @@ pub(crate) fn a_sent_fin_comes_last_and_receiving_goes_on<W: World>(world: &W) {
 }
 
 /// Goal: a FIN that stands behind bytes that are not received is found by asking.
-pub(crate) fn a_pause_hides_no_fin_from_who_asks<W: World>(world: &W) {
+pub(crate) fn a_fin_behind_a_pause_is_found_by_asking<W: World>(world: &W) {
     let (mut pond, socket, mut peer) = Pond::connected(world);
     pond.driver.pause_receive(socket);
     peer.write_all(b"unread").unwrap();

@@ -39,7 +39,7 @@ macro_rules! behaviours_everywhere {
                 sends_wait_for_connect pausing_holds_bytes_back pauses_and_resumes_keep_the_order
                 unix_sockets_carry_bytes;
             ends: a_fin_is_reported_once_and_sending_goes_on a_reset_fails_the_socket
-                a_sent_fin_comes_last_and_receiving_goes_on a_pause_hides_no_fin_from_who_asks
+                a_sent_fin_comes_last_and_receiving_goes_on a_fin_behind_a_pause_is_found_by_asking
                 a_reset_reaches_a_paused_socket a_refused_connect_fails
                 a_send_to_a_gone_peer_fails dead_ids_are_ignored
                 a_socket_closed_by_another_handler_stays_silent

@@ -4,7 +4,8 @@ use super::{RawUpstream, proxy, proxy_with, upstream};
 use crate::access_log::{logging, objects};
 use crate::support::{PATIENCE, RawClient, TestServer, wait_until};
 use millpond_http::proxy::{HALF_CLOSED_MAX, HalfClose, ProxyConfig, ProxyControl};
-use millpond_http::{AccessLogFormat, AccessLogTarget, LimitValues, Limits};
+use millpond_http::{AccessLogFormat, AccessLogTarget, LimitValues, Limits, ServeConfig};
+use millpond_io::Address;
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,10 +42,7 @@ fn front(
 }
 
 fn metric(server: &TestServer, name: &str) -> u64 {
-    let text = server
-        .connect()
-        .ask("GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        .text();
+    let text = server.metrics_text();
     let lines = text.lines().filter(|line| line.starts_with(name));
     lines
         .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
@@ -67,11 +65,14 @@ fn a_fin_cancels_the_request_at_the_upstream() {
     let upstream_server = silent("");
     let mut proxied = ProxyConfig::new(vec![upstream(upstream_server.address)]);
     proxied.timeouts.first_byte_ns = 10 * PATIENCE.as_nanos() as u64;
-    let serve = logging(
-        Limits::default(),
-        AccessLogTarget::File(path.clone()),
-        AccessLogFormat::Json,
-    );
+    let serve = ServeConfig {
+        metrics_listen: Some(Address::Inet(([127, 0, 0, 1], 0).into())),
+        ..logging(
+            Limits::default(),
+            AccessLogTarget::File(path.clone()),
+            AccessLogFormat::Json,
+        )
+    };
     let (server, _control) = proxy_with(proxied, serve);
     let mut clients: Vec<RawClient> = (0..20).map(|_| server.connect()).collect();
     for client in &mut clients {

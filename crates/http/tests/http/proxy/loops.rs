@@ -21,10 +21,7 @@ fn lead(control: &ProxyControl, to: &TestServer) {
 
 /// How often requests were sent on to this proxy.
 fn tries_to(server: &TestServer, to: &TestServer) -> String {
-    let text = server
-        .connect()
-        .ask("GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        .text();
+    let text = server.metrics_text();
     let name = format!(
         "millpond_upstream_tries_total{{upstream=\"{}\"}} ",
         to.address

@@ -146,7 +146,7 @@ fn a_silent_tunnel_is_closed() {
         });
         assert_eq!(client.rest(), b"zzzzz");
         assert_eq!(thread.join().unwrap(), 0);
-        let metrics = metrics(&server);
+        let metrics = server.metrics_text();
         for (name, count) in [
             ("millpond_upstream_tunnels_total", 1),
             ("millpond_upstream_tunnel_idle_timeouts_total", 1),
@@ -158,11 +158,6 @@ fn a_silent_tunnel_is_closed() {
     }
 }
 
-fn metrics(server: &TestServer) -> String {
-    let asked = "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    server.connect().ask(asked).text()
-}
-
 fn sum(metrics: &str, name: &str) -> u64 {
     let lines = metrics.lines().filter(|line| line.starts_with(name));
     lines
@@ -171,5 +166,5 @@ fn sum(metrics: &str, name: &str) -> u64 {
 }
 
 fn outstanding(server: &TestServer) -> u64 {
-    sum(&metrics(server), "millpond_upstream_outstanding")
+    sum(&server.metrics_text(), "millpond_upstream_outstanding")
 }
