@@ -30,6 +30,7 @@ mod outward;
 mod bench;
 
 pub(crate) use body_queue::SHORT_BYTES;
+pub(crate) use crowd::REFUSED_CONNECTIONS_MAX;
 pub(crate) use drain::HAND_OVER_NS;
 pub(crate) use exchange::Exchange;
 pub(crate) use logging::log_output;

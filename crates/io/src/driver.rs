@@ -8,12 +8,13 @@
 //! Absent on purpose: reading on demand (bytes come when they come; [`Driver::pause_receive`] is
 //! the back-pressure) and per-socket user data (index your own table by [`SocketId::slot`]).
 
-mod accept_limits;
+mod accepting;
 mod busy_poll;
 mod buffer_queue;
 mod departures;
 mod linger;
 mod receiving;
+mod socket_count;
 mod standing;
 mod turn;
 mod receive_stamps;
@@ -99,9 +100,9 @@ pub enum Event<'a> {
         /// The new socket.
         socket: SocketId,
     },
-    /// A connection waits but cannot be taken, most often for want of file descriptors. The
-    /// driver accepts again by itself, at once when a socket of its own closes, else a little
-    /// later; closing an idle socket here helps the waiting peer.
+    /// A connection waits but cannot be taken, most often for want of file descriptors. Closing an idle
+    /// socket here helps the waiting peer; otherwise it is reset in the next tick where descriptors have run
+    /// out, and waits where [`Driver::set_accepted_max`] or the kernel's memory is the limit.
     AcceptFailed {
         /// The kernel's answer.
         error: Errno,
@@ -185,6 +186,12 @@ pub struct DriverCounters {
     pub accepted: u64,
     /// [`Event::AcceptFailed`] delivered.
     pub accept_failures: u64,
+    /// Connections that were reset as soon as they were taken, for want of a descriptor.
+    pub accepts_refused: u64,
+    /// Sockets held now: taken or connected, and not closed by the kernel yet. Not a sum of work.
+    pub sockets_held: u64,
+    /// The most ever held at once.
+    pub sockets_peak: u64,
     /// Sends that left something over.
     pub sends_blocked: u64,
     /// [`Event::Woken`] delivered.
@@ -229,6 +236,11 @@ pub trait Driver: Sized {
 
     /// Starts accepting from `listener`.
     fn listen(&mut self, listener: Listener) -> Result<(), IoError>;
+
+    /// Holds at most `count` sockets that peers opened, those included that are closing; no bound as long
+    /// as it is not called. At the bound the socket that has been closing for longest is ended; if none is,
+    /// [`Event::AcceptFailed`] says so and connections wait in the listener's queue until a socket closes.
+    fn set_accepted_max(&mut self, count: usize);
 
     /// Takes the connections that already wait for acceptance (they arrive in the next tick),
     /// then closes the listener.

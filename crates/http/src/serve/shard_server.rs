@@ -10,7 +10,7 @@ use crate::access_log::AccessLog;
 use crate::body_budget::BodyBudget;
 use crate::counters::HttpCounters;
 use crate::metrics::snapshot::Snapshots;
-use crate::server::{Server, ServerParts};
+use crate::server::{REFUSED_CONNECTIONS_MAX, Server, ServerParts};
 use crate::service::{Service, ShardStart};
 use millpond_io::{Driver, IoError, Shard, ShardConfig, ShardReport, StopHandle, Waker};
 use millpond_mempool::PoolStats;
@@ -77,6 +77,8 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
         make: impl FnOnce(ShardStart) -> Result<S, E>,
     ) -> Result<Self, E> {
         let mut shard = Shard::new(shard_config, driver);
+        let accepted_max = config.limits.connections_max + REFUSED_CONNECTIONS_MAX;
+        shard.driver().set_accepted_max(accepted_max);
         let service = make(ShardStart {
             index: shard_config.index,
             count: config.shards,

@@ -5,6 +5,10 @@ use crate::connection::Refusal;
 use crate::service::Service;
 use millpond_io::{Driver, Errno, Peer, ShardContext, SocketId};
 
+/// Sockets of a shard beyond `connections_max`: refused connections that still read their 503, and those
+/// that are closing. At this bound the driver ends the oldest of them for the next.
+pub(crate) const REFUSED_CONNECTIONS_MAX: usize = 256;
+
 impl<S: Service> Server<S> {
     /// Whether anybody wants to know who connects, which costs a system call each time.
     pub(super) fn asks_for_peers(&self) -> bool {

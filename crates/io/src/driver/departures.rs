@@ -9,6 +9,9 @@
 use super::standing::{Regulars, Turn};
 use std::collections::VecDeque;
 
+/// Closes that wait at most; one more is done at once. A descriptor that waits is one that others lack.
+const WAITING_MAX: usize = 256;
+
 pub(super) struct Departures<T> {
     waiting: VecDeque<T>,
     had_this_tick: bool,
@@ -17,7 +20,7 @@ pub(super) struct Departures<T> {
 impl<T> Departures<T> {
     pub(super) fn new() -> Self {
         Self {
-            waiting: VecDeque::with_capacity(256),
+            waiting: VecDeque::with_capacity(WAITING_MAX),
             had_this_tick: false,
         }
     }
@@ -25,6 +28,11 @@ impl<T> Departures<T> {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= WAITING_MAX
     }
 
     pub(super) fn push(&mut self, departing: T) {

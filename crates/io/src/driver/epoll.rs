@@ -34,10 +34,13 @@ mod dispatching;
 use self::accepting::Accepting;
 use self::socket::{Socket, Stage};
 use self::taking_turns::Waiting;
+use super::accepting::Acceptor;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
 use super::departures::Departures;
+use super::linger::ClosingOrder;
 use super::receive_stamps::{ReceiveStamps, stamp_socket};
+use super::socket_count::{Opener, SocketCount};
 use super::standing::{Regulars, Standing};
 use super::turn::turn_bytes;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
@@ -99,7 +102,9 @@ pub struct EpollDriver {
     /// Sockets in `Stage::Failing`, to be reported; may hold dead ids.
     failing: VecDeque<SocketId>,
     /// Descriptors of removed sockets; epoll watches none of them.
-    departures: Departures<OwnedFd>,
+    departures: Departures<(OwnedFd, Opener)>,
+    closing_order: ClosingOrder,
+    socket_count: SocketCount,
     /// What the shard receives into, while it has sockets.
     io_buffer: Option<Lease>,
     /// How much each socket may receive, in this tick and its turn.
@@ -169,6 +174,8 @@ impl EpollDriver {
             queued_sends: Slab::new("io_queued_sends", mode),
             failing: VecDeque::new(),
             departures: Departures::new(),
+            closing_order: ClosingOrder::default(),
+            socket_count: SocketCount::default(),
             io_buffer: None,
             turn_bytes: turn_bytes(0),
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),
@@ -188,8 +195,10 @@ impl EpollDriver {
     /// Takes a new socket in and watches it.
     fn register(&mut self, socket: Socket) -> Result<SocketId, Errno> {
         let watched = socket.watched();
+        let opener = socket.opener();
         let handle = self.sockets.insert(socket).map_err(|_| Errno::NOMEM)?;
         let id = id_of(handle);
+        self.socket_count.opened(opener);
         let Some(socket) = self.sockets.get(handle) else {
             return Ok(id);
         };
@@ -268,7 +277,11 @@ impl EpollDriver {
             self.closing_count -= 1;
         }
         self.counters.closes += 1;
-        if self.regulars.leaves_at_once(socket.standing) {
+        let is_at_once = self.regulars.leaves_at_once(socket.standing)
+            || self.departures.is_full()
+            || self.needs_descriptors();
+        if is_at_once {
+            self.socket_count.closed(socket.opener());
             drop(socket);
             return self.descriptor_freed();
         }
@@ -320,6 +333,10 @@ impl Driver for EpollDriver {
 
     fn listen(&mut self, listener: Listener) -> Result<(), IoError> {
         self.start_accepting(listener)
+    }
+
+    fn set_accepted_max(&mut self, count: usize) {
+        self.socket_count.set_accepted_max(count);
     }
 
     fn stop_listening(&mut self) {
@@ -460,7 +477,7 @@ impl Driver for EpollDriver {
     }
 
     fn counters(&self) -> DriverCounters {
-        self.counters
+        self.socket_count.shown_in(self.counters)
     }
 
     fn trim_pools(&mut self) -> usize {

@@ -60,7 +60,9 @@ use self::socket::{Socket, Stage};
 use self::wire::{EndId, INITIATOR, Wire};
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
+use crate::driver::linger::ClosingOrder;
 use crate::driver::receiving::Receiving;
+use crate::driver::socket_count::{Opener, SocketCount};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::pools::ShardPools;
@@ -85,6 +87,8 @@ pub struct SimDriver {
     /// Deadlines of closing sockets and of the resting listener.
     deadlines: TimerWheel,
     closing_count: usize,
+    closing_order: ClosingOrder,
+    socket_count: SocketCount,
     now_ns: u64,
     /// Bytes between a connection and a buffer.
     scratch: Vec<u8>,
@@ -112,6 +116,8 @@ impl Network {
             gone: Vec::new(),
             deadlines: TimerWheel::new(now_ns),
             closing_count: 0,
+            closing_order: ClosingOrder::default(),
+            socket_count: SocketCount::default(),
             now_ns,
             scratch: Vec::new(),
             counters: DriverCounters::default(),
@@ -179,6 +185,7 @@ impl SimDriver {
             }
             None => {
                 self.sockets.remove(handle_of(id));
+                self.socket_count.closed(end.opener());
             }
         }
         if let Some(deadline) = deadline {
@@ -241,6 +248,10 @@ impl Driver for SimDriver {
         self.listen_in_memory(&address, Some(listener))
     }
 
+    fn set_accepted_max(&mut self, count: usize) {
+        self.socket_count.set_accepted_max(count);
+    }
+
     fn stop_listening(&mut self) {
         self.stop_accepting();
     }
@@ -276,6 +287,7 @@ impl Driver for SimDriver {
             call: "connect",
             error: Errno::NOMEM,
         })?;
+        self.socket_count.opened(Opener::Us);
         Ok(id_of(handle))
     }
 
@@ -358,7 +370,7 @@ impl Driver for SimDriver {
     }
 
     fn counters(&self) -> DriverCounters {
-        self.counters
+        self.socket_count.shown_in(self.counters)
     }
 
     fn trim_pools(&mut self) -> usize {

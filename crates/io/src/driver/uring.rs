@@ -1,7 +1,7 @@
 //! The completion kernel: io_uring.
 //!
 //! One system call per tick hands over what the last tick asked for and waits for what comes next.
-//! Accepting and receiving are submissions that go on by themselves; the kernel picks the buffer
+//! Receiving is a submission that goes on by itself; the kernel picks the buffer
 //! when bytes arrive, so an idle connection has none.
 //!
 //! ```text
@@ -51,6 +51,8 @@ use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
 use super::departures::Departures;
 use super::features::{DriverFeature, DriverFeatures};
+use super::linger::ClosingOrder;
+use super::socket_count::SocketCount;
 use super::standing::Regulars;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
@@ -63,7 +65,7 @@ use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use io_uring::{cqueue, opcode, types};
 use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
@@ -99,10 +101,10 @@ pub struct UringDriver {
     waiting: TurnQueue,
     /// With bytes or a FIN held that are wanted: put off, or receiving again.
     resumed: Vec<SocketId>,
-    /// Accepted by the kernel, to be taken in when they have their turn.
-    accepted: VecDeque<OwnedFd>,
     /// Abandoned and with nothing in flight; may hold dead ids.
     departures: Departures<SocketId>,
+    closing_order: ClosingOrder,
+    socket_count: SocketCount,
     regulars: Regulars,
     completions: Vec<cqueue::Entry>,
     /// Deadlines of closing sockets and of the paused listener.
@@ -110,6 +112,8 @@ pub struct UringDriver {
     alive_count: usize,
     closing_count: usize,
     is_withdrawal_asked: bool,
+    /// The last wait brought so many completions that the kernel may have more.
+    is_wait_full: bool,
     busy_poll: BusyPoll,
     now_ns: u64,
     counters: DriverCounters,
@@ -177,14 +181,16 @@ impl UringDriver {
             unwatched: list(),
             waiting: TurnQueue::new(),
             resumed: list(),
-            accepted: VecDeque::with_capacity(256),
             departures: Departures::new(),
+            closing_order: ClosingOrder::default(),
+            socket_count: SocketCount::default(),
             regulars: Regulars::default(),
             completions: Vec::with_capacity(COMPLETIONS_MAX as usize),
             deadlines: TimerWheel::new(now_ns),
             alive_count: 0,
             closing_count: 0,
             is_withdrawal_asked: false,
+            is_wait_full: false,
             busy_poll: BusyPoll::default(),
             now_ns,
             counters: DriverCounters::default(),
@@ -285,7 +291,7 @@ impl UringDriver {
         self.completions = completions;
         let mut turn = self.departures.turn_of_others(&mut self.regulars);
         self.deliver_held(&mut turn, pools, handler);
-        self.take_in_accepted(&mut turn, pools, handler);
+        self.accept_ready(&mut turn, pools, handler);
         if self.takes_last_connections() {
             self.finish_accepting(pools, handler);
         }
@@ -307,7 +313,7 @@ impl UringDriver {
         };
         match operation {
             Operation::Receive => self.receive_completed(id, completion, pools, handler),
-            Operation::Accept => self.accept_completed(completion, pools, handler),
+            Operation::Accept => self.accept_completed(completion),
             Operation::SendQueued => self.queued_send_completed(id, completion, pools, handler),
             Operation::Connect => self.connect_completed(id, completion, pools, handler),
             Operation::Watch => self.watch_completed(id, completion, pools, handler),
@@ -349,6 +355,10 @@ impl Driver for UringDriver {
 
     fn listen(&mut self, listener: Listener) -> Result<(), IoError> {
         self.start_accepting(listener)
+    }
+
+    fn set_accepted_max(&mut self, count: usize) {
+        self.socket_count.set_accepted_max(count);
     }
 
     fn stop_listening(&mut self) {
@@ -408,7 +418,7 @@ impl Driver for UringDriver {
     }
 
     fn has_events_left(&mut self) -> bool {
-        self.is_behind()
+        self.is_behind() || self.is_wait_full
     }
 
     fn close(&mut self, socket: SocketId) {
@@ -467,11 +477,11 @@ impl Driver for UringDriver {
     }
 
     fn counters(&self) -> DriverCounters {
-        DriverCounters {
+        self.socket_count.shown_in(DriverCounters {
             early_submits: self.ring.early_submits,
             submissions: self.ring.submissions,
             ..self.counters
-        }
+        })
     }
 
     fn trim_pools(&mut self) -> usize {

@@ -201,6 +201,10 @@ impl<D: Driver> Driver for Tls<D> {
         self.inner.listen(listener)
     }
 
+    fn set_accepted_max(&mut self, count: usize) {
+        self.inner.set_accepted_max(count);
+    }
+
     fn stop_listening(&mut self) {
         self.inner.stop_listening();
         self.layer.hurry_heads(self.inner.clock_ns());

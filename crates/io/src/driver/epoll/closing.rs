@@ -8,7 +8,7 @@ use super::receiving::left_after;
 use super::sending::Flushed;
 use super::socket::{Socket, Stage};
 use super::{EpollDriver, READABLE, SocketId, handle_of};
-use crate::driver::accept_limits::RETRY_TIMER_USER;
+use crate::driver::accepting::RETRY_TIMER_USER;
 use crate::driver::linger::{CLOSED_LATE_PER_TICK_MAX, DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
 use crate::driver::receiving::Receiving;
 use crate::op::close::{drop_unsent, finish_sending};
@@ -33,6 +33,11 @@ impl EpollDriver {
         let deadline = self.deadlines.create(id.to_bits());
         socket.deadline = Some(deadline);
         self.closing_count += 1;
+        self.closing_order.push(id, self.closing_count, |id| {
+            sockets
+                .get(handle_of(*id))
+                .is_some_and(|socket| socket.stage.is_closing())
+        });
         if !has_queue {
             return self.start_lingering(id);
         }
@@ -137,20 +142,45 @@ impl EpollDriver {
     pub(super) fn depart(&mut self, socket: Socket) {
         // It fails if epoll does not know the descriptor; then it reports nothing either.
         let _ = epoll::delete(&self.epoll, socket.fd());
-        self.departures.push(socket.into_fd());
+        let opener = socket.opener();
+        self.departures.push((socket.into_fd(), opener));
     }
 
     /// Closes those whose turn it is.
     #[inline]
     pub(super) fn close_departing(&mut self) {
         for _ in 0..self.departures.begin_tick(self.regulars) {
-            drop(self.departures.pop());
-            self.descriptor_freed();
+            self.close_departed();
         }
     }
 
+    /// Closes the first of those that are only to be closed; false if there is none.
+    pub(super) fn close_departed(&mut self) -> bool {
+        let Some((fd, opener)) = self.departures.pop() else {
+            return false;
+        };
+        drop(fd);
+        self.socket_count.closed(opener);
+        self.descriptor_freed();
+        true
+    }
+
+    /// The socket whose owner left first of all that still send or linger.
+    pub(super) fn oldest_closing(&mut self) -> Option<SocketId> {
+        let Self {
+            closing_order,
+            sockets,
+            ..
+        } = self;
+        closing_order.pop(|id| {
+            sockets
+                .get(handle_of(id))
+                .is_some_and(|socket| socket.stage.is_closing())
+        })
+    }
+
     /// The time it had to close is over. After our FIN the peer may still be reading what was sent.
-    fn give_up(&mut self, id: SocketId) {
+    pub(super) fn give_up(&mut self, id: SocketId) {
         match self.sockets.get(handle_of(id)).map(|socket| socket.stage) {
             Some(Stage::Sending) => self.reset_now(id),
             _ => self.remove(id),

@@ -7,6 +7,7 @@
 use super::receiving::receive;
 use super::socket::Stage;
 use super::{EpollDriver, Event, IsTurn, LISTENER_TOKEN, READABLE, SocketId, WAKE_TOKEN};
+use crate::driver::accepting::accept_waiting;
 use crate::driver::handle_of;
 use crate::driver::receiving::Receiving;
 use crate::driver::standing::Turn;
@@ -40,7 +41,7 @@ impl EpollDriver {
         self.regulars.begin_tick(self.now_ns);
         let lacks_memory = self.handle_sockets(events, pools, handler);
         if self.takes_last_connections() {
-            self.accept_waiting(&mut Turn::endless(), pools, handler);
+            accept_waiting(self, &mut Turn::endless(), pools, handler);
             self.finish_accepting();
         }
         self.expire_deadlines();
@@ -97,8 +98,8 @@ impl EpollDriver {
         }
         let lacks_memory = self.waiting.count() > 0 && io_buffer.is_none();
         self.io_buffer = io_buffer;
-        if is_listener_ready {
-            self.accept_waiting(&mut turn, pools, handler);
+        if is_listener_ready || self.has_pending_connection() {
+            accept_waiting(self, &mut turn, pools, handler);
         }
         lacks_memory
     }

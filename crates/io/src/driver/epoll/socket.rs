@@ -5,6 +5,7 @@
 use super::WATCHED;
 use crate::driver::buffer_queue::BufferQueue;
 use crate::driver::receiving::Receiving;
+use crate::driver::socket_count::Opener;
 use crate::driver::standing::Standing;
 use crate::timer_wheel::TimerId;
 use rustix::event::epoll::EventFlags;
@@ -29,6 +30,13 @@ pub(super) enum Stage {
     Lingering,
     /// A call failed outside the socket's own event; the owner learns of it in the next tick.
     Failing(Errno),
+}
+
+impl Stage {
+    /// Its owner has left.
+    pub(super) fn is_closing(self) -> bool {
+        matches!(self, Self::Sending | Self::Lingering)
+    }
 }
 
 /// One socket.
@@ -69,6 +77,13 @@ impl Socket {
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    pub(super) fn opener(&self) -> Opener {
+        match self.standing {
+            Standing::Ours => Opener::Us,
+            _ => Opener::Peer,
+        }
     }
 
     pub(super) fn into_fd(self) -> OwnedFd {

@@ -54,7 +54,10 @@ impl EpollDriver {
 
     /// Who is ready has not all been told of.
     pub(super) fn is_behind(&self) -> bool {
-        !self.failing.is_empty() || self.waiting.count() > 0 || self.takes_last_connections()
+        !self.failing.is_empty()
+            || self.waiting.count() > 0
+            || self.takes_last_connections()
+            || self.has_pending_connection()
     }
 
     /// Looks again and again until there is something to handle. `None`: the time for that is

@@ -3,8 +3,8 @@
 use super::moving::Flushed;
 use super::socket::Stage;
 use super::wire::Arrived;
-use super::{SimDriver, SocketId};
-use crate::driver::accept_limits::RETRY_TIMER_USER;
+use super::{SimDriver, SocketId, handle_of};
+use crate::driver::accepting::RETRY_TIMER_USER;
 use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
 use crate::driver::receiving::Receiving;
 
@@ -48,6 +48,12 @@ impl SimDriver {
             socket.discard_bytes = DISCARD_BYTES_MAX;
             socket.deadline = Some(deadline);
             self.closing_count += 1;
+            let sockets = &self.sockets;
+            self.closing_order.push(id, self.closing_count, |id| {
+                sockets
+                    .get(handle_of(*id))
+                    .is_some_and(|socket| socket.stage.is_closing())
+            });
         }
     }
 
@@ -131,7 +137,7 @@ impl SimDriver {
     }
 
     /// The time it had to close is over. After our FIN the peer may still be reading what was sent.
-    fn give_up(&mut self, id: SocketId) {
+    pub(super) fn give_up(&mut self, id: SocketId) {
         match self.stage(id) {
             Some(Stage::Sending) => self.reset_now(id),
             _ => self.remove(id),

@@ -26,6 +26,13 @@ pub(super) enum Stage {
     Gone { until_tick: u64 },
 }
 
+impl Stage {
+    /// Its owner has left.
+    pub(super) fn is_closing(self) -> bool {
+        matches!(self, Self::Sending | Self::Lingering)
+    }
+}
+
 /// One socket.
 #[derive(Debug)]
 pub(super) struct Socket {

@@ -3,7 +3,9 @@
 use super::socket::{Socket, Stage};
 use super::{Event, SimDriver, SocketId, handle_of, id_of};
 use crate::clock::timespec_of_ns;
+use crate::driver::accepting::accept_waiting;
 use crate::driver::receiving::Receiving;
+use crate::driver::standing::Turn;
 use crate::error::IoError;
 use crate::pools::ShardPools;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -48,7 +50,7 @@ impl SimDriver {
         }
         if self.takes_last_connections() {
             self.resume_accepting();
-            self.accept_waiting(pools, &mut handler);
+            accept_waiting(self, &mut Turn::endless(), pools, &mut handler);
             // Those that could not be taken are refused, and so is whoever comes later.
             self.end_accepting();
         }
@@ -203,7 +205,9 @@ impl SimDriver {
                 self.counters.wakes += 1;
                 handler(self, pools, Event::Woken);
             }
-            Task::Listener => self.accept_waiting(pools, handler),
+            Task::Listener => {
+                accept_waiting(self, &mut Turn::endless(), pools, handler);
+            }
             Task::Socket(id) => self.look_at(id, pools, handler),
         }
     }
@@ -285,16 +289,25 @@ impl SimDriver {
     }
 
     fn release_gone(&mut self) {
-        let (tick, sockets) = (self.counters.ticks, &mut self.sockets);
-        self.gone.retain(|&id| {
+        let (tick, gone_before) = (self.counters.ticks, self.gone.len());
+        let Self {
+            gone,
+            sockets,
+            socket_count,
+            ..
+        } = self;
+        gone.retain(|&id| {
             let handle = handle_of(id);
             let is_due = sockets.get(handle).is_none_or(
                 |socket| matches!(socket.stage, Stage::Gone { until_tick } if until_tick <= tick),
             );
-            if is_due {
-                sockets.remove(handle);
+            if is_due && let Some(socket) = sockets.remove(handle) {
+                socket_count.closed(socket.end.opener());
             }
             !is_due
         });
+        if self.gone.len() < gone_before {
+            self.resume_accepting();
+        }
     }
 }

@@ -10,7 +10,7 @@
 use super::operation::Operation;
 use super::socket::{SendOperation, Stage};
 use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
-use crate::driver::accept_limits::RETRY_TIMER_USER;
+use crate::driver::accepting::{Acceptor, RETRY_TIMER_USER};
 use crate::driver::linger::{CLOSED_LATE_PER_TICK_MAX, DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
 use crate::driver::receiving::Receiving;
 use crate::op::close::{drop_unsent, finish_sending};
@@ -123,6 +123,7 @@ impl UringDriver {
 
     /// Lets go of an abandoned socket, when it has its turn.
     pub(super) fn release_in_turn(&mut self, id: SocketId) {
+        let is_needed = self.departures.is_full() || self.needs_descriptors();
         let Self {
             sockets,
             queued,
@@ -133,7 +134,7 @@ impl UringDriver {
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if regulars.leaves_at_once(socket.standing) {
+        if is_needed || regulars.leaves_at_once(socket.standing) {
             self.release_if_idle(id);
         } else if !socket.is_in_flight() {
             socket.queue.clear(queued);
@@ -145,13 +146,33 @@ impl UringDriver {
     #[inline]
     pub(super) fn release_departing(&mut self) {
         for _ in 0..self.departures.begin_tick(self.regulars) {
-            // Dead ids take nobody's turn.
-            while let Some(id) = self.departures.pop() {
-                if self.release_if_idle(id) {
-                    break;
-                }
+            self.release_departed();
+        }
+    }
+
+    /// Releases the first of those that are only to be closed; false if there is none.
+    pub(super) fn release_departed(&mut self) -> bool {
+        // Dead ids take nobody's turn.
+        while let Some(id) = self.departures.pop() {
+            if self.release_if_idle(id) {
+                return true;
             }
         }
+        false
+    }
+
+    /// The socket whose owner left first of all that still send or linger.
+    pub(super) fn oldest_closing(&mut self) -> Option<SocketId> {
+        let Self {
+            closing_order,
+            sockets,
+            ..
+        } = self;
+        closing_order.pop(|id| {
+            sockets
+                .get(handle_of(id))
+                .is_some_and(|socket| socket.stage.is_closing())
+        })
     }
 
     /// Lets go of an abandoned socket that the kernel has let go of; says whether it did.
@@ -167,6 +188,7 @@ impl UringDriver {
             return false;
         }
         socket.queue.clear(queued);
+        self.socket_count.closed(socket.opener());
         self.sockets.remove(handle_of(id));
         self.resume_accepting();
         true
@@ -236,6 +258,12 @@ impl UringDriver {
         let deadline = self.deadlines.create(id.to_bits());
         socket.deadline = Some(deadline);
         self.closing_count += 1;
+        let sockets = &self.sockets;
+        self.closing_order.push(id, self.closing_count, |id| {
+            sockets
+                .get(handle_of(*id))
+                .is_some_and(|socket| socket.stage.is_closing())
+        });
         if !has_queue {
             return self.start_lingering(id);
         }
@@ -285,7 +313,7 @@ impl UringDriver {
     }
 
     /// The time it had to close is over. After our FIN the peer may still be reading what was sent.
-    fn give_up(&mut self, id: SocketId) {
+    pub(super) fn give_up(&mut self, id: SocketId) {
         match self.sockets.get(handle_of(id)).map(|socket| socket.stage) {
             Some(Stage::Sending) => self.reset_now(id),
             _ => self.remove(id),

@@ -5,6 +5,7 @@ use super::operation::{Operation, is_slot_nameable};
 use super::socket::{Socket, Stage};
 use super::{Event, SocketId, UringDriver, handle_of, id_of};
 use crate::address::Address;
+use crate::driver::socket_count::Opener;
 use crate::driver::standing::Standing;
 use crate::error::IoError;
 use crate::op::connect::{connect_outcome, connect_start};
@@ -37,6 +38,7 @@ impl UringDriver {
         }
         let id = id_of(handle);
         self.alive_count += 1;
+        self.socket_count.opened(Opener::Us);
         if let Err(error) = started {
             self.fail_later(id, error);
             return Ok(id);

@@ -21,7 +21,8 @@ impl Drop for UringDriver {
         while let Some(id) = self.due.pop() {
             let _ = self.send_due_directly(id);
         }
-        let has_accept = self.accepting.take().is_some();
+        let accepting = self.accepting.take();
+        let has_accept = accepting.is_some_and(|accepting| accepting.has_operation());
         if has_accept {
             self.cancel(Operation::Accept.alone());
         }
@@ -66,10 +67,7 @@ impl UringDriver {
                 let is_last = !cqueue::more(completion.flags());
                 match Operation::from_user_data(completion.user_data()) {
                     Some((Operation::Wake, _)) => has_wake &= !is_last,
-                    Some((Operation::Accept, _)) => {
-                        has_accept &= !is_last;
-                        self.accept_completed(&completion, &mut pools, &mut nobody);
-                    }
+                    Some((Operation::Accept, _)) => has_accept &= !is_last,
                     _ => self.handle_completion(&completion, &mut pools, &mut nobody),
                 }
             }

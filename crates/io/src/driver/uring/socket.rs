@@ -4,6 +4,7 @@
 
 use crate::driver::buffer_queue::BufferQueue;
 use crate::driver::receiving::Receiving;
+use crate::driver::socket_count::Opener;
 use crate::driver::standing::Standing;
 use crate::timer_wheel::TimerId;
 use millpond_mempool::Buffer;
@@ -31,6 +32,13 @@ pub(super) enum Stage {
     /// Nobody knows it any more but the kernel, which still has operations on it and may read from
     /// its queue. It keeps its slot until the last one has come back.
     Abandoned,
+}
+
+impl Stage {
+    /// Its owner has left, and something is still to be done before it closes.
+    pub(super) fn is_closing(self) -> bool {
+        matches!(self, Self::Sending | Self::Lingering)
+    }
 }
 
 /// The receive operation of a socket.
@@ -110,6 +118,13 @@ impl Socket {
             queue: BufferQueue::default(),
             held: BufferQueue::default(),
             deadline: None,
+        }
+    }
+
+    pub(super) fn opener(&self) -> Opener {
+        match self.standing {
+            Standing::Ours => Opener::Us,
+            _ => Opener::Peer,
         }
     }
 

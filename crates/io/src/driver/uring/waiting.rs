@@ -16,6 +16,9 @@ use std::thread;
 /// Up to so many sends go out one by one before a spin; more are cheaper through the ring.
 const DIRECT_SENDS_MAX: usize = 2;
 
+/// The kernel works out some twenty completions in a call. After so many it may have more.
+const HANDED_OUT_MAX: usize = 16;
+
 /// Calls of one tick that look for regulars behind a crowd.
 const LOOKS_FOR_REGULARS_MAX: usize = 16;
 
@@ -44,7 +47,7 @@ impl UringDriver {
     pub(super) fn is_behind(&mut self) -> bool {
         !self.failing.is_empty()
             || !self.resumed.is_empty()
-            || !self.accepted.is_empty()
+            || self.has_waiting_connections()
             || !self.waiting.is_empty()
             || self.takes_last_connections()
             || self.ring.has_completions()
@@ -154,13 +157,15 @@ impl UringDriver {
             self.enter(Wait::Look)?;
             self.ring.take_completions(&mut self.completions);
         }
+        self.is_wait_full = self.completions.len() >= HANDED_OUT_MAX;
         Ok(())
     }
 
     /// While others wait for their turns, takes all that the kernel has: it hands out about twenty
     /// completions per call, and a regular's may be behind a crowd's.
     fn look_for_regulars(&mut self) -> Result<(), IoError> {
-        if self.resumed.is_empty() && self.accepted.is_empty() || !self.regulars.are_about() {
+        let is_waiting = !self.resumed.is_empty() || self.has_waiting_connections();
+        if !is_waiting || !self.regulars.are_about() {
             return Ok(());
         }
         for _ in 0..LOOKS_FOR_REGULARS_MAX {
