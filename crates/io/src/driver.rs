@@ -11,12 +11,9 @@
 mod accepting;
 mod busy_poll;
 mod buffer_queue;
-mod departures;
 mod linger;
 mod receiving;
 mod socket_count;
-mod standing;
-mod turn;
 mod receive_stamps;
 pub mod choice;
 pub mod features;
@@ -198,7 +195,7 @@ pub struct DriverCounters {
     pub wakes: u64,
     /// Kernel events dropped because their socket was gone.
     pub stale_events: u64,
-    /// Events that were handled later because clients that are served already came first.
+    /// Events that were handled in a later tick than they came in: its budget was spent.
     pub put_off: u64,
     /// Receives that found no buffer and were made again: of a ring.
     pub receive_starvations: u64,
@@ -324,14 +321,9 @@ pub trait Driver: Sized {
     fn resume_receive(&mut self, socket: SocketId);
 
     /// What came last was many requests, however short it was, or came before the answers to others: it
-    /// costs more than its bytes tell. Until it has asked and waited again, the socket's events come
+    /// costs more than its bytes tell. Until it has asked and waited again, the socket's events wait
     /// behind those of clients that do. Said before the answers are sent.
     fn put_behind(&mut self, _socket: SocketId) {}
-
-    /// Whether clients that ask and wait for the answer are about, so that others have to wait.
-    fn has_regulars(&self) -> bool {
-        false
-    }
 
     /// Whether this tick left to a later one what has happened already, or may have: somebody's turn comes
     /// behind that of others, or the kernel was not asked to the end. Once this is false in a whole

@@ -246,7 +246,7 @@ const DRIVER_METRICS: [DriverMetric; 14] = [
     ),
     (
         "put_off_total",
-        "Events handled later because clients that are being served came first.",
+        "Events handled in a later tick than they came in: its budget was spent.",
         |driver| driver.put_off,
     ),
     (

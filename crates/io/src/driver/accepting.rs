@@ -12,10 +12,10 @@
 //! ```
 
 use super::socket_count::SocketCount;
-use super::standing::Turn;
 use super::{Driver, DriverCounters, Event, SocketId};
 use crate::op::accept::Accepted;
 use crate::pools::ShardPools;
+use crate::scheduler::{Scheduler, Work};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -97,6 +97,8 @@ pub(super) trait Acceptor: Driver {
 
     fn counters_mut(&mut self) -> &mut DriverCounters;
 
+    fn scheduler_mut(&mut self) -> &mut Scheduler;
+
     /// Takes the next connection from the listener's queue.
     fn accept_next(&mut self) -> Accepted<Self::Connection>;
 
@@ -143,13 +145,9 @@ enum Attempt {
     NoneWaiting,
 }
 
-/// Takes connections in, as many as have their turn. True: none is left.
-pub(super) fn accept_waiting<D, H>(
-    driver: &mut D,
-    turn: &mut Turn,
-    pools: &mut ShardPools,
-    handler: &mut H,
-) -> bool
+/// Takes connections in, as many as the tick's budget admits, or all when listening ends. True: none is
+/// left.
+pub(super) fn accept_waiting<D, H>(driver: &mut D, pools: &mut ShardPools, handler: &mut H) -> bool
 where
     D: Acceptor,
     H: FnMut(&mut D, &mut ShardPools, Event<'_>),
@@ -166,7 +164,10 @@ where
         let is_open = driver
             .accept_state()
             .is_some_and(|state| !state.is_paused && state.pending.is_none());
-        if !is_open || !turn.lets_in() || !has_room(driver, pools, handler) {
+        if !is_open
+            || !is_last_round && !driver.scheduler_mut().admits(Work::Accept)
+            || !has_room(driver, pools, handler)
+        {
             return false;
         }
         match accept_one(driver, pools, handler) {

@@ -9,13 +9,13 @@
 //!
 //! ```text
 //! epoll.rs      the Driver methods, one tick
-//! dispatching.rs  what is ready, to who handles it: regulars first
+//! dispatching.rs  from what is ready to what handles it
 //! socket.rs     one socket's state
 //! waiting.rs    spinning and sleeping
 //! accepting.rs  the listener, running out of descriptors
 //! sending.rs    direct, blocked and drained sends
 //! receiving.rs  bytes, FIN and failures; pausing
-//! taking_turns.rs  those who wait: for more of what they have, or behind regulars
+//! taking_turns.rs  sockets with something left for a later tick
 //! closing.rs    lingering close and its bounds
 //! ```
 //!
@@ -37,12 +37,9 @@ use self::taking_turns::Waiting;
 use super::accepting::Acceptor;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
-use super::departures::Departures;
 use super::linger::ClosingOrder;
 use super::receive_stamps::{ReceiveStamps, stamp_socket};
 use super::socket_count::{Opener, SocketCount};
-use super::standing::{Regulars, Standing};
-use super::turn::turn_bytes;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
 use crate::clock::monotonic_ns;
@@ -51,6 +48,7 @@ use crate::listener::Listener;
 use crate::op::accept::{destination_of, peer_of};
 use crate::op::connect::connect_start;
 use crate::pools::ShardPools;
+use crate::scheduler::{CloseQueue, Scheduler, Usage, Work, receive_bytes};
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use millpond_mempool::{Buffer, Lease, PoolMode, PoolStats, Slab};
@@ -85,7 +83,7 @@ const WATCHED: EventFlags = EventFlags::IN
     .union(EventFlags::PRI)
     .union(EventFlags::ET);
 
-/// Whether an event that was put off has its turn.
+/// Whether an event that was put off was admitted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum IsTurn {
     No,
@@ -102,7 +100,7 @@ pub struct EpollDriver {
     /// Sockets in `Stage::Failing`, to be reported; may hold dead ids.
     failing: VecDeque<SocketId>,
     /// Descriptors of removed sockets; epoll watches none of them.
-    departures: Departures<(OwnedFd, Opener)>,
+    close_queue: CloseQueue<(OwnedFd, Opener)>,
     closing_order: ClosingOrder,
     socket_count: SocketCount,
     /// What the shard receives into, while it has sockets.
@@ -112,7 +110,7 @@ pub struct EpollDriver {
     events: Box<[epoll::Event]>,
     /// The last wait gave as many events as fit: the kernel may have more.
     is_wait_full: bool,
-    regulars: Regulars,
+    scheduler: Scheduler,
     waiting: Waiting,
     /// Deadlines of closing sockets and of the paused listener.
     deadlines: TimerWheel,
@@ -145,11 +143,11 @@ impl EpollDriver {
         })
     }
 
-    /// Others wait behind regulars for so long after the last message of one, for tests that a slow
-    /// machine must not disturb.
+    /// Others wait behind clients that are served for so long after the last message of one, for tests that
+    /// a slow machine must not disturb.
     #[doc(hidden)]
-    pub fn remember_regulars_for(&mut self, memory_ns: u64) {
-        self.regulars.remember_for(memory_ns);
+    pub fn protect_prompt_clients_for(&mut self, protected_ns: u64) {
+        self.scheduler.protect_for(protected_ns);
     }
 
     /// A driver without sockets; make it on the thread that ticks it.
@@ -173,14 +171,14 @@ impl EpollDriver {
             sockets: Slab::new("io_sockets", mode),
             queued_sends: Slab::new("io_queued_sends", mode),
             failing: VecDeque::new(),
-            departures: Departures::new(),
+            close_queue: CloseQueue::new(),
             closing_order: ClosingOrder::default(),
             socket_count: SocketCount::default(),
             io_buffer: None,
-            turn_bytes: turn_bytes(0),
+            turn_bytes: receive_bytes(0),
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),
             is_wait_full: false,
-            regulars: Regulars::default(),
+            scheduler: Scheduler::default(),
             waiting: Waiting::new(),
             deadlines: TimerWheel::new(now_ns),
             closing_count: 0,
@@ -277,19 +275,19 @@ impl EpollDriver {
             self.closing_count -= 1;
         }
         self.counters.closes += 1;
-        let is_at_once = self.regulars.leaves_at_once(socket.standing)
-            || self.departures.is_full()
-            || self.needs_descriptors();
+        let is_at_once = self.close_queue.is_full()
+            || self.needs_descriptors()
+            || self.close_queue.is_empty() && self.scheduler.admits_end(socket.usage, Work::Close);
         if is_at_once {
             self.socket_count.closed(socket.opener());
             drop(socket);
             return self.descriptor_freed();
         }
-        self.depart(socket);
+        self.close_later(socket);
     }
 
     /// The kernel says that a socket failed. A crowd that resets its connections has that said of all
-    /// together, and each is a close: while regulars are about they have their turns.
+    /// together, and each is a close.
     fn fail_in_turn<H>(
         &mut self,
         id: SocketId,
@@ -302,11 +300,11 @@ impl EpollDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if self.regulars.leaves_at_once(socket.standing) {
+        if self.scheduler.admits_end(socket.usage, Work::End) {
             return self.remove_failed(id, error, pools, handler);
         }
         // What it still sends until its turn must not count as a regular's.
-        socket.standing = Standing::Unknown;
+        socket.usage = Usage::NEW;
         self.counters.put_off += 1;
         self.fail_later(id, error);
     }
@@ -357,7 +355,7 @@ impl Driver for EpollDriver {
         if self.receive_stamps.is_on() {
             stamp_socket(fd.as_fd());
         }
-        let mut socket = Socket::new(fd, Stage::Connecting, Standing::Ours);
+        let mut socket = Socket::new(fd, Stage::Connecting, Usage::OURS);
         socket.watches_room = true;
         let id = self.register(socket).map_err(|error| IoError::System {
             call: "epoll_ctl",
@@ -399,12 +397,8 @@ impl Driver for EpollDriver {
 
     fn put_behind(&mut self, socket: SocketId) {
         if let Some(socket) = self.sockets.get_mut(handle_of(socket)) {
-            socket.standing.brought_many();
+            socket.usage.brought_many();
         }
-    }
-
-    fn has_regulars(&self) -> bool {
-        self.regulars.are_about()
     }
 
     fn resume_receive(&mut self, socket: SocketId) {
@@ -466,6 +460,7 @@ impl Driver for EpollDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         self.counters.ticks += 1;
+        self.scheduler.begin_tick(self.now_ns);
         // Out of `self`, which the handler borrows.
         let mut events = std::mem::take(&mut self.events);
         let outcome = self.wait(deadline_ns, &mut events).map(|count| {

@@ -13,10 +13,6 @@ pub(super) const LINGER_NS: u64 = 2_000_000_000;
 /// How much of what the peer still sends is read and thrown away.
 pub(super) const DISCARD_BYTES_MAX: u32 = 4 << 20;
 
-/// Sockets whose time to close is over that are closed in one tick: a crowd's is over at once, and
-/// closing one is some 10 us. While regulars are about it is one, see `standing`.
-pub(super) const CLOSED_LATE_PER_TICK_MAX: usize = 2;
-
 /// Ids beyond twice the sockets that are closing that are kept before ended ones are dropped.
 const ENDED_IDS_MAX: usize = 64;
 

@@ -66,10 +66,12 @@ use crate::driver::socket_count::{Opener, SocketCount};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::pools::ShardPools;
+use crate::scheduler::Scheduler;
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -89,6 +91,10 @@ pub struct SimDriver {
     closing_count: usize,
     closing_order: ClosingOrder,
     socket_count: SocketCount,
+    scheduler: Scheduler,
+    /// Sockets that wait for the budget of a later tick, oldest first; may hold dead ids. Bound: each
+    /// socket stands in it once.
+    waiting: VecDeque<SocketId>,
     now_ns: u64,
     /// Bytes between a connection and a buffer.
     scratch: Vec<u8>,
@@ -118,6 +124,8 @@ impl Network {
             closing_count: 0,
             closing_order: ClosingOrder::default(),
             socket_count: SocketCount::default(),
+            scheduler: Scheduler::default(),
+            waiting: VecDeque::new(),
             now_ns,
             scratch: Vec::new(),
             counters: DriverCounters::default(),
@@ -318,6 +326,12 @@ impl Driver for SimDriver {
             && socket.receiving == Receiving::Paused
         {
             socket.receiving = Receiving::On;
+        }
+    }
+
+    fn put_behind(&mut self, socket: SocketId) {
+        if let Some(socket) = self.socket(socket) {
+            socket.usage.brought_many();
         }
     }
 

@@ -49,11 +49,9 @@ use self::socket::{Socket, Stage};
 use self::turn_queue::TurnQueue;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
-use super::departures::Departures;
 use super::features::{DriverFeature, DriverFeatures};
 use super::linger::ClosingOrder;
 use super::socket_count::SocketCount;
-use super::standing::Regulars;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
 use crate::clock::monotonic_ns;
@@ -61,6 +59,7 @@ use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{destination_of, peer_of};
 use crate::pools::{IO_BUFFER_BYTES, ShardPools};
+use crate::scheduler::{CloseQueue, Scheduler, Work};
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use io_uring::{cqueue, opcode, types};
@@ -102,10 +101,10 @@ pub struct UringDriver {
     /// With bytes or a FIN held that are wanted: put off, or receiving again.
     resumed: Vec<SocketId>,
     /// Abandoned and with nothing in flight; may hold dead ids.
-    departures: Departures<SocketId>,
+    close_queue: CloseQueue<SocketId>,
     closing_order: ClosingOrder,
     socket_count: SocketCount,
-    regulars: Regulars,
+    scheduler: Scheduler,
     completions: Vec<cqueue::Entry>,
     /// Deadlines of closing sockets and of the paused listener.
     deadlines: TimerWheel,
@@ -148,11 +147,11 @@ impl UringDriver {
         Ok(driver)
     }
 
-    /// Others wait behind regulars for so long after the last message of one, for tests that a slow
-    /// machine must not disturb.
+    /// Others wait behind clients that are served for so long after the last message of one, for tests that
+    /// a slow machine must not disturb.
     #[doc(hidden)]
-    pub fn remember_regulars_for(&mut self, memory_ns: u64) {
-        self.regulars.remember_for(memory_ns);
+    pub fn protect_prompt_clients_for(&mut self, protected_ns: u64) {
+        self.scheduler.protect_for(protected_ns);
     }
 
     /// A driver with some of the features that [`probe`] found, to test the ways around the others.
@@ -181,10 +180,10 @@ impl UringDriver {
             unwatched: list(),
             waiting: TurnQueue::new(),
             resumed: list(),
-            departures: Departures::new(),
+            close_queue: CloseQueue::new(),
             closing_order: ClosingOrder::default(),
             socket_count: SocketCount::default(),
-            regulars: Regulars::default(),
+            scheduler: Scheduler::default(),
             completions: Vec::with_capacity(COMPLETIONS_MAX as usize),
             deadlines: TimerWheel::new(now_ns),
             alive_count: 0,
@@ -274,9 +273,8 @@ impl UringDriver {
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        self.regulars.begin_tick(self.now_ns);
         self.settle_sends();
-        self.release_departing();
+        self.release_waiting();
         if self.wake.take() {
             self.counters.wakes += 1;
             handler(self, pools, Event::Woken);
@@ -289,9 +287,8 @@ impl UringDriver {
             self.handle_completion(&completion, pools, handler);
         }
         self.completions = completions;
-        let mut turn = self.departures.turn_of_others(&mut self.regulars);
-        self.deliver_held(&mut turn, pools, handler);
-        self.accept_ready(&mut turn, pools, handler);
+        self.deliver_held(pools, handler);
+        self.accept_ready(pools, handler);
         if self.takes_last_connections() {
             self.finish_accepting(pools, handler);
         }
@@ -332,13 +329,19 @@ impl UringDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         // Failures that handlers cause meanwhile stay for the next tick, in the same queue.
-        let count = self.failing.len().min(self.regulars.ends_per_tick());
-        for _ in 0..count {
-            let Some(id) = self.failing.pop_front() else {
+        for _ in 0..self.failing.len() {
+            let Some(&id) = self.failing.front() else {
                 return;
             };
-            if let Some(Stage::Failing(error)) = self.known(id).map(|socket| socket.stage) {
+            let failed = self.known(id).map(|socket| (socket.stage, socket.usage));
+            if let Some((Stage::Failing(error), usage)) = failed {
+                if !self.scheduler.admits_end(usage, Work::End) {
+                    return;
+                }
+                self.failing.pop_front();
                 self.remove_failed(id, error, pools, handler);
+            } else {
+                self.failing.pop_front();
             }
         }
     }
@@ -405,12 +408,8 @@ impl Driver for UringDriver {
 
     fn put_behind(&mut self, socket: SocketId) {
         if let Some(socket) = self.sockets.get_mut(handle_of(socket)) {
-            socket.standing.brought_many();
+            socket.usage.brought_many();
         }
-    }
-
-    fn has_regulars(&self) -> bool {
-        self.regulars.are_about()
     }
 
     fn resume_receive(&mut self, socket: SocketId) {
@@ -463,6 +462,7 @@ impl Driver for UringDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         self.counters.ticks += 1;
+        self.scheduler.begin_tick(self.now_ns);
         self.provide_buffers(pools)?;
         self.give_turns();
         self.arm_watches();

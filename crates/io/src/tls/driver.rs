@@ -257,10 +257,6 @@ impl<D: Driver> Driver for Tls<D> {
         self.inner.put_behind(socket);
     }
 
-    fn has_regulars(&self) -> bool {
-        self.inner.has_regulars()
-    }
-
     fn resume_receive(&mut self, socket: SocketId) {
         let Some(session) = self.layer.session(socket) else {
             return;

@@ -11,11 +11,11 @@ use crate::driver::accepting::{
     AcceptState, Acceptor, RETRY_NS, RETRY_TIMER_USER, SpareDescriptor,
 };
 use crate::driver::socket_count::SocketCount;
-use crate::driver::standing::Standing;
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{Accepted, accept_now};
 use crate::op::close::drop_unsent;
+use crate::scheduler::{Scheduler, Usage};
 use crate::timer_wheel::TimerId;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -132,6 +132,10 @@ impl Acceptor for EpollDriver {
         &mut self.counters
     }
 
+    fn scheduler_mut(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
+    }
+
     fn accept_next(&mut self) -> Accepted<OwnedFd> {
         let Some(accepting) = &self.accepting else {
             return Accepted::NoneWaiting;
@@ -141,7 +145,7 @@ impl Acceptor for EpollDriver {
     }
 
     fn take_in(&mut self, connection: OwnedFd) -> Result<SocketId, Errno> {
-        self.register(Socket::new(connection, Stage::Open, Standing::Unknown))
+        self.register(Socket::new(connection, Stage::Open, Usage::NEW))
     }
 
     fn refuse(&mut self, connection: OwnedFd) {
@@ -159,7 +163,7 @@ impl Acceptor for EpollDriver {
     }
 
     fn close_oldest_closing(&mut self) -> bool {
-        if self.close_departed() {
+        if self.close_first_waiting() {
             return true;
         }
         let Some(id) = self.oldest_closing() else {

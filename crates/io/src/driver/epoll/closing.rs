@@ -9,10 +9,11 @@ use super::sending::Flushed;
 use super::socket::{Socket, Stage};
 use super::{EpollDriver, READABLE, SocketId, handle_of};
 use crate::driver::accepting::RETRY_TIMER_USER;
-use crate::driver::linger::{CLOSED_LATE_PER_TICK_MAX, DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
+use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
 use crate::driver::receiving::Receiving;
 use crate::op::close::{drop_unsent, finish_sending};
 use crate::op::receive::{Received, receive_now};
+use crate::scheduler::{TIMERS_PER_TICK_MAX, Work};
 use millpond_mempool::Lease;
 use rustix::event::epoll::{self, EventFlags};
 
@@ -138,25 +139,25 @@ impl EpollDriver {
         self.remove(id);
     }
 
-    /// Puts the close of a socket off until its turn.
-    pub(super) fn depart(&mut self, socket: Socket) {
+    /// Puts the close of a socket off.
+    pub(super) fn close_later(&mut self, socket: Socket) {
         // It fails if epoll does not know the descriptor; then it reports nothing either.
         let _ = epoll::delete(&self.epoll, socket.fd());
         let opener = socket.opener();
-        self.departures.push((socket.into_fd(), opener));
+        self.close_queue.push((socket.into_fd(), opener));
     }
 
-    /// Closes those whose turn it is.
+    /// Closes as many of those that wait as the tick admits: one at least.
     #[inline]
-    pub(super) fn close_departing(&mut self) {
-        for _ in 0..self.departures.begin_tick(self.regulars) {
-            self.close_departed();
+    pub(super) fn close_waiting(&mut self) {
+        while !self.close_queue.is_empty() && self.scheduler.admits(Work::Close) {
+            self.close_first_waiting();
         }
     }
 
     /// Closes the first of those that are only to be closed; false if there is none.
-    pub(super) fn close_departed(&mut self) -> bool {
-        let Some((fd, opener)) = self.departures.pop() else {
+    pub(super) fn close_first_waiting(&mut self) -> bool {
+        let Some((fd, opener)) = self.close_queue.pop() else {
             return false;
         };
         drop(fd);
@@ -190,8 +191,7 @@ impl EpollDriver {
     /// Ends what took too long; wakes the listener that rested.
     #[inline]
     pub(super) fn expire_deadlines(&mut self) {
-        let most = CLOSED_LATE_PER_TICK_MAX.min(self.regulars.ends_per_tick());
-        for _ in 0..most {
+        for _ in 0..TIMERS_PER_TICK_MAX {
             let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) else {
                 return;
             };

@@ -5,10 +5,10 @@ use super::{EpollDriver, Event, IsTurn, STICKY, SocketId};
 use crate::driver::handle_of;
 use crate::driver::receive_stamps::ReceiveStamps;
 use crate::driver::receiving::Receiving;
-use crate::driver::standing::Standing;
 use crate::op::close::pending_error;
 use crate::op::receive::{Received, receive_now};
 use crate::pools::ShardPools;
+use crate::scheduler::{Usage, Work};
 use millpond_mempool::Lease;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -84,15 +84,15 @@ impl EpollDriver {
     {
         let turn_bytes = self.turn_bytes;
         let Self {
-            sockets, regulars, ..
+            sockets, scheduler, ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
         let flags = socket.ready;
         let leaves = matches!(received, Received::Finished) && is_turn == IsTurn::No;
-        if leaves && !regulars.leaves_at_once(socket.standing) {
-            socket.standing = Standing::Unknown;
+        if leaves && !scheduler.admits_end(socket.usage, Work::End) {
+            socket.usage = Usage::NEW;
             return self.put_off(id, flags);
         }
         socket.ready = left_after(received, flags, turn_bytes);
@@ -205,7 +205,7 @@ pub(super) fn receive(
         receive_now(socket.fd(), buffer, turn_bytes)
     };
     if let Received::Bytes(count) = received {
-        socket.standing.received(count);
+        socket.usage.received(count);
     }
     received
 }

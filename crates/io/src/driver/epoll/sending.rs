@@ -32,7 +32,7 @@ impl EpollDriver {
             data.release();
             return SendOutcome::Done;
         };
-        socket.standing.sent();
+        socket.usage.sent();
         if socket.stage != Stage::Open || !socket.queue.is_empty() {
             return self.queue_send(id, std::mem::take(data));
         }

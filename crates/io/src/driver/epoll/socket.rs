@@ -6,7 +6,7 @@ use super::WATCHED;
 use crate::driver::buffer_queue::BufferQueue;
 use crate::driver::receiving::Receiving;
 use crate::driver::socket_count::Opener;
-use crate::driver::standing::Standing;
+use crate::scheduler::Usage;
 use crate::timer_wheel::TimerId;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,7 +45,7 @@ pub(super) struct Socket {
     fd: OwnedFd,
     pub(super) stage: Stage,
     pub(super) receiving: Receiving,
-    pub(super) standing: Standing,
+    pub(super) usage: Usage,
     /// What the kernel said and nobody has acted on: it says everything once.
     pub(super) ready: EventFlags,
     /// Stands among those who wait for a turn.
@@ -60,12 +60,12 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn new(fd: OwnedFd, stage: Stage, standing: Standing) -> Self {
+    pub(super) fn new(fd: OwnedFd, stage: Stage, usage: Usage) -> Self {
         Self {
             fd,
             stage,
             receiving: Receiving::On,
-            standing,
+            usage,
             ready: EventFlags::empty(),
             is_waiting: false,
             watches_room: false,
@@ -80,8 +80,8 @@ impl Socket {
     }
 
     pub(super) fn opener(&self) -> Opener {
-        match self.standing {
-            Standing::Ours => Opener::Us,
+        match self.usage {
+            Usage::OURS => Opener::Us,
             _ => Opener::Peer,
         }
     }

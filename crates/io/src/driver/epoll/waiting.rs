@@ -19,10 +19,10 @@ impl EpollDriver {
         events: &mut [epoll::Event],
     ) -> Result<usize, IoError> {
         // All answers of the tick before have left.
-        self.close_departing();
+        self.close_waiting();
         let own_deadline_ns = self.deadlines.next_deadline_ns();
         let deadline_ns = earlier(deadline_ns, own_deadline_ns);
-        let must_look_only = self.is_behind() || !self.departures.is_empty();
+        let must_look_only = self.is_behind() || !self.close_queue.is_empty();
         let mut wait_ns = match deadline_ns {
             _ if must_look_only => Some(0),
             Some(deadline_ns) => Some(deadline_ns.saturating_sub(monotonic_ns())),

@@ -15,6 +15,7 @@ use crate::driver::socket_count::{Opener, SocketCount};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::Accepted;
+use crate::scheduler::Scheduler;
 use crate::timer_wheel::TimerId;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -128,6 +129,10 @@ impl Acceptor for SimDriver {
 
     fn counters_mut(&mut self) -> &mut DriverCounters {
         &mut self.counters
+    }
+
+    fn scheduler_mut(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
     }
 
     fn accept_next(&mut self) -> Accepted<usize> {

@@ -28,6 +28,7 @@ impl SimDriver {
             data.release();
             return SendOutcome::Done;
         };
+        socket.usage.sent();
         let end = socket.end;
         match socket.stage {
             Stage::Open if socket.queue.is_empty() => {}
@@ -189,6 +190,9 @@ impl SimDriver {
         match self.fill(end, &mut buffer) {
             Arrived::Bytes(count) => {
                 self.counters.received_bytes += count as u64;
+                if let Some(socket) = self.socket(id) {
+                    socket.usage.received(count);
+                }
                 let bytes = &buffer[..];
                 handler(self, pools, Event::Received { socket: id, bytes });
             }

@@ -2,6 +2,8 @@
 
 use super::wire::EndId;
 use crate::driver::receiving::Receiving;
+use crate::driver::socket_count::Opener;
+use crate::scheduler::Usage;
 use crate::timer_wheel::TimerId;
 use millpond_mempool::Buffer;
 use rustix::io::Errno;
@@ -39,6 +41,9 @@ pub(super) struct Socket {
     pub(super) end: EndId,
     pub(super) stage: Stage,
     pub(super) receiving: Receiving,
+    pub(super) usage: Usage,
+    /// Stands in the queue of those that wait for a later tick.
+    pub(super) is_waiting: bool,
     /// What waits for room or for the next tick, oldest first.
     pub(super) queue: VecDeque<Buffer>,
     /// The queue was given in this tick and counts as sent; whether there is room shows later.
@@ -64,6 +69,11 @@ impl Socket {
             end,
             stage,
             receiving: Receiving::On,
+            usage: match end.opener() {
+                Opener::Us => Usage::OURS,
+                Opener::Peer => Usage::NEW,
+            },
+            is_waiting: false,
             queue: VecDeque::new(),
             is_late: false,
             owes_blocked: false,

@@ -5,9 +5,9 @@ use super::{Event, SimDriver, SocketId, handle_of, id_of};
 use crate::clock::timespec_of_ns;
 use crate::driver::accepting::accept_waiting;
 use crate::driver::receiving::Receiving;
-use crate::driver::standing::Turn;
 use crate::error::IoError;
 use crate::pools::ShardPools;
+use crate::scheduler::{Usage, Work};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -30,6 +30,7 @@ impl SimDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         self.counters.ticks += 1;
+        self.scheduler.begin_tick(self.now_ns);
         self.release_gone();
         self.make_late_sends();
         self.counters.waits += 1;
@@ -48,9 +49,10 @@ impl SimDriver {
                 tasks.push(task);
             }
         }
+        self.give_turns(pools, &mut handler);
         if self.takes_last_connections() {
             self.resume_accepting();
-            accept_waiting(self, &mut Turn::endless(), pools, &mut handler);
+            accept_waiting(self, pools, &mut handler);
             // Those that could not be taken are refused, and so is whoever comes later.
             self.end_accepting();
         }
@@ -206,9 +208,61 @@ impl SimDriver {
                 handler(self, pools, Event::Woken);
             }
             Task::Listener => {
-                accept_waiting(self, &mut Turn::endless(), pools, handler);
+                accept_waiting(self, pools, handler);
             }
+            Task::Socket(id) if self.must_wait(id) => {}
             Task::Socket(id) => self.look_at(id, pools, handler),
+        }
+    }
+
+    /// Whether what is to be told of a socket waits behind others of its kind, or for the budget of a later
+    /// tick; then it stands in the queue.
+    fn must_wait(&mut self, id: SocketId) -> bool {
+        let is_queue_empty = self.waiting.is_empty();
+        let Self {
+            sockets,
+            scheduler,
+            waiting,
+            counters,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return false;
+        };
+        let work = match socket.stage {
+            Stage::Open if scheduler.is_prompt(socket.usage) => return false,
+            Stage::Open => socket.usage.work(),
+            Stage::Failing(_) => Work::End,
+            _ => return false,
+        };
+        if socket.usage == Usage::OURS || is_queue_empty && scheduler.admits(work) {
+            return false;
+        }
+        if !std::mem::replace(&mut socket.is_waiting, true) {
+            counters.put_off += 1;
+            waiting.push_back(id);
+        }
+        true
+    }
+
+    /// As many of those that wait as the tick's budget admits.
+    fn give_turns<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        for _ in 0..self.waiting.len() {
+            let Some(&id) = self.waiting.front() else {
+                return;
+            };
+            let usage = self.socket(id).map(|socket| socket.usage);
+            if usage.is_some_and(|usage| !self.scheduler.admits(usage.work())) {
+                return;
+            }
+            self.waiting.pop_front();
+            if let Some(socket) = self.socket(id) {
+                socket.is_waiting = false;
+                self.look_at(id, pools, handler);
+            }
         }
     }
 

@@ -12,13 +12,13 @@ use crate::driver::accepting::{
     AcceptState, Acceptor, RETRY_NS, RETRY_TIMER_USER, SpareDescriptor, accept_waiting,
 };
 use crate::driver::socket_count::{Opener, SocketCount};
-use crate::driver::standing::{Standing, Turn};
 use crate::driver::{DriverCounters, SocketId};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{Accepted, accept_now};
 use crate::op::close::drop_unsent;
 use crate::pools::ShardPools;
+use crate::scheduler::{Scheduler, Usage};
 use crate::timer_wheel::TimerId;
 use io_uring::{cqueue, opcode, types};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -119,18 +119,14 @@ impl UringDriver {
     }
 
     /// Takes in as many as have their turn; when listening ends, all.
-    pub(super) fn accept_ready<H>(
-        &mut self,
-        turn: &mut Turn,
-        pools: &mut ShardPools,
-        handler: &mut H,
-    ) where
+    pub(super) fn accept_ready<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         if !self.has_waiting_connections() || self.takes_last_connections() {
             return;
         }
-        let has_taken_all = accept_waiting(self, turn, pools, handler);
+        let has_taken_all = accept_waiting(self, pools, handler);
         if let Some(accepting) = &mut self.accepting {
             accepting.is_ready &= !has_taken_all;
         }
@@ -153,7 +149,7 @@ impl UringDriver {
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        accept_waiting(self, &mut Turn::endless(), pools, handler);
+        accept_waiting(self, pools, handler);
         if let Some(accepting) = &self.accepting
             && !accepting.has_operation
         {
@@ -182,6 +178,10 @@ impl Acceptor for UringDriver {
         &mut self.counters
     }
 
+    fn scheduler_mut(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
+    }
+
     fn accept_next(&mut self) -> Accepted<OwnedFd> {
         let Some(accepting) = &self.accepting else {
             return Accepted::NoneWaiting;
@@ -191,7 +191,7 @@ impl Acceptor for UringDriver {
     }
 
     fn take_in(&mut self, connection: OwnedFd) -> Result<SocketId, Errno> {
-        let socket = Socket::new(connection, Stage::Open, Standing::Unknown);
+        let socket = Socket::new(connection, Stage::Open, Usage::NEW);
         let handle = self.sockets.insert(socket).map_err(|_| Errno::NOMEM)?;
         if !is_slot_nameable(handle.index()) {
             self.sockets.remove(handle);
@@ -221,7 +221,7 @@ impl Acceptor for UringDriver {
     }
 
     fn close_oldest_closing(&mut self) -> bool {
-        if self.release_departed() {
+        if self.release_first_waiting() {
             return true;
         }
         // The kernel is about to let go of these.

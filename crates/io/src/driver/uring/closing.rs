@@ -3,18 +3,19 @@
 //!
 //! A descriptor closed under an operation stays open in the kernel and sends no FIN. So a socket
 //! with operations is shut down, which the peer sees, and they are cancelled; it keeps slot,
-//! descriptor and queue as [`Stage::Abandoned`] until the last one has come back, and behind that
-//! for its turn (see `departures`).
+//! descriptor and queue as [`Stage::Abandoned`] until the last one has come back, and then until the
+//! budget of a tick has room for the close.
 #![allow(unsafe_code)]
 
 use super::operation::Operation;
 use super::socket::{SendOperation, Stage};
 use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
 use crate::driver::accepting::{Acceptor, RETRY_TIMER_USER};
-use crate::driver::linger::{CLOSED_LATE_PER_TICK_MAX, DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
+use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
 use crate::driver::receiving::Receiving;
 use crate::op::close::{drop_unsent, finish_sending};
 use crate::pools::ShardPools;
+use crate::scheduler::{TIMERS_PER_TICK_MAX, Work};
 use io_uring::{opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
@@ -56,7 +57,7 @@ impl UringDriver {
             sockets,
             queued,
             deadlines,
-            regulars,
+            scheduler,
             ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
@@ -79,10 +80,10 @@ impl UringDriver {
             return;
         }
         self.counters.abandoned += 1;
-        // Who waits for a turn to be closed sees that as his end: to be shut down takes as long. But
-        // what is only watched or received from ends by being cancelled, and a send may not.
-        let is_at_once = regulars.leaves_at_once(socket.standing);
-        if is_at_once || socket.send == SendOperation::Queued || socket.has_connect {
+        // A peer whose close waits sees that as the end: a shutdown takes as long as a close. But what is
+        // only watched or received from ends by being cancelled, and a send may not.
+        let must_shut_down = socket.send == SendOperation::Queued || socket.has_connect;
+        if must_shut_down || scheduler.admits_end(socket.usage, Work::Close) {
             // Fails if the connection is gone already; then nobody needs a FIN.
             let _ = shutdown(socket.fd(), Shutdown::Both);
         }
@@ -121,39 +122,44 @@ impl UringDriver {
         }
     }
 
-    /// Lets go of an abandoned socket, when it has its turn.
+    /// Lets go of an abandoned socket, in a later tick where the budget of this one is spent.
     pub(super) fn release_in_turn(&mut self, id: SocketId) {
-        let is_needed = self.departures.is_full() || self.needs_descriptors();
+        let is_needed = self.close_queue.is_full() || self.needs_descriptors();
         let Self {
             sockets,
             queued,
-            regulars,
-            departures,
+            scheduler,
+            close_queue,
             ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if is_needed || regulars.leaves_at_once(socket.standing) {
+        if socket.is_in_flight() {
+            return;
+        }
+        let is_at_once =
+            is_needed || close_queue.is_empty() && scheduler.admits_end(socket.usage, Work::Close);
+        if is_at_once {
             self.release_if_idle(id);
-        } else if !socket.is_in_flight() {
+        } else {
             socket.queue.clear(queued);
-            departures.push(id);
+            close_queue.push(id);
         }
     }
 
-    /// Releases those whose turn it is.
+    /// Releases as many of those that wait as the tick admits: one at least.
     #[inline]
-    pub(super) fn release_departing(&mut self) {
-        for _ in 0..self.departures.begin_tick(self.regulars) {
-            self.release_departed();
+    pub(super) fn release_waiting(&mut self) {
+        while !self.close_queue.is_empty() && self.scheduler.admits(Work::Close) {
+            self.release_first_waiting();
         }
     }
 
     /// Releases the first of those that are only to be closed; false if there is none.
-    pub(super) fn release_departed(&mut self) -> bool {
+    pub(super) fn release_first_waiting(&mut self) -> bool {
         // Dead ids take nobody's turn.
-        while let Some(id) = self.departures.pop() {
+        while let Some(id) = self.close_queue.pop() {
             if self.release_if_idle(id) {
                 return true;
             }
@@ -208,7 +214,7 @@ impl UringDriver {
         let Some(socket) = self.sockets.get(handle_of(id)) else {
             return;
         };
-        if self.regulars.leaves_at_once(socket.standing) {
+        if self.scheduler.admits_end(socket.usage, Work::End) {
             return self.remove_failed(id, error, pools, handler);
         }
         self.counters.put_off += 1;
@@ -322,8 +328,7 @@ impl UringDriver {
 
     /// Ends what took too long; wakes the listener that rested.
     pub(super) fn expire_deadlines(&mut self) {
-        let most = CLOSED_LATE_PER_TICK_MAX.min(self.regulars.ends_per_tick());
-        for _ in 0..most {
+        for _ in 0..TIMERS_PER_TICK_MAX {
             let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) else {
                 return;
             };

@@ -6,10 +6,10 @@ use super::socket::{Socket, Stage};
 use super::{Event, SocketId, UringDriver, handle_of, id_of};
 use crate::address::Address;
 use crate::driver::socket_count::Opener;
-use crate::driver::standing::Standing;
 use crate::error::IoError;
 use crate::op::connect::{connect_outcome, connect_start};
 use crate::pools::ShardPools;
+use crate::scheduler::Usage;
 use io_uring::{cqueue, opcode, types};
 use rustix::io::Errno;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ impl UringDriver {
         };
         let Ok(handle) = self
             .sockets
-            .insert(Socket::new(fd, Stage::Connecting, Standing::Ours))
+            .insert(Socket::new(fd, Stage::Connecting, Usage::OURS))
         else {
             return Err(no_memory);
         };

@@ -6,7 +6,6 @@ use super::operation::Operation;
 use super::ring::Wait;
 use super::{Event, UringDriver, id_of};
 use crate::clock::monotonic_ns;
-use crate::driver::standing::Regulars;
 use crate::pools::ShardPools;
 use io_uring::cqueue;
 use millpond_mempool::PoolMode;
@@ -27,8 +26,6 @@ impl Drop for UringDriver {
             self.cancel(Operation::Accept.alone());
         }
         self.cancel(Operation::Wake.alone());
-        // Nobody is left to wait for.
-        self.regulars = Regulars::default();
         let handles: Vec<_> = self.sockets.handles().collect();
         for handle in handles {
             self.remove(id_of(handle));

@@ -12,8 +12,8 @@
 //! leaves bytes behind waits for the next one. Once they are all taken, the submission goes on by
 //! itself again.
 //!
-//! While regulars are about (see `standing`), what others sent is put off: held as during a pause,
-//! and delivered in turns.
+//! What comes when the tick's budget for its kind is spent (see `scheduler`) is put off: held as during a
+//! pause, and delivered in later ticks.
 #![allow(unsafe_code)]
 
 use super::operation::Operation;
@@ -22,9 +22,9 @@ use super::socket::{ReceiveOperation, Stage};
 use super::{Event, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
 use crate::driver::receiving::Receiving;
-use crate::driver::standing::Turn;
 use crate::op::close::pending_error;
 use crate::pools::ShardPools;
+use crate::scheduler::{RECEIVES_BYTES, Work};
 use io_uring::{cqueue, opcode, types};
 use millpond_mempool::Buffer;
 use rustix::io::Errno;
@@ -61,8 +61,8 @@ impl UringDriver {
         }
         // Who sends much takes all buffers, and all the time to put it off, if nothing bounds it.
         let is_flooding =
-            socket.stage == Stage::Open && socket.is_lasting && socket.standing.is_flooding();
-        if is_flooding && self.regulars.are_about() {
+            socket.stage == Stage::Open && socket.is_lasting && socket.usage.is_bulk();
+        if is_flooding && self.scheduler.is_protecting() {
             return self.wait_for_turn(id, Place::Last);
         }
         let entry = if socket.is_lasting && is_multishot_known {
@@ -82,10 +82,13 @@ impl UringDriver {
         if self.waiting.is_empty() {
             return;
         }
-        let most_others = self.regulars.receives_of_others(self.resumed.len());
-        let mut turns = self.waiting.turns(most_others);
-        while let Some(id) = self.waiting.pop(&mut turns) {
-            self.arm_turn(id, turns.bytes);
+        let bytes = self.waiting.receive_bytes();
+        let mut left = RECEIVES_BYTES / bytes;
+        while left > 0
+            && let Some(id) = self.waiting.pop(&mut self.scheduler)
+        {
+            left -= 1;
+            self.arm_turn(id, bytes);
         }
     }
 
@@ -115,8 +118,8 @@ impl UringDriver {
         {
             socket.receive = ReceiveOperation::Waiting;
             match place {
-                Place::Last => self.waiting.push(id, socket.standing),
-                Place::Next => self.waiting.push_again(id, socket.standing),
+                Place::Last => self.waiting.push(id, socket.usage),
+                Place::Next => self.waiting.push_again(id, socket.usage),
             }
         }
     }
@@ -185,11 +188,15 @@ impl UringDriver {
                 let is_wanted = socket.receiving == Receiving::On && socket.held.is_empty();
                 match stage {
                     Stage::Open if is_wanted => {
-                        if !self.regulars.is_first(socket.standing) {
-                            self.hold(id, bytes, pools);
-                            return self.put_off(id);
+                        // A turn was admitted when it was asked for.
+                        if !was_turn && !self.scheduler.is_prompt(socket.usage) {
+                            let work = socket.usage.work();
+                            if !self.resumed.is_empty() || !self.scheduler.admits(work) {
+                                self.hold(id, bytes, pools);
+                                return self.put_off(id);
+                            }
                         }
-                        socket.standing.received(bytes.len());
+                        socket.usage.received(bytes.len());
                         handler(self, pools, Event::Received { socket: id, bytes });
                     }
                     Stage::Open => self.hold(id, bytes, pools),
@@ -277,7 +284,7 @@ impl UringDriver {
             return;
         };
         let is_wanted = socket.receiving == Receiving::On && socket.held.is_empty();
-        if is_wanted && self.regulars.leaves_at_once(socket.standing) {
+        if is_wanted && self.scheduler.admits_end(socket.usage, Work::End) {
             socket.receiving = Receiving::Finished;
             return handler(self, pools, Event::PeerFinished { socket: id });
         }
@@ -358,19 +365,20 @@ impl UringDriver {
     }
 
     /// Hands out what was held of sockets that receive again, or have their turn now.
-    pub(super) fn deliver_held<H>(
-        &mut self,
-        turn: &mut Turn,
-        pools: &mut ShardPools,
-        handler: &mut H,
-    ) where
+    pub(super) fn deliver_held<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         // Those that handlers resume meanwhile wait for the next tick, in the same vector.
         let waiting = self.resumed.len();
         let mut count = 0;
-        while count < waiting && turn.goes_on() {
+        while count < waiting {
             let id = self.resumed[count];
+            let usage = self.known(id).map(|socket| socket.usage);
+            // Closed meanwhile, those cost nothing.
+            if usage.is_some_and(|usage| !self.scheduler.admits_end(usage, usage.work())) {
+                break;
+            }
             count += 1;
             while let Some(bytes) = self.next_held(id) {
                 let event = Event::Received {
@@ -401,7 +409,7 @@ impl UringDriver {
             return None;
         }
         let bytes = socket.held.pop(queued)?;
-        socket.standing.received(bytes.len());
+        socket.usage.received(bytes.len());
         Some(bytes)
     }
 

@@ -35,7 +35,7 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return SendOutcome::Done;
         };
-        socket.standing.sent();
+        socket.usage.sent();
         match socket.stage {
             Stage::Open if socket.queue.is_empty() => {}
             Stage::Open | Stage::Connecting => return self.queue_send(id, data),

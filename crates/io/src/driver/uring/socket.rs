@@ -5,7 +5,7 @@
 use crate::driver::buffer_queue::BufferQueue;
 use crate::driver::receiving::Receiving;
 use crate::driver::socket_count::Opener;
-use crate::driver::standing::Standing;
+use crate::scheduler::Usage;
 use crate::timer_wheel::TimerId;
 use millpond_mempool::Buffer;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -77,7 +77,7 @@ pub(super) struct Socket {
     fd: OwnedFd,
     pub(super) stage: Stage,
     pub(super) receiving: Receiving,
-    pub(super) standing: Standing,
+    pub(super) usage: Usage,
     pub(super) receive: ReceiveOperation,
     pub(super) send: SendOperation,
     /// The kernel watches the handshake's end.
@@ -101,12 +101,12 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn new(fd: OwnedFd, stage: Stage, standing: Standing) -> Self {
+    pub(super) fn new(fd: OwnedFd, stage: Stage, usage: Usage) -> Self {
         Self {
             fd,
             stage,
             receiving: Receiving::On,
-            standing,
+            usage,
             receive: ReceiveOperation::None,
             send: SendOperation::None,
             has_connect: false,
@@ -122,8 +122,8 @@ impl Socket {
     }
 
     pub(super) fn opener(&self) -> Opener {
-        match self.standing {
-            Standing::Ours => Opener::Us,
+        match self.usage {
+            Usage::OURS => Opener::Us,
             _ => Opener::Peer,
         }
     }
