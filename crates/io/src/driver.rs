@@ -11,8 +11,7 @@
 mod accepting;
 mod busy_poll;
 mod buffer_queue;
-mod linger;
-mod receiving;
+mod lifecycle;
 mod socket_count;
 mod receive_stamps;
 pub mod choice;

@@ -299,7 +299,7 @@ mod tests {
     /// Goal: only short messages in few pieces, each answered before the next, are prompt; a load takes that
     /// away until a short one is answered, and a flood for longer.
     #[test]
-    fn who_asks_shortly_and_waits_is_prompt() {
+    fn a_client_that_asks_and_waits_is_prompt() {
         assert!(!Usage::NEW.is_prompt() && served().is_prompt());
         let mut dribbling = served();
         for _ in 0..MESSAGE_PIECES_MAX {

@@ -40,7 +40,7 @@ enum End {
 }
 
 #[test]
-fn a_flood_stays_below_the_caps_and_hurts_nobody() {
+fn a_flood_stays_below_the_caps() {
     let before = getrlimit(Resource::Nofile);
     for end in [End::Reset, End::Never] {
         for accepted_max in [ACCEPTED_MAX, usize::MAX] {

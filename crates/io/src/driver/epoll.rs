@@ -32,12 +32,12 @@ mod closing;
 mod dispatching;
 
 use self::accepting::Accepting;
-use self::socket::{Socket, Stage};
+use self::socket::Socket;
 use self::taking_turns::Waiting;
 use super::accepting::Acceptor;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
-use super::linger::ClosingOrder;
+use super::lifecycle::{Closing, SocketDriver, Stage, fail_later, leave};
 use super::receive_stamps::{ReceiveStamps, stamp_socket};
 use super::socket_count::{Opener, SocketCount};
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
@@ -101,7 +101,6 @@ pub struct EpollDriver {
     failing: VecDeque<SocketId>,
     /// Descriptors of removed sockets; epoll watches none of them.
     close_queue: CloseQueue<(OwnedFd, Opener)>,
-    closing_order: ClosingOrder,
     socket_count: SocketCount,
     /// What the shard receives into, while it has sockets.
     io_buffer: Option<Lease>,
@@ -114,7 +113,7 @@ pub struct EpollDriver {
     waiting: Waiting,
     /// Deadlines of closing sockets and of the paused listener.
     deadlines: TimerWheel,
-    closing_count: usize,
+    closing: Closing,
     busy_poll: BusyPoll,
     receive_stamps: ReceiveStamps,
     now_ns: u64,
@@ -172,7 +171,6 @@ impl EpollDriver {
             queued_sends: Slab::new("io_queued_sends", mode),
             failing: VecDeque::new(),
             close_queue: CloseQueue::new(),
-            closing_order: ClosingOrder::default(),
             socket_count: SocketCount::default(),
             io_buffer: None,
             turn_bytes: receive_bytes(0),
@@ -181,7 +179,7 @@ impl EpollDriver {
             scheduler: Scheduler::default(),
             waiting: Waiting::new(),
             deadlines: TimerWheel::new(now_ns),
-            closing_count: 0,
+            closing: Closing::default(),
             busy_poll: BusyPoll::default(),
             receive_stamps: ReceiveStamps::default(),
             now_ns,
@@ -237,43 +235,18 @@ impl EpollDriver {
         }
     }
 
-    /// Marks a socket whose failure its owner learns of in the next tick: methods report nothing
-    /// themselves, so that no handler runs inside another one.
     fn fail_later(&mut self, id: SocketId, error: Errno) {
-        let Self {
-            sockets,
-            queued_sends,
-            failing,
-            ..
-        } = self;
-        let Some(socket) = sockets.get_mut(handle_of(id)) else {
-            return;
-        };
-        match socket.stage {
-            Stage::Failing(_) => {}
-            // Its owner left: nobody is to be told.
-            Stage::Sending | Stage::Lingering => self.remove(id),
-            Stage::Connecting | Stage::Open => {
-                socket.queue.clear(queued_sends);
-                socket.stage = Stage::Failing(error);
-                failing.push_back(id);
-            }
-        }
+        fail_later(self, id, error);
     }
 
     /// Closes a socket and forgets all about it. Closing also ends epoll's watch: the
     /// descriptor has no duplicate.
-    fn remove(&mut self, id: SocketId) {
+    fn close_socket(&mut self, id: SocketId) {
         let Some(mut socket) = self.sockets.remove(handle_of(id)) else {
             return;
         };
         socket.queue.clear(&mut self.queued_sends);
-        if let Some(deadline) = socket.deadline {
-            self.deadlines.remove(deadline);
-        }
-        if matches!(socket.stage, Stage::Sending | Stage::Lingering) {
-            self.closing_count -= 1;
-        }
+        socket.life.close(&mut self.closing, &mut self.deadlines);
         self.counters.closes += 1;
         let is_at_once = self.close_queue.is_full()
             || self.needs_descriptors()
@@ -303,7 +276,7 @@ impl EpollDriver {
         if self.scheduler.admits_end(socket.usage, Work::End) {
             return self.remove_failed(id, error, pools, handler);
         }
-        // What it still sends until its turn must not count as a regular's.
+        // What it still sends until then must not count as prompt.
         socket.usage = Usage::NEW;
         self.counters.put_off += 1;
         self.fail_later(id, error);
@@ -418,7 +391,7 @@ impl Driver for EpollDriver {
     }
 
     fn close_after_send(&mut self, socket: SocketId) {
-        self.start_closing(socket);
+        leave(self, socket);
     }
 
     fn socket_count(&self) -> usize {
@@ -426,7 +399,7 @@ impl Driver for EpollDriver {
     }
 
     fn closing_count(&self) -> usize {
-        self.closing_count
+        self.closing.count
     }
 
     fn waker(&self) -> Waker {

@@ -45,12 +45,12 @@ use self::operation::Operation;
 use self::probe::NO_BUFFER_RING;
 use self::receive_buffers::ReceiveBuffers;
 use self::ring::{COMPLETIONS_MAX, Ring, SUBMISSIONS_MAX};
-use self::socket::{Socket, Stage};
+use self::socket::Socket;
 use self::turn_queue::TurnQueue;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
 use super::features::{DriverFeature, DriverFeatures};
-use super::linger::ClosingOrder;
+use super::lifecycle::{Closing, SocketDriver, Stage, expire_deadlines, fail_later};
 use super::socket_count::SocketCount;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
@@ -102,14 +102,13 @@ pub struct UringDriver {
     resumed: Vec<SocketId>,
     /// Abandoned and with nothing in flight; may hold dead ids.
     close_queue: CloseQueue<SocketId>,
-    closing_order: ClosingOrder,
     socket_count: SocketCount,
     scheduler: Scheduler,
     completions: Vec<cqueue::Entry>,
     /// Deadlines of closing sockets and of the paused listener.
     deadlines: TimerWheel,
     alive_count: usize,
-    closing_count: usize,
+    closing: Closing,
     is_withdrawal_asked: bool,
     /// The last wait brought so many completions that the kernel may have more.
     is_wait_full: bool,
@@ -181,13 +180,12 @@ impl UringDriver {
             waiting: TurnQueue::new(),
             resumed: list(),
             close_queue: CloseQueue::new(),
-            closing_order: ClosingOrder::default(),
             socket_count: SocketCount::default(),
             scheduler: Scheduler::default(),
             completions: Vec::with_capacity(COMPLETIONS_MAX as usize),
             deadlines: TimerWheel::new(now_ns),
             alive_count: 0,
-            closing_count: 0,
+            closing: Closing::default(),
             is_withdrawal_asked: false,
             is_wait_full: false,
             busy_poll: BusyPoll::default(),
@@ -213,28 +211,11 @@ impl UringDriver {
     #[inline]
     fn known(&mut self, id: SocketId) -> Option<&mut Socket> {
         let socket = self.sockets.get_mut(handle_of(id))?;
-        matches!(
-            socket.stage,
-            Stage::Connecting | Stage::Open | Stage::Failing(_)
-        )
-        .then_some(socket)
+        socket.life.is_owned().then_some(socket)
     }
 
-    /// Marks a socket whose failure its owner learns of in the next tick: methods report nothing
-    /// themselves, so that no handler runs inside another one.
     fn fail_later(&mut self, id: SocketId, error: Errno) {
-        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
-            return;
-        };
-        match socket.stage {
-            Stage::Failing(_) | Stage::Abandoned => {}
-            // Its owner left: nobody is to be told.
-            Stage::Sending | Stage::Lingering => self.remove(id),
-            Stage::Connecting | Stage::Open => {
-                socket.stage = Stage::Failing(error);
-                self.failing.push_back(id);
-            }
-        }
+        fail_later(self, id, error);
     }
 
     /// Offers buffers to the kernel while there are sockets.
@@ -292,7 +273,7 @@ impl UringDriver {
         if self.takes_last_connections() {
             self.finish_accepting(pools, handler);
         }
-        self.expire_deadlines();
+        expire_deadlines(self);
     }
 
     #[inline]
@@ -333,7 +314,9 @@ impl UringDriver {
             let Some(&id) = self.failing.front() else {
                 return;
             };
-            let failed = self.known(id).map(|socket| (socket.stage, socket.usage));
+            let failed = self
+                .known(id)
+                .map(|socket| (socket.life.stage(), socket.usage));
             if let Some((Stage::Failing(error), usage)) = failed {
                 if !self.scheduler.admits_end(usage, Work::End) {
                     return;
@@ -370,7 +353,7 @@ impl Driver for UringDriver {
 
     fn peer(&self, socket: SocketId) -> Option<Peer> {
         let socket = self.sockets.get(handle_of(socket))?;
-        if socket.stage == Stage::Abandoned {
+        if socket.life.stage() == Stage::Closed {
             return None;
         }
         peer_of(socket.fd())
@@ -378,7 +361,7 @@ impl Driver for UringDriver {
 
     fn destination(&self, socket: SocketId) -> Option<Peer> {
         let socket = self.sockets.get(handle_of(socket))?;
-        if socket.stage == Stage::Abandoned {
+        if socket.life.stage() == Stage::Closed {
             return None;
         }
         destination_of(socket.fd())
@@ -437,7 +420,7 @@ impl Driver for UringDriver {
     }
 
     fn closing_count(&self) -> usize {
-        self.closing_count
+        self.closing.count
     }
 
     fn waker(&self) -> Waker {

@@ -4,12 +4,13 @@
 //! for nothing. So it is not watched while accepting pauses: until a socket of this shard closes, or
 //! for [`RETRY_NS`], since other shards free descriptors too.
 
-use super::socket::{Socket, Stage};
+use super::socket::Socket;
 use super::{EpollDriver, LISTENER_TOKEN, SocketId};
 use crate::driver::DriverCounters;
 use crate::driver::accepting::{
     AcceptState, Acceptor, RETRY_NS, RETRY_TIMER_USER, SpareDescriptor,
 };
+use crate::driver::lifecycle::{Stage, end_oldest_closing};
 use crate::driver::socket_count::SocketCount;
 use crate::error::IoError;
 use crate::listener::Listener;
@@ -163,14 +164,7 @@ impl Acceptor for EpollDriver {
     }
 
     fn close_oldest_closing(&mut self) -> bool {
-        if self.close_first_waiting() {
-            return true;
-        }
-        let Some(id) = self.oldest_closing() else {
-            return false;
-        };
-        self.give_up(id);
-        true
+        self.close_first_waiting() || end_oldest_closing(self)
     }
 
     fn pause_accepting(&mut self) {

@@ -2,11 +2,10 @@
 //! `sending`, `accepting` and `closing`. What waits for a later tick is decided by the `scheduler`.
 
 use super::receiving::receive;
-use super::socket::Stage;
 use super::{EpollDriver, Event, IsTurn, LISTENER_TOKEN, READABLE, SocketId, WAKE_TOKEN};
 use crate::driver::accepting::accept_waiting;
 use crate::driver::handle_of;
-use crate::driver::receiving::Receiving;
+use crate::driver::lifecycle::{Receiving, Stage, expire_deadlines};
 use crate::op::connect::connect_outcome;
 use crate::op::receive::Received;
 use crate::pools::ShardPools;
@@ -39,7 +38,7 @@ impl EpollDriver {
             accept_waiting(self, pools, handler);
             self.finish_accepting();
         }
-        self.expire_deadlines();
+        expire_deadlines(self);
         self.io_buffer.take_if(|_| self.sockets.is_empty());
         if lacks_memory {
             // Peers wait, and the next tick would look again at once, hence the pause.
@@ -128,9 +127,9 @@ impl EpollDriver {
             return self.handle_other(id, flags, usage, buffer, pools, handler);
         }
         // What nearly all events are, before the rest is told apart.
-        if socket.stage == Stage::Open
+        if socket.life.stage() == Stage::Open
             && flags == EventFlags::IN
-            && socket.receiving == Receiving::On
+            && socket.life.receiving() == Receiving::On
         {
             let received = receive(socket, buffer, turn_bytes, receive_stamps);
             if let Received::Bytes(count) = received
@@ -162,7 +161,7 @@ impl EpollDriver {
         };
         let flags = flags.union(socket.ready);
         socket.ready = flags.difference(EventFlags::OUT);
-        match socket.stage {
+        match socket.life.stage() {
             Stage::Open => {
                 if flags.contains(EventFlags::OUT) {
                     self.flush_open(id, pools, handler);
@@ -173,8 +172,8 @@ impl EpollDriver {
             }
             Stage::Connecting => self.finish_connecting(id, pools, handler),
             Stage::Sending | Stage::Lingering => self.advance_closing(id, flags, buffer),
-            // Reported in the next tick.
-            Stage::Failing(_) => {}
+            // Reported in a later tick.
+            Stage::Failing(_) | Stage::Closed => {}
         }
     }
 
@@ -211,7 +210,7 @@ impl EpollDriver {
         if let Err(error) = connect_outcome(socket.fd()) {
             return self.remove_failed(id, error, pools, handler);
         }
-        socket.stage = Stage::Open;
+        socket.life.connected();
         let has_queue = !socket.queue.is_empty();
         if !has_queue {
             self.watch_room(id, false);
@@ -232,7 +231,9 @@ impl EpollDriver {
             let Some(&id) = self.failing.front() else {
                 return;
             };
-            let failed = self.socket(id).map(|socket| (socket.stage, socket.usage));
+            let failed = self
+                .socket(id)
+                .map(|socket| (socket.life.stage(), socket.usage));
             if let Some((Stage::Failing(error), usage)) = failed {
                 if !self.scheduler.admits_end(usage, Work::End) {
                     return;

@@ -1,10 +1,10 @@
 //! Receives: one per turn, and pausing without system calls.
 
-use super::socket::{Socket, Stage};
+use super::socket::Socket;
 use super::{EpollDriver, Event, IsTurn, STICKY, SocketId};
 use crate::driver::handle_of;
+use crate::driver::lifecycle::{Receiving, Stage, perform};
 use crate::driver::receive_stamps::ReceiveStamps;
-use crate::driver::receiving::Receiving;
 use crate::op::close::pending_error;
 use crate::op::receive::{Received, receive_now};
 use crate::pools::ShardPools;
@@ -35,10 +35,10 @@ impl EpollDriver {
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if socket.stage != Stage::Open {
+        if socket.life.stage() != Stage::Open {
             return;
         }
-        if socket.receiving != Receiving::On {
+        if socket.life.receiving() != Receiving::On {
             let flags = socket.ready;
             return self.ready_but_unwanted(id, flags, pools, handler);
         }
@@ -115,7 +115,10 @@ impl EpollDriver {
     {
         match received {
             Received::Finished => {
-                socket_finished(self, id);
+                if let Some(socket) = self.socket(id) {
+                    let step = socket.life.peer_finished();
+                    perform(self, id, step);
+                }
                 handler(self, pools, Event::PeerFinished { socket: id });
             }
             Received::Bytes(_) | Received::NotReady => {}
@@ -124,10 +127,8 @@ impl EpollDriver {
     }
 
     pub(super) fn pause(&mut self, id: SocketId) {
-        if let Some(socket) = self.socket(id)
-            && socket.receiving == Receiving::On
-        {
-            socket.receiving = Receiving::Paused;
+        if let Some(socket) = self.socket(id) {
+            socket.life.pause();
         }
     }
 
@@ -135,11 +136,9 @@ impl EpollDriver {
         let Some(socket) = self.socket(id) else {
             return;
         };
-        if socket.receiving != Receiving::Paused {
-            return;
+        if socket.life.resume() {
+            self.look_again(id);
         }
-        socket.receiving = Receiving::On;
-        self.look_again(id);
     }
 
     /// Bytes, a FIN or a failure came while nobody wants bytes.
@@ -156,7 +155,7 @@ impl EpollDriver {
         let Some(socket) = self.socket(id) else {
             return;
         };
-        let receiving = socket.receiving;
+        let receiving = socket.life.receiving();
         // Kept for the time when receiving goes on. A unix peer that closed has its last bytes here, and
         // sends fail by themselves.
         socket.ready = match receiving {
@@ -208,10 +207,4 @@ pub(super) fn receive(
         socket.usage.received(count);
     }
     received
-}
-
-fn socket_finished(driver: &mut EpollDriver, id: SocketId) {
-    if let Some(socket) = driver.socket(id) {
-        socket.receiving = Receiving::Finished;
-    }
 }

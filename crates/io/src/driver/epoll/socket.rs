@@ -4,47 +4,17 @@
 
 use super::WATCHED;
 use crate::driver::buffer_queue::BufferQueue;
-use crate::driver::receiving::Receiving;
+use crate::driver::lifecycle::{Life, Receiving, Stage};
 use crate::driver::socket_count::Opener;
 use crate::scheduler::Usage;
-use crate::timer_wheel::TimerId;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
-
-/// Where a socket is in its life.
-///
-/// ```text
-/// Connecting -> Open -> Sending -> Lingering -> gone      (close_after_send)
-///        \________\__-> Failing -> gone                   (reported in the next tick)
-/// ```
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Stage {
-    /// The handshake runs; what is sent waits.
-    Connecting,
-    /// Bytes flow.
-    Open,
-    /// Its owner left; the queue still goes out, arriving bytes are discarded.
-    Sending,
-    /// Everything and a FIN went out; arriving bytes are discarded until the peer's FIN.
-    Lingering,
-    /// A call failed outside the socket's own event; the owner learns of it in the next tick.
-    Failing(Errno),
-}
-
-impl Stage {
-    /// Its owner has left.
-    pub(super) fn is_closing(self) -> bool {
-        matches!(self, Self::Sending | Self::Lingering)
-    }
-}
 
 /// One socket.
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
-    pub(super) stage: Stage,
-    pub(super) receiving: Receiving,
+    pub(super) life: Life,
     pub(super) usage: Usage,
     /// What the kernel said and nobody has acted on: it says everything once.
     pub(super) ready: EventFlags,
@@ -53,25 +23,18 @@ pub(super) struct Socket {
     /// Epoll watches for room to send, too.
     pub(super) watches_room: bool,
     pub(super) queue: BufferQueue,
-    /// How much more is discarded before the socket closes anyway.
-    pub(super) discard_bytes: u32,
-    /// Ends `Sending` and `Lingering`.
-    pub(super) deadline: Option<TimerId>,
 }
 
 impl Socket {
     pub(super) fn new(fd: OwnedFd, stage: Stage, usage: Usage) -> Self {
         Self {
             fd,
-            stage,
-            receiving: Receiving::On,
+            life: Life::new(stage),
             usage,
             ready: EventFlags::empty(),
             is_waiting: false,
             watches_room: false,
             queue: BufferQueue::default(),
-            discard_bytes: 0,
-            deadline: None,
         }
     }
 
@@ -100,10 +63,10 @@ impl Socket {
 
     /// Whether a turn would change anything.
     pub(super) fn wants_turn(&self) -> bool {
-        let wanted = match self.stage {
+        let wanted = match self.life.stage() {
             // Reported in a turn of another kind.
             Stage::Failing(_) => EventFlags::empty(),
-            Stage::Open if self.receiving != Receiving::On => {
+            Stage::Open if self.life.receiving() != Receiving::On => {
                 EventFlags::OUT | EventFlags::ERR | EventFlags::HUP
             }
             _ => EventFlags::all(),

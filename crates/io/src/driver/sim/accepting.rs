@@ -5,12 +5,13 @@
 
 use super::faults::FaultPlan;
 use super::network::Listening;
-use super::socket::{Socket, Stage};
+use super::socket::{Attempt, Socket};
 use super::wire::{ACCEPTOR, EndId};
 use super::{SimDriver, SocketId, handle_of, id_of};
 use crate::address::Address;
 use crate::driver::DriverCounters;
 use crate::driver::accepting::{AcceptState, Acceptor, RETRY_NS, RETRY_TIMER_USER};
+use crate::driver::lifecycle::{Stage, end_late, pop_oldest_closing};
 use crate::driver::socket_count::{Opener, SocketCount};
 use crate::error::IoError;
 use crate::listener::Listener;
@@ -171,7 +172,10 @@ impl Acceptor for SimDriver {
             end: ACCEPTOR,
         };
         let mut state = self.network.state();
-        match self.sockets.insert(Socket::new(end, Stage::Open)) {
+        match self
+            .sockets
+            .insert(Socket::new(end, Stage::Open, Attempt::Ends(Ok(()))))
+        {
             Ok(handle) => {
                 self.socket_count.opened(Opener::Peer);
                 state.wires[wire].is_accepted = true;
@@ -212,23 +216,13 @@ impl Acceptor for SimDriver {
         if !self.gone.is_empty() {
             return true;
         }
-        let Self {
-            closing_order,
-            sockets,
-            ..
-        } = self;
-        let oldest = closing_order.pop(|id| {
-            sockets
-                .get(handle_of(id))
-                .is_some_and(|socket| socket.stage.is_closing())
-        });
-        let Some(id) = oldest else {
+        let Some(id) = pop_oldest_closing(self) else {
             return false;
         };
         if let Some(socket) = self.sockets.get(handle_of(id)) {
             self.network.state().wire(socket.end).is_reset_by_network = true;
         }
-        self.give_up(id);
+        end_late(self, id);
         true
     }
 

@@ -6,11 +6,12 @@
 #![allow(unsafe_code)]
 
 use super::operation::{Operation, is_slot_nameable};
-use super::socket::{Socket, Stage};
+use super::socket::Socket;
 use super::{Event, UringDriver, id_of};
 use crate::driver::accepting::{
     AcceptState, Acceptor, RETRY_NS, RETRY_TIMER_USER, SpareDescriptor, accept_waiting,
 };
+use crate::driver::lifecycle::{Stage, end_oldest_closing};
 use crate::driver::socket_count::{Opener, SocketCount};
 use crate::driver::{DriverCounters, SocketId};
 use crate::error::IoError;
@@ -228,11 +229,7 @@ impl Acceptor for UringDriver {
         if self.sockets.len() > self.alive_count {
             return true;
         }
-        let Some(id) = self.oldest_closing() else {
-            return false;
-        };
-        self.give_up(id);
-        true
+        end_oldest_closing(self)
     }
 
     fn pause_accepting(&mut self) {

@@ -3,19 +3,19 @@
 //!
 //! A descriptor closed under an operation stays open in the kernel and sends no FIN. So a socket
 //! with operations is shut down, which the peer sees, and they are cancelled; it keeps slot,
-//! descriptor and queue as [`Stage::Abandoned`] until the last one has come back, and then until the
+//! descriptor and queue as [`Stage::Closed`] until the last one has come back, and then until the
 //! budget of a tick has room for the close.
 #![allow(unsafe_code)]
 
 use super::operation::Operation;
-use super::socket::{SendOperation, Stage};
+use super::socket::SendOperation;
 use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
-use crate::driver::accepting::{Acceptor, RETRY_TIMER_USER};
-use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
-use crate::driver::receiving::Receiving;
+use crate::driver::accepting::Acceptor;
+use crate::driver::lifecycle::{Closing, Life, SocketDriver, Stage, leave, perform};
 use crate::op::close::{drop_unsent, finish_sending};
 use crate::pools::ShardPools;
-use crate::scheduler::{TIMERS_PER_TICK_MAX, Work};
+use crate::scheduler::Work;
+use crate::timer_wheel::TimerWheel;
 use io_uring::{opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
@@ -26,13 +26,13 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if socket.stage == Stage::Open
+        if socket.life.stage() == Stage::Open
             && socket.send == SendOperation::Due
             && self.send_due_directly(id) == SendOutcome::Blocked
         {
             // Its owner was told that these bytes are done: they still go out.
             if let Some(socket) = self.known(id)
-                && socket.stage == Stage::Open
+                && socket.life.stage() == Stage::Open
             {
                 return self.start_closing(id);
             }
@@ -45,35 +45,23 @@ impl UringDriver {
         self.remove(id);
     }
 
-    /// Forgets a socket; the kernel may need it a little longer.
-    pub(super) fn remove(&mut self, id: SocketId) {
-        self.abandon(id);
-        self.release_in_turn(id);
-    }
-
     /// Forgets a socket but for its descriptor: somebody has to release it.
     pub(super) fn abandon(&mut self, id: SocketId) {
         let Self {
             sockets,
             queued,
             deadlines,
+            closing,
             scheduler,
             ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
-        let stage = std::mem::replace(&mut socket.stage, Stage::Abandoned);
-        if stage == Stage::Abandoned {
+        if !socket.life.close(closing, deadlines) {
             return;
         }
-        if let Some(deadline) = socket.deadline.take() {
-            deadlines.remove(deadline);
-        }
         socket.held.clear(queued);
-        if matches!(stage, Stage::Sending | Stage::Lingering) {
-            self.closing_count -= 1;
-        }
         self.alive_count -= 1;
         self.counters.closes += 1;
         if !socket.is_in_flight() {
@@ -167,20 +155,6 @@ impl UringDriver {
         false
     }
 
-    /// The socket whose owner left first of all that still send or linger.
-    pub(super) fn oldest_closing(&mut self) -> Option<SocketId> {
-        let Self {
-            closing_order,
-            sockets,
-            ..
-        } = self;
-        closing_order.pop(|id| {
-            sockets
-                .get(handle_of(id))
-                .is_some_and(|socket| socket.stage.is_closing())
-        })
-    }
-
     /// Lets go of an abandoned socket that the kernel has let go of; says whether it did.
     pub(super) fn release_if_idle(&mut self, id: SocketId) -> bool {
         let Self {
@@ -190,7 +164,7 @@ impl UringDriver {
             return false;
         };
         let is_held = socket.is_in_flight() || socket.send == SendOperation::HandedOver;
-        if socket.stage != Stage::Abandoned || is_held {
+        if socket.life.stage() != Stage::Closed || is_held {
             return false;
         }
         socket.queue.clear(queued);
@@ -201,7 +175,7 @@ impl UringDriver {
     }
 
     /// The kernel says that a socket failed. A crowd that resets its connections has that said of all
-    /// together, and each is a close: while regulars are about they have their turns.
+    /// together, and each is a close.
     pub(super) fn fail_in_turn<H>(
         &mut self,
         id: SocketId,
@@ -239,9 +213,6 @@ impl UringDriver {
         let Some(socket) = self.known(id) else {
             return;
         };
-        if socket.stage != Stage::Open {
-            return self.remove(id);
-        }
         if socket.send == SendOperation::Due {
             let _ = self.send_due_directly(id);
         }
@@ -251,91 +222,67 @@ impl UringDriver {
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if socket.stage != Stage::Open {
-            return self.remove(id);
-        }
-        socket.stage = Stage::Sending;
-        socket.discard_bytes = DISCARD_BYTES_MAX;
         socket.held.clear(queued);
         if std::mem::take(&mut socket.has_held_finish) {
-            socket.receiving = Receiving::Finished;
+            let step = socket.life.peer_finished();
+            perform(self, id, step);
         }
-        let has_queue = !socket.queue.is_empty();
-        let deadline = self.deadlines.create(id.to_bits());
-        socket.deadline = Some(deadline);
-        self.closing_count += 1;
-        let sockets = &self.sockets;
-        self.closing_order.push(id, self.closing_count, |id| {
-            sockets
-                .get(handle_of(*id))
-                .is_some_and(|socket| socket.stage.is_closing())
-        });
-        if !has_queue {
-            return self.start_lingering(id);
-        }
-        self.deadlines.set(deadline, self.now_ns + STALL_NS);
-        // What arrives is discarded from here on, so that the peer can go on to read.
+        leave(self, id);
+    }
+}
+
+impl SocketDriver for UringDriver {
+    fn life(&mut self, id: SocketId) -> Option<&mut Life> {
+        let socket = self.sockets.get_mut(handle_of(id));
+        socket.map(|socket| &mut socket.life)
+    }
+
+    fn closing_mut(&mut self) -> &mut Closing {
+        &mut self.closing
+    }
+
+    fn deadlines_mut(&mut self) -> &mut TimerWheel {
+        &mut self.deadlines
+    }
+
+    fn tick_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn has_queue(&mut self, id: SocketId) -> bool {
+        let socket = self.sockets.get(handle_of(id));
+        socket.is_some_and(|socket| !socket.queue.is_empty())
+    }
+
+    fn send_fin(&mut self, id: SocketId) -> Result<(), Errno> {
+        let socket = self.sockets.get(handle_of(id));
+        socket.map_or(Ok(()), |socket| finish_sending(socket.fd()))
+    }
+
+    fn receive_to_discard(&mut self, id: SocketId) {
         self.arm_receive(id);
     }
 
-    /// The queue is out: send a FIN and wait for the peer's.
-    pub(super) fn start_lingering(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
-            return;
-        };
-        // Who finished before us is only to be closed, which sends our FIN as well.
-        let is_over =
-            socket.receiving == Receiving::Finished || finish_sending(socket.fd()).is_err();
-        if is_over {
-            return self.remove(id);
-        }
-        socket.stage = Stage::Lingering;
-        if let Some(deadline) = socket.deadline {
-            self.deadlines.set(deadline, self.now_ns + LINGER_NS);
-        }
-        self.arm_receive(id);
+    /// Forgets a socket; the kernel may need it a little longer.
+    fn remove(&mut self, id: SocketId) {
+        self.abandon(id);
+        self.release_in_turn(id);
     }
 
-    /// Bytes arrived that nobody wants.
-    pub(super) fn discard(&mut self, id: SocketId, count: usize) {
-        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
-            return;
-        };
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        socket.discard_bytes = socket.discard_bytes.saturating_sub(count);
-        if socket.discard_bytes == 0 {
-            self.remove(id);
-        }
-    }
-
-    /// Closes a socket with a reset, for its owner or because its queue does not move.
-    pub(super) fn reset_now(&mut self, id: SocketId) {
+    fn reset_now(&mut self, id: SocketId) {
         if let Some(socket) = self.sockets.get(handle_of(id))
-            && socket.stage != Stage::Abandoned
+            && socket.life.stage() != Stage::Closed
         {
             drop_unsent(socket.fd());
         }
         self.remove(id);
     }
 
-    /// The time it had to close is over. After our FIN the peer may still be reading what was sent.
-    pub(super) fn give_up(&mut self, id: SocketId) {
-        match self.sockets.get(handle_of(id)).map(|socket| socket.stage) {
-            Some(Stage::Sending) => self.reset_now(id),
-            _ => self.remove(id),
-        }
+    fn report_failure_later(&mut self, id: SocketId) {
+        self.failing.push_back(id);
     }
 
-    /// Ends what took too long; wakes the listener that rested.
-    pub(super) fn expire_deadlines(&mut self) {
-        for _ in 0..TIMERS_PER_TICK_MAX {
-            let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) else {
-                return;
-            };
-            match user {
-                RETRY_TIMER_USER => self.resume_accepting(),
-                bits => self.give_up(SocketId::from_bits(bits)),
-            }
-        }
+    fn accept_again(&mut self) {
+        self.resume_accepting();
     }
 }

@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::operation::{Operation, is_slot_nameable};
-use super::socket::{Socket, Stage};
+use super::socket::Socket;
 use super::{Event, SocketId, UringDriver, handle_of, id_of};
 use crate::address::Address;
+use crate::driver::lifecycle::Stage;
 use crate::driver::socket_count::Opener;
 use crate::error::IoError;
 use crate::op::connect::{connect_outcome, connect_start};
@@ -69,8 +70,8 @@ impl UringDriver {
             return;
         };
         socket.has_connect = false;
-        match socket.stage {
-            Stage::Abandoned => return self.release_in_turn(id),
+        match socket.life.stage() {
+            Stage::Closed => return self.release_in_turn(id),
             Stage::Connecting => {}
             _ => return,
         }
@@ -82,7 +83,7 @@ impl UringDriver {
         if let Err(error) = outcome {
             return self.remove_failed(id, error, pools, handler);
         }
-        socket.stage = Stage::Open;
+        socket.life.connected();
         // Whoever connects means to exchange more than one message.
         socket.is_lasting = true;
         self.arm_queued_send(id);

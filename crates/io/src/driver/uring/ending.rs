@@ -6,6 +6,7 @@ use super::operation::Operation;
 use super::ring::Wait;
 use super::{Event, UringDriver, id_of};
 use crate::clock::monotonic_ns;
+use crate::driver::lifecycle::SocketDriver;
 use crate::pools::ShardPools;
 use io_uring::cqueue;
 use millpond_mempool::PoolMode;

@@ -18,10 +18,10 @@
 
 use super::operation::Operation;
 use super::probe::{receive_on_entry, receive_once_entry};
-use super::socket::{ReceiveOperation, Stage};
+use super::socket::ReceiveOperation;
 use super::{Event, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
-use crate::driver::receiving::Receiving;
+use crate::driver::lifecycle::{Receiving, SocketDriver, Stage, perform};
 use crate::op::close::pending_error;
 use crate::pools::ShardPools;
 use crate::scheduler::{RECEIVES_BYTES, Work};
@@ -47,21 +47,20 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        let is_wanted = match socket.stage {
+        let is_wanted = match socket.life.stage() {
             Stage::Open => {
-                socket.receiving == Receiving::On
+                socket.life.receiving() == Receiving::On
                     && socket.held.is_empty()
                     && !socket.has_held_finish
             }
-            Stage::Sending | Stage::Lingering => socket.receiving != Receiving::Finished,
-            _ => false,
+            _ => socket.life.discards(),
         };
         if !is_wanted || socket.receive != ReceiveOperation::None {
             return;
         }
         // Who sends much takes all buffers, and all the time to put it off, if nothing bounds it.
         let is_flooding =
-            socket.stage == Stage::Open && socket.is_lasting && socket.usage.is_bulk();
+            socket.life.stage() == Stage::Open && socket.is_lasting && socket.usage.is_bulk();
         if is_flooding && self.scheduler.is_protecting() {
             return self.wait_for_turn(id, Place::Last);
         }
@@ -99,7 +98,7 @@ impl UringDriver {
         if socket.receive != ReceiveOperation::Waiting {
             return;
         }
-        if socket.stage != Stage::Open || socket.receiving != Receiving::On {
+        if socket.life.stage() != Stage::Open || socket.life.receiving() != Receiving::On {
             socket.receive = ReceiveOperation::None;
             return self.after_receive(id);
         }
@@ -142,7 +141,10 @@ impl UringDriver {
             return;
         };
         let is_heard = socket.has_watch || socket.has_receive();
-        if socket.stage != Stage::Open || is_heard || socket.receiving == Receiving::On {
+        if socket.life.stage() != Stage::Open
+            || is_heard
+            || socket.life.receiving() == Receiving::On
+        {
             return;
         }
         socket.has_watch = true;
@@ -179,13 +181,13 @@ impl UringDriver {
         if !cqueue::more(completion.flags()) {
             socket.receive = ReceiveOperation::None;
         }
-        let stage = socket.stage;
+        let stage = socket.life.stage();
         match bytes {
             Some(bytes) if result > 0 => {
                 self.counters.receives += 1;
                 self.counters.received_bytes += bytes.len() as u64;
                 socket.is_lasting = true;
-                let is_wanted = socket.receiving == Receiving::On && socket.held.is_empty();
+                let is_wanted = socket.life.receiving() == Receiving::On && socket.held.is_empty();
                 match stage {
                     Stage::Open if is_wanted => {
                         // A turn was admitted when it was asked for.
@@ -200,14 +202,19 @@ impl UringDriver {
                         handler(self, pools, Event::Received { socket: id, bytes });
                     }
                     Stage::Open => self.hold(id, bytes, pools),
-                    Stage::Sending | Stage::Lingering => self.discard(id, bytes.len()),
+                    Stage::Sending | Stage::Lingering => {
+                        let step = socket.life.discarded(bytes.len());
+                        perform(self, id, step);
+                    }
                     _ => self.counters.stale_events += 1,
                 }
             }
             _ if result == 0 => match stage {
                 Stage::Open => self.finish_arrived(id, pools, handler),
-                Stage::Sending => socket.receiving = Receiving::Finished,
-                Stage::Lingering => self.abandon(id),
+                Stage::Sending | Stage::Lingering => {
+                    let step = socket.life.peer_finished();
+                    perform(self, id, step);
+                }
                 _ => {}
             },
             _ => {
@@ -232,9 +239,9 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        match socket.stage {
-            Stage::Abandoned => self.release_in_turn(id),
-            Stage::Open if socket.receiving != Receiving::On => self.quiet(id),
+        match socket.life.stage() {
+            Stage::Closed => self.release_in_turn(id),
+            Stage::Open if socket.life.receiving() != Receiving::On => self.quiet(id),
             _ if socket.receive == ReceiveOperation::None => self.arm_receive(id),
             // It goes on by itself.
             _ => {}
@@ -283,9 +290,10 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        let is_wanted = socket.receiving == Receiving::On && socket.held.is_empty();
+        let is_wanted = socket.life.receiving() == Receiving::On && socket.held.is_empty();
         if is_wanted && self.scheduler.admits_end(socket.usage, Work::End) {
-            socket.receiving = Receiving::Finished;
+            let step = socket.life.peer_finished();
+            perform(self, id, step);
             return handler(self, pools, Event::PeerFinished { socket: id });
         }
         socket.has_held_finish = true;
@@ -329,7 +337,7 @@ impl UringDriver {
             }
             // We cancelled it, or it must simply be asked again.
             Errno::CANCELED | Errno::AGAIN | Errno::INTR => {}
-            error => match socket.stage {
+            error => match socket.life.stage() {
                 Stage::Open => self.fail_in_turn(id, error, pools, handler),
                 Stage::Sending | Stage::Lingering => self.remove(id),
                 _ => {}
@@ -339,9 +347,8 @@ impl UringDriver {
 
     pub(super) fn pause(&mut self, id: SocketId) {
         if let Some(socket) = self.known(id)
-            && socket.receiving == Receiving::On
+            && socket.life.pause()
         {
-            socket.receiving = Receiving::Paused;
             // With a receive in flight a failure is heard of; else somebody has to listen.
             if socket.receive == ReceiveOperation::None {
                 self.watch(id);
@@ -353,10 +360,9 @@ impl UringDriver {
         let Some(socket) = self.known(id) else {
             return;
         };
-        if socket.receiving != Receiving::Paused {
+        if !socket.life.resume() {
             return;
         }
-        socket.receiving = Receiving::On;
         if socket.held.is_empty() && !socket.has_held_finish {
             self.arm_receive(id);
         } else {
@@ -388,11 +394,12 @@ impl UringDriver {
                 handler(self, pools, event);
             }
             if let Some(socket) = self.known(id)
-                && socket.receiving == Receiving::On
+                && socket.life.receiving() == Receiving::On
                 && socket.held.is_empty()
                 && std::mem::take(&mut socket.has_held_finish)
             {
-                socket.receiving = Receiving::Finished;
+                let step = socket.life.peer_finished();
+                perform(self, id, step);
                 handler(self, pools, Event::PeerFinished { socket: id });
             }
             self.after_receive(id);
@@ -405,7 +412,7 @@ impl UringDriver {
             sockets, queued, ..
         } = self;
         let socket = sockets.get_mut(handle_of(id))?;
-        if socket.stage != Stage::Open || socket.receiving != Receiving::On {
+        if socket.life.stage() != Stage::Open || socket.life.receiving() != Receiving::On {
             return None;
         }
         let bytes = socket.held.pop(queued)?;
@@ -428,16 +435,19 @@ impl UringDriver {
             return;
         };
         socket.has_watch = cqueue::more(completion.flags());
-        if socket.stage == Stage::Abandoned {
+        if socket.life.stage() == Stage::Closed {
             return self.release_in_turn(id);
         }
         let is_over =
             completion.result() > 0 && completion.result() & (libc::EPOLLERR | libc::EPOLLHUP) != 0;
         // While bytes are wanted the receive tells it, after the bytes.
-        if !is_over || socket.stage != Stage::Open || socket.receiving == Receiving::On {
+        if !is_over
+            || socket.life.stage() != Stage::Open
+            || socket.life.receiving() == Receiving::On
+        {
             return;
         }
-        match (pending_error(socket.fd()), socket.receiving) {
+        match (pending_error(socket.fd()), socket.life.receiving()) {
             (Some(error), _) => self.fail_in_turn(id, error, pools, handler),
             // Hung up after the FIN was reported: sending cannot work any more either.
             (None, Receiving::Finished) => self.fail_in_turn(id, Errno::PIPE, pools, handler),
