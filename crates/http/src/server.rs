@@ -432,6 +432,7 @@ impl<S: Service> Server<S> {
     /// The socket is closed or closing by itself: nothing of it stays here.
     fn forget<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         if let Some(connection) = self.connections.remove(socket) {
+            self.heartbeat.beats_left = Heartbeat::BEATS_AFTER_EVENT;
             if self.exchange.access_log.is_some() {
                 self.exchange.log_forgotten(&connection);
             }
@@ -480,6 +481,10 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
     }
 
     fn timer_expired(&mut self, shard: &mut ShardContext<'_, D>, user: u64) {
+        if user != HEARTBEAT_TIMER {
+            // A deadline frees what its connection held, and no event may follow for hours.
+            self.heartbeat.beats_left = Heartbeat::BEATS_AFTER_EVENT;
+        }
         match user {
             DRAIN_TIMER => self.drain_expired(shard),
             HEARTBEAT_TIMER => self.beat(shard),

@@ -97,6 +97,22 @@ impl<S: Service> Bench<S> {
         true
     }
 
+    /// Ends a tick, then lets time pass until the next timer of any kind and does what the shard would;
+    /// `false` when none is to come.
+    pub(super) fn expire(&mut self) -> bool {
+        self.act(Server::tick_ended);
+        let Some(due_ns) = self.timers.next_deadline_ns() else {
+            return false;
+        };
+        self.now_ns = self.now_ns.max(due_ns);
+        while let Some((user, _)) = self.timers.pop_expired(self.now_ns) {
+            self.act(|server, shard| server.timer_expired(shard, user));
+        }
+        while self.pools.blocks.go_on_trimming() {}
+        self.act(Server::publish);
+        true
+    }
+
     pub(super) fn pool(&self, name: &str) -> PoolStats {
         let snapshot = self.server.snapshots.lock(0);
         let mut found = snapshot.pools.iter().filter(|pool| pool.name == name);
