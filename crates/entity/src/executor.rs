@@ -15,14 +15,14 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millpond_http::BodyBudget;
 use millpond_io::{Mailbox, MailboxSender, Waker};
 use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
 
 use crate::commit::{Committer, Job, JobKind, Outcome};
-use crate::counters::{CommitCounters, ShardCounters};
+use crate::counters::{CommitCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::lane::{Lane, Taken};
 use crate::reader::run_reader;
 use crate::stamps::{StampWriter, Stamps};
@@ -83,6 +83,7 @@ pub(crate) struct Shared {
     /// What large values on their way out may take.
     pub(crate) large: BodyBudget,
     pub(crate) large_wait_max: Duration,
+    pub(crate) panics: Arc<ThreadPanics>,
 }
 
 /// The store threads. Dropping it commits what is queued, then joins them.
@@ -145,6 +146,7 @@ impl Executor {
             stamps,
             large: BodyBudget::new(config.large_bytes_max),
             large_wait_max: config.large_wait_max,
+            panics: Arc::default(),
         };
         let executor = Self {
             shared: Arc::new(shared),
@@ -203,6 +205,12 @@ impl Executor {
     #[must_use]
     pub fn large(&self) -> BodyBudget {
         self.shared.large.clone()
+    }
+
+    /// What the store's threads note when they panic.
+    #[must_use]
+    pub fn panics(&self) -> Arc<ThreadPanics> {
+        Arc::clone(&self.shared.panics)
     }
 
     /// What the writer counts.
@@ -326,6 +334,18 @@ impl ShardLink {
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.shared.commit_counters.is_poisoned()
+    }
+
+    /// Whether writes wait for something that the engine is short of.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.shared.commit_counters.is_paused()
+    }
+
+    /// Whether a thread of the store has panicked since the start.
+    #[must_use]
+    pub fn has_panicked(&self) -> bool {
+        self.shared.panics.is_any()
     }
 
     /// Whether the engine lets no write in until its mergers have caught up.
@@ -463,6 +483,7 @@ fn run_writer<S: Store>(shared: &Shared, committer: Committer<S>, batch_bytes_ma
     // Whoever waits for an answer would wait for ever if the thread ended. The committer refuses everything after a
     // panic, and touches the store no more: nobody knows what the panic left behind there.
     while panic::catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
+        shared.panics.note(StoreThread::Writer);
         writer.committer.refuse_after_panic();
     }
 }
@@ -481,20 +502,11 @@ impl<S: Store> Writer<'_, S> {
         loop {
             self.commit_queued();
             flush_remote_frees();
-            let deadline = self.committer.sync_deadline();
-            match self.shared.writes.take_all(&mut self.queued, deadline) {
-                Taken::Work => {}
-                Taken::Deadline => {
-                    self.committer.sync();
-                    continue;
-                }
-                Taken::Closed => break,
-            }
-            self.commit_queued();
             // Under steady load the lane never runs into its deadline.
-            let deadline = self.committer.sync_deadline();
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                self.committer.sync();
+            self.committer.do_what_is_due();
+            let deadline = self.committer.deadline();
+            if self.shared.writes.take_all(&mut self.queued, deadline) == Taken::Closed {
+                break;
             }
         }
         self.committer.sync();

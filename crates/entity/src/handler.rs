@@ -144,6 +144,9 @@ impl<S: Engine> EntityService<S> {
         if self.link.is_poisoned() {
             return Err(Reply::WritesRefused.into());
         }
+        if self.link.is_paused() {
+            return Err(Reply::Paused.into());
+        }
         let is_put = kind == JobKind::Put;
         match self.link.room() {
             Room::Enough => {}
@@ -247,7 +250,9 @@ impl<S: Engine> Service for EntityService<S> {
             Route::Range { start, end } => self.range((start, end), request, response, context),
             Route::Status if !self.store.is_reachable() => Err(Reply::Unreachable.into()),
             Route::Status if self.link.is_poisoned() => Err(Reply::WritesRefused.into()),
+            Route::Status if self.link.is_paused() => Err(Reply::Paused.into()),
             Route::Status if self.link.room() != Room::Enough => Err(Reply::NoRoom.into()),
+            Route::Status if self.link.has_panicked() => Err(Reply::ReadyAfterPanic.into()),
             Route::Status => Err(Reply::Ready.into()),
             Route::Checkpoint(name) => match self.keeper.ask(context.token, name) {
                 Ok(()) => Ok(Flow::Pending),
@@ -352,6 +357,7 @@ impl<S: Engine> Service for EntityService<S> {
                 (Outcome::Written, JobKind::Delete) => Some(Reply::Accepted),
                 (Outcome::Absent, _) => Some(Reply::NotFound),
                 (Outcome::Refused, _) => Some(Reply::WritesRefused),
+                (Outcome::Paused, _) => Some(Reply::Paused),
                 (Outcome::PreconditionFailed, _) => Some(Reply::PreconditionFailed),
                 (Outcome::NoRoom, _) => Some(Reply::NoRoom),
                 (Outcome::TooFewReplicas, _) => Some(Reply::TooFewReplicas),
@@ -424,12 +430,13 @@ fn count(counters: &ShardCounters, reply: Reply) {
         Reply::Accepted => counters.deletes.add(1),
         Reply::Overloaded => counters.overloads.add(1),
         Reply::NoRoom => counters.no_room.add(1),
-        Reply::WritesRefused | Reply::ReadFailed | Reply::Rejected => {
+        Reply::WritesRefused | Reply::Paused | Reply::ReadFailed | Reply::Rejected => {
             counters.store_failures.add(1);
         }
         Reply::TooFewReplicas | Reply::Unknown => counters.too_few_replicas.add(1),
         // Counted by status in the server, or by the caller.
         Reply::Ready
+        | Reply::ReadyAfterPanic
         | Reply::NotFound
         | Reply::UnknownPath
         | Reply::MissingId

@@ -12,14 +12,15 @@ use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
-use millpond_http::{BodyBudget, BodyHold, LogLevel, log};
+use millpond_http::{BodyBudget, BodyHold};
 use millpond_mempool::{BlockPool, Buffer, flush_remote_frees};
 
 use crate::commit::{Job, Outcome};
+use crate::counters::{StoreThread, ThreadPanics};
 use crate::executor::{Outbox, Shared};
 use crate::lane::{Lane, Taken};
 use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
-use crate::store::Store;
+use crate::store::{Failure, Store};
 use crate::sweeps::Sweeps;
 
 /// A read that waits for room.
@@ -40,6 +41,7 @@ pub(crate) fn run_reader<S: Store>(
         store,
         values,
         large: &shared.large,
+        panics: &shared.panics,
         wait_max: shared.large_wait_max,
         waiting: VecDeque::new(),
         outbox: Outbox::new(shared),
@@ -76,6 +78,7 @@ struct Reader<'a, S> {
     store: &'a S,
     values: BlockPool,
     large: &'a BodyBudget,
+    panics: &'a ThreadPanics,
     /// Longest wait for room; then the answer is 503.
     wait_max: Duration,
     waiting: VecDeque<Waiting>,
@@ -128,9 +131,7 @@ impl<S: Store> Reader<'_, S> {
     fn try_read_or_fail(&self, job: &mut Job, may_be_large: bool) -> Result<Outcome, u64> {
         let read = AssertUnwindSafe(|| self.try_read(job, may_be_large));
         panic::catch_unwind(read).unwrap_or_else(|_| {
-            let sentence =
-                "a read thread of the store panicked: that read is answered 503, others go on";
-            log::write(LogLevel::Error, format_args!("{sentence}"));
+            self.panics.note(StoreThread::Reader);
             Ok(Outcome::ReadFailed)
         })
     }
@@ -152,6 +153,7 @@ impl<S: Store> Reader<'_, S> {
             }
             Ok(None) => Ok(Outcome::Absent),
             Ok(Some(Err(NoCopy::Busy(bytes)))) => Err(bytes),
+            Err(error) if error.failure == Failure::Passing => Ok(Outcome::Paused),
             Ok(Some(Err(NoCopy::Memory))) | Err(_) => Ok(Outcome::ReadFailed),
         }
     }

@@ -301,6 +301,7 @@ impl<S: Store> Parts<S> {
             http.shards,
             config.scans_max,
             executor.large(),
+            executor.panics(),
             http.pool_mode,
         )
         .map_err(EntityError::Thread)?;
@@ -340,11 +341,16 @@ impl<S: Engine> Parts<S> {
         let keeper = Keeper::start(
             store,
             executor.commit_counters(),
+            executor.panics(),
             http.shards,
             config.checkpoints.clone(),
         )
         .map_err(EntityError::Thread)?;
-        let metrics = Metrics::new(executor.shard_counters(), executor.commit_counters());
+        let metrics = Metrics::new(
+            executor.shard_counters(),
+            executor.commit_counters(),
+            executor.panics(),
+        );
         let stamps_bytes = stamp_count(config) * size_of::<u64>();
         let mut http = http.clone();
         let bodies_bytes_max = NonZeroU64::new(config.large_bytes_max).unwrap_or(NonZeroU64::MIN);

@@ -276,7 +276,7 @@ fn failed_commit_leaves_no_stale_value() {
         ..Faults::default()
     };
     let disk_full = Faults {
-        disk_full_after_commits: Some(100),
+        broken_after_commits: Some(100),
         ..Faults::default()
     };
     for faults in [failed_sync, disk_full] {

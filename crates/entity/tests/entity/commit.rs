@@ -81,7 +81,7 @@ fn faults() -> impl Strategy<Value = Faults> {
             ..Faults::default()
         }),
         (0..8_u64).prop_map(|n| Faults {
-            disk_full_after_commits: Some(n),
+            broken_after_commits: Some(n),
             ..Faults::default()
         }),
     ]

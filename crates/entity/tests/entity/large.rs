@@ -282,7 +282,7 @@ fn a_range_that_was_given_up_makes_nobody_wait() {
     let budget = BodyBudget::new(2 << 20);
     let others = budget.take((2 << 20) - (400 << 10)).unwrap();
     let another = budget.take(400 << 10).unwrap();
-    let scanner = Scanner::start(&store, 1, 4, budget, PoolMode::On).unwrap();
+    let scanner = Scanner::start(&store, 1, 4, budget, Arc::default(), PoolMode::On).unwrap();
     // Only its waker is used; waking it is harmless.
     let driver = EpollDriver::new(PoolMode::On).unwrap();
     let mut link = scanner.link(0, driver.waker());
