@@ -62,6 +62,8 @@ pub struct ShardCounters {
     pub ranges: Counter,
     /// Range reads whose end is not written yet.
     pub ranges_open: Counter,
+    /// Readers of large values and ranges that were cut because others waited for what they held.
+    pub slow_readers_cut: Counter,
     /// Records of range reads, written.
     pub range_records: Counter,
     /// Their bytes, ids included.

@@ -44,6 +44,9 @@ pub struct ExecutorConfig {
     pub large_bytes_max: u64,
     /// Longest wait of a read for a part of these.
     pub large_wait_max: Duration,
+    /// How far a reader of a large value or a range may be behind while others wait
+    /// (`contended_grace_ns` of the limits).
+    pub contended_grace_ns: u64,
     /// A batch holds at most this many bytes (or one job, if that is larger): the engine copies the
     /// batch twice, and no other limit covers those copies.
     pub batch_bytes_max: u64,
@@ -84,6 +87,14 @@ pub(crate) struct Shared {
     pub(crate) large: BodyBudget,
     pub(crate) large_wait_max: Duration,
     pub(crate) panics: Arc<ThreadPanics>,
+    wakers: Box<[OnceLock<Waker>]>,
+}
+
+impl Shared {
+    /// What wakes the shard to cut an answer.
+    pub(crate) fn waker(&self, shard_index: usize) -> Option<Waker> {
+        self.wakers[shard_index].get().cloned()
+    }
 }
 
 /// The store threads. Dropping it commits what is queued, then joins them.
@@ -144,9 +155,10 @@ impl Executor {
             shard_counters: (0..config.shards).map(|_| Arc::default()).collect(),
             commit_counters: Arc::default(),
             stamps,
-            large: BodyBudget::new(config.large_bytes_max),
+            large: BodyBudget::new(config.large_bytes_max, config.contended_grace_ns),
             large_wait_max: config.large_wait_max,
             panics: Arc::default(),
+            wakers: (0..config.shards).map(|_| OnceLock::new()).collect(),
         };
         let executor = Self {
             shared: Arc::new(shared),
@@ -168,6 +180,7 @@ impl Executor {
     /// Links a shard; each index once. Call it on the shard's own thread, whose `waker` it is.
     #[must_use]
     pub fn link(&self, shard_index: usize, waker: Waker) -> ShardLink {
+        let _ = self.shared.wakers[shard_index].set(waker.clone());
         // Whatever is in flight can be in the mailbox, so it can never be full.
         let (sender, mailbox) = Mailbox::new(self.jobs_per_shard_max, waker);
         let fresh = self.shared.replies[shard_index].set(sender).is_ok();

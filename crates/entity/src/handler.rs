@@ -205,12 +205,29 @@ impl<S: Engine> EntityService<S> {
             api::send_range_head(response)?;
             return Ok(Flow::Done);
         }
-        let opened = self.ranges.open(context.token, start, end, acks);
+        let opened = self
+            .ranges
+            .open(context.token, (start, end), acks, context.now_ns);
         context.state = opened.map_err(|refusal| match refusal {
             RangeRefusal::Overloaded(overloaded) => Refusal::from(overloaded),
             RangeRefusal::NoMemory(error) => error.into(),
         })?;
         Ok(Flow::Pending)
+    }
+
+    fn answer_checkpoint(&mut self, completions: &mut Completions<'_>) {
+        if let Some(answer) = self.keeper.take_answer() {
+            completions.respond(answer.request, |response, _| {
+                let reply = match answer.outcome {
+                    CheckpointOutcome::Made => Reply::CheckpointMade,
+                    CheckpointOutcome::NotNew => Reply::NotNew,
+                    CheckpointOutcome::NoRoom => Reply::NoRoom,
+                    CheckpointOutcome::Failed => Reply::CheckpointFailed,
+                };
+                // Without memory for it nothing is sent and the server answers 503.
+                let _ = reply.send(response);
+            });
+        }
     }
 
     fn job(&self, kind: JobKind, key: Buffer, context: &ServiceContext<'_>) -> Job {
@@ -302,8 +319,12 @@ impl<S: Engine> Service for EntityService<S> {
             return flow;
         }
         let has_room = event == StreamEvent::Room;
-        self.ranges
-            .go_on(context.state, context.token, response, has_room)
+        self.ranges.go_on(
+            context.state,
+            context.token,
+            response,
+            (has_room, context.now_ns),
+        )
     }
 
     fn abandoned(&mut self, token: RequestToken, state: u64) {
@@ -324,19 +345,9 @@ impl<S: Engine> Service for EntityService<S> {
     }
 
     fn woken(&mut self, completions: &mut Completions<'_>) {
-        self.ranges.woken(completions);
-        if let Some(answer) = self.keeper.take_answer() {
-            completions.respond(answer.request, |response, _| {
-                let reply = match answer.outcome {
-                    CheckpointOutcome::Made => Reply::CheckpointMade,
-                    CheckpointOutcome::NotNew => Reply::NotNew,
-                    CheckpointOutcome::NoRoom => Reply::NoRoom,
-                    CheckpointOutcome::Failed => Reply::CheckpointFailed,
-                };
-                // Without memory for it nothing is sent and the server answers 503.
-                let _ = reply.send(response);
-            });
-        }
+        let cut = self.large.cut(completions) + self.ranges.woken(completions);
+        self.link.counters().slow_readers_cut.add(cut);
+        self.answer_checkpoint(completions);
         self.link.take_answers(&mut self.answers);
         for Answer { job, outcome } in self.answers.drain(..) {
             let counters = self.link.counters();

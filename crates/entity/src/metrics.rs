@@ -185,6 +185,12 @@ impl Metrics {
         );
         counter(
             out,
+            "millpond_entity_slow_readers_cut_total",
+            "Readers of large values and ranges that were cut because others waited for what they held.",
+            self.sum(|s| &s.slow_readers_cut),
+        );
+        counter(
+            out,
             "millpond_entity_range_records_total",
             "Records written by range reads.",
             self.sum(|s| &s.range_records),

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use millpond_http::log::{self, LogLevel};
 use millpond_http::{BodyBudget, BodyHold, RequestToken};
-use millpond_io::{Mailbox, MailboxSender, Waker};
+use millpond_io::{Mailbox, MailboxSender, Waker, monotonic_ns};
 use millpond_mempool::{
     BlockPool, Buffer, POOLED_BYTES_MAX, PoolError, PoolMode, flush_remote_frees,
 };
@@ -50,6 +50,10 @@ pub const SNAPSHOT_KEPT_MAX: Duration = Duration::from_secs(30);
 
 /// How often a thread that keeps snapshots looks whether the engine is to be let go.
 const RELEASE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A large record leaves in one piece, of which nobody sees how far it is: while others wait for its memory,
+/// its client has to read it at this rate.
+const WHOLE_RATE_BYTES_PER_S: u64 = 1 << 20;
 
 /// Between two attempts to hold an engine that is being opened again; after so many its readers are told.
 const REFUSED_WAIT: Duration = Duration::from_millis(20);
@@ -116,6 +120,7 @@ pub enum Turn {
 struct Shared {
     jobs: Lane<ScanJob>,
     replies: Box<[OnceLock<MailboxSender<ScanAnswer>>]>,
+    wakers: Box<[OnceLock<Waker>]>,
     panics: Arc<ThreadPanics>,
 }
 
@@ -158,6 +163,7 @@ impl Scanner {
         let shared = Shared {
             jobs: Lane::new(),
             replies: (0..shards).map(|_| OnceLock::new()).collect(),
+            wakers: (0..shards).map(|_| OnceLock::new()).collect(),
             panics,
         };
         Self {
@@ -182,6 +188,7 @@ impl Scanner {
     /// Links a shard; each index once. Call it on the shard's own thread, whose `waker` it is.
     #[must_use]
     pub fn link(&self, shard_index: usize, waker: Waker) -> ScanLink {
+        let _ = self.shared.wakers[shard_index].set(waker.clone());
         // A scan has one turn under way at most, and scans are few; those that were given up
         // meanwhile may add theirs.
         let (sender, mailbox) = Mailbox::new(usize::MAX, waker);
@@ -369,7 +376,7 @@ impl<S: Store> ScanThread<'_, S> {
                     snapshot: held.snapshot(),
                     until: Instant::now() + SNAPSHOT_KEPT_MAX,
                 });
-                self.turn(job, &snapshot.snapshot);
+                self.turn(&job, &snapshot.snapshot);
                 if !self.scans.contains_key(&name) {
                     kept.remove(&name);
                 }
@@ -397,10 +404,14 @@ impl<S: Store> ScanThread<'_, S> {
             return false;
         }
         self.queued.extend(self.taken.drain(..));
-        let has_room = |bytes| self.large.has_room_for(bytes);
-        if (self.waiting.front()).is_some_and(|&(_, bytes)| has_room(bytes)) {
-            let first = self.waiting.pop_front();
-            self.queued.extend(first.map(|(job, _)| job));
+        // In turn: one that fits does not stand behind one that does not.
+        if let Some((job, bytes)) = self.waiting.pop_front() {
+            if self.large.has_room_for(bytes) {
+                self.queued.push_back(job);
+            } else {
+                self.large.cut_slowest(bytes, monotonic_ns());
+                self.waiting.push_back((job, bytes));
+            }
         }
         self.blocks.drain_remote();
         let now = Instant::now();
@@ -434,18 +445,22 @@ impl<S: Store> ScanThread<'_, S> {
         }
     }
 
-    fn turn(&mut self, job: ScanJob, snapshot: &impl Snapshot) {
+    fn turn(&mut self, job: &ScanJob, snapshot: &impl Snapshot) {
         let name = (job.shard_index, job.task);
         let Some(scan) = self.scans.get_mut(&name) else {
             return;
         };
         self.current = Some((name, job.request));
-        let turn = match scan.turn(snapshot, self.blocks, self.large) {
+        let waker = self.shared.wakers[job.shard_index].get().cloned();
+        let turn = match scan.turn(snapshot, self.blocks, self.large, waker) {
             Ok(turn) => turn,
             Err(Busy { bytes }) => {
                 self.current = None;
-                let ask = Ask::Next;
-                self.waiting.push_back((ScanJob { ask, ..job }, bytes));
+                let next = ScanJob {
+                    ask: Ask::Next,
+                    ..*job
+                };
+                self.waiting.push_back((next, bytes));
                 return;
             }
         };
@@ -492,8 +507,9 @@ impl Scan {
         snapshot: &impl Snapshot,
         blocks: &BlockPool,
         large: &BodyBudget,
+        waker: Option<Waker>,
     ) -> Result<Turn, Busy> {
-        let mut page = Page::new(blocks, large);
+        let mut page = Page::new(blocks, large, waker);
         let visited = snapshot.visit(&self.from, self.end.as_deref(), &mut |key, value| {
             page.add(key, value)
         });
@@ -548,6 +564,8 @@ pub(crate) enum PageFault {
 pub(crate) struct Page<'a> {
     blocks: &'a BlockPool,
     large: &'a BodyBudget,
+    /// Of the shard that a large record is for.
+    waker: Option<Waker>,
     pub(crate) records: Buffer,
     pub(crate) hold: Option<BodyHold>,
     seen: usize,
@@ -558,10 +576,11 @@ pub(crate) struct Page<'a> {
 
 impl<'a> Page<'a> {
     /// An empty one, to be filled from `blocks`, with a hold of `large` on a large record.
-    pub(crate) fn new(blocks: &'a BlockPool, large: &'a BodyBudget) -> Self {
+    pub(crate) fn new(blocks: &'a BlockPool, large: &'a BodyBudget, waker: Option<Waker>) -> Self {
         Self {
             blocks,
             large,
+            waker,
             records: Buffer::new(),
             hold: None,
             seen: 0,
@@ -597,7 +616,12 @@ impl<'a> Page<'a> {
             if record_bytes > LARGE_BYTES {
                 // As one chunk it is copied whole into the connection's output.
                 let bytes = 2 * record_bytes as u64;
-                self.hold = Some(self.large.take(bytes).ok_or(Busy { bytes })?);
+                let now_ns = monotonic_ns();
+                let hold = self.large.take(bytes, now_ns, self.waker.clone());
+                let hold = hold.ok_or(Busy { bytes })?;
+                let allowed_ns = bytes.saturating_mul(1_000_000_000) / WHOLE_RATE_BYTES_PER_S;
+                hold.allow(allowed_ns, now_ns);
+                self.hold = Some(hold);
             }
             let capacity_bytes = TURN_BYTES.max(LENGTH_BYTES + record_bytes);
             self.records = Buffer::with_capacity(self.blocks, capacity_bytes)?;

@@ -44,7 +44,7 @@ use crate::completions::Completions;
 use crate::connection::Connection;
 use crate::connections::Connections;
 use crate::counters::HttpCounters;
-use crate::limits::Limits;
+use crate::limits::{Limit, Limits};
 use crate::metrics::MetricsAccess;
 use crate::metrics::scrape::Scrape;
 use crate::metrics::snapshot::Snapshots;
@@ -361,6 +361,9 @@ impl<S: Service> Server<S> {
 
     fn woken<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.exchange.standing_lines.refresh(shard.now_ns);
+        if self.exchange.bodies.has_marked() {
+            self.cut_slow_bodies(shard);
+        }
         if let Some(client) = &self.client {
             client.woken(shard);
         }
@@ -387,6 +390,12 @@ impl<S: Service> Server<S> {
 
     /// Goes on with the connections whose requests were gone on with.
     fn go_on_with_answered<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        while let Some(socket) = self.exchange.to_reset.pop() {
+            // What it was sent and does not read would stay with the kernel.
+            self.exchange.counters.strike(Limit::Contended);
+            shard.driver.reset(socket);
+            self.forget(shard, socket);
+        }
         let mut answered = std::mem::take(&mut self.answered);
         for socket in answered.drain(..) {
             // From here on it is idle, however long the answer took.

@@ -173,6 +173,7 @@ impl<S: Store> Shard<S> {
 
 fn executor<S: Store>(store: &Arc<S>, stamp_count: usize, mode: PoolMode) -> Executor {
     let config = ExecutorConfig {
+        contended_grace_ns: u64::MAX,
         shards: 3,
         read_threads: 2,
         jobs_in_flight_max: 1000,

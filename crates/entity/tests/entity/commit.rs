@@ -315,6 +315,7 @@ fn executor<S: Store>(store: &Arc<S>, shards: usize, policy: SyncPolicy) -> Exec
         bytes_in_flight_max: 1 << 30,
         large_bytes_max: 1 << 30,
         large_wait_max: Duration::from_secs(5),
+        contended_grace_ns: u64::MAX,
         batch_bytes_max: 8 << 20,
         stamp_count: 8,
         pool_mode: PoolMode::On,

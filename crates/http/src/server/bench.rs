@@ -37,7 +37,7 @@ impl<S: Service> Bench<S> {
             limits: Limits::default(),
             pool_mode,
             blocks: pools.blocks.clone(),
-            bodies: BodyBudget::new(bodies_bytes_max),
+            bodies: BodyBudget::new(bodies_bytes_max, Limits::default().contended_grace_ns),
             snapshots: Arc::new(Snapshots::new(1)),
             build_labels: Arc::new([]),
             is_handing_over: Arc::default(),
