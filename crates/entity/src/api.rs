@@ -131,6 +131,8 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
 pub enum Reply {
     /// 200: ready.
     Ready,
+    /// 200: ready, and a thread of the store has panicked since the start.
+    ReadyAfterPanic,
     /// 404.
     NotFound,
     /// 201: the put is durable, as this version.
@@ -168,6 +170,8 @@ pub enum Reply {
     NoRoom,
     /// 503: a commit failed; no write will succeed until a restart.
     WritesRefused,
+    /// 503: the engine is short of something, or is opened again; the same request may succeed soon.
+    Paused,
     /// 503: the engine could not read.
     ReadFailed,
     /// 504: the cluster may have the newest value, but not enough copies answered to know it.
@@ -197,6 +201,10 @@ impl Reply {
     const fn sentence(self) -> Option<(StatusCode, &'static str)> {
         Some(match self {
             Self::Ready => (StatusCode::OK, "ready\n"),
+            Self::ReadyAfterPanic => (
+                StatusCode::OK,
+                "ready, but a thread of the store has panicked and was started again: the log says where\n",
+            ),
             Self::UnknownPath => (
                 StatusCode::BAD_REQUEST,
                 "unknown path: use /v0/entity?id=ID, /v0/entities?start=ID or /v0/status\n",
@@ -293,6 +301,11 @@ impl Reply {
                 StatusCode::SERVICE_UNAVAILABLE,
                 &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, ONE_SECOND)],
                 b"too many requests wait for the store: try again later\n",
+            ),
+            Self::Paused => response.send_with(
+                StatusCode::SERVICE_UNAVAILABLE,
+                &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, ONE_SECOND)],
+                b"the store is short of descriptors, memory or room, and goes on by itself: try again later\n",
             ),
             Self::NoRoom => response.send_with(
                 StatusCode::INSUFFICIENT_STORAGE,

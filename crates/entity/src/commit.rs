@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millpond_http::log::{self, LogLevel};
 use millpond_http::{BodyHold, RequestToken};
@@ -18,7 +18,7 @@ use crate::config::SyncPolicy;
 use crate::counters::CommitCounters;
 use crate::record::{Head, Version};
 use crate::stamps::{Stamp, StampWriter};
-use crate::store::{Durability, Room, Store, StoreError, Write};
+use crate::store::{Durability, Failure, Room, Store, StoreError, Write};
 
 /// One request that waits for the store. It travels from its shard to a store thread and back,
 /// so its buffers are freed by the shard that filled them.
@@ -121,6 +121,9 @@ pub enum Outcome {
     Written,
     /// The write is not, or not known to be, durable: refuse it.
     Refused,
+    /// The engine is short of something that passes, or is opened again: not done, or not known to be durable.
+    /// The same request may succeed soon.
+    Paused,
     /// The read found `value`.
     Found,
     /// The read found nothing.
@@ -143,11 +146,17 @@ pub enum Outcome {
     Busy,
 }
 
+/// How often an engine that was short of something is tried.
+const TRY_INTERVAL: Duration = Duration::from_millis(250);
+
 /// Commits batches and remembers failure.
 ///
 /// Invariant: once poisoned, `commit` never answers [`Outcome::Written`] again. After a failed
 /// sync the kernel may have dropped the dirty pages and report success on the next one, so only a
 /// restart, which reads the log back, knows what is really there.
+///
+/// A failure that passes ([`Failure::Passing`]) came before any sync: writes are paused, and
+/// [`Store::recover`] is tried until the engine writes again.
 pub struct Committer<S> {
     store: Arc<S>,
     policy: SyncPolicy,
@@ -155,10 +164,18 @@ pub struct Committer<S> {
     stamps: StampWriter,
     /// When the oldest write that no sync covers yet was made.
     unsynced_since: Option<Instant>,
+    /// Writes are paused.
+    pause: Option<Pause>,
     /// Written since the disk was last asked for room; none was asked before the first batch.
     unchecked_bytes: Option<u64>,
     /// After how many it is asked again.
     check_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    tries: u32,
+    next_try: Instant,
 }
 
 impl<S: Store> Committer<S> {
@@ -176,6 +193,7 @@ impl<S: Store> Committer<S> {
             counters,
             stamps,
             unsynced_since: None,
+            pause: None,
             unchecked_bytes: None,
             check_bytes: 0,
         }
@@ -187,6 +205,9 @@ impl<S: Store> Committer<S> {
     pub fn commit(&mut self, batch: &mut [Job]) -> Outcome {
         if self.counters.is_poisoned() {
             return Outcome::Refused;
+        }
+        if self.pause.is_some() {
+            return Outcome::Paused;
         }
         self.make_sure_of_room(batch);
         judge(&*self.store, batch);
@@ -204,9 +225,11 @@ impl<S: Store> Committer<S> {
         self.stamps.begin(batch);
         let writes = Writes { jobs: batch.iter() };
         if let Err(error) = self.store.commit(writes, batch_bytes, durability) {
-            // The stamps stay as they are: nothing of this batch is cached before a restart.
-            self.poison(&error);
-            return Outcome::Refused;
+            // The stamps stay as they are: nothing of this batch is cached before the engine has recovered.
+            return match self.failed(&error) {
+                Failure::Passing => Outcome::Paused,
+                Failure::Lasting => Outcome::Refused,
+            };
         }
         self.stamps.finish(batch);
         self.counters.count_commit(done_count, batch_bytes);
@@ -219,21 +242,59 @@ impl<S: Store> Committer<S> {
         Outcome::Written
     }
 
-    /// When [`sync`](Self::sync) must be called: only under an interval policy, and only while a
-    /// write waits for it.
+    /// When [`do_what_is_due`](Self::do_what_is_due) must be called: under an interval policy while a write
+    /// waits for its sync, and while writes are paused.
     #[must_use]
-    pub fn sync_deadline(&self) -> Option<Instant> {
-        Some(self.unsynced_since? + self.policy.interval()?)
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.pause {
+            Some(pause) => Some(pause.next_try),
+            None => Some(self.unsynced_since? + self.policy.interval()?),
+        }
     }
 
-    /// Syncs what the interval policy left unsynced. A failure poisons: what was acknowledged
-    /// within this interval may be lost with the power, as the policy says, but nothing after it.
-    pub fn sync(&mut self) {
-        if self.unsynced_since.take().is_none() || self.counters.is_poisoned() {
+    /// Syncs, or tries the engine that writes wait for, where the time for it has come.
+    pub fn do_what_is_due(&mut self) {
+        if self.deadline().is_none_or(|due| Instant::now() < due) {
             return;
         }
+        match self.pause {
+            Some(pause) => self.recover(pause),
+            None => self.sync(),
+        }
+    }
+
+    /// Syncs what the interval policy left unsynced. A failure for good poisons: what was acknowledged
+    /// within this interval may be lost with the power, as the policy says, but nothing after it.
+    pub fn sync(&mut self) {
+        let is_idle = self.counters.is_poisoned() || self.pause.is_some();
+        let Some(since) = self.unsynced_since.take().filter(|_| !is_idle) else {
+            return;
+        };
         match self.store.sync() {
             Ok(()) => self.counters.count_sync(),
+            Err(error) => {
+                if self.failed(&error) == Failure::Passing {
+                    self.unsynced_since = Some(since);
+                }
+            }
+        }
+    }
+
+    fn recover(&mut self, pause: Pause) {
+        match self.store.recover(pause.tries) {
+            Ok(true) => {
+                self.stamps.finish_failed();
+                self.pause = None;
+                self.counters.recoveries.add(1);
+                self.counters.set_paused(false);
+                log::write(LogLevel::Info, format_args!("the store writes again"));
+            }
+            Ok(false) => {
+                self.pause = Some(Pause {
+                    tries: pause.tries.saturating_add(1),
+                    next_try: Instant::now() + TRY_INTERVAL,
+                });
+            }
             Err(error) => self.poison(&error),
         }
     }
@@ -270,21 +331,41 @@ impl<S: Store> Committer<S> {
         let is_second = self.counters.is_poisoned();
         self.counters.poison();
         self.unsynced_since = None;
-        let what = match is_second {
-            false => "writes are refused until a restart, reads go on",
-            true => "again, while it refused writes: the process ends",
-        };
-        log::write(
-            LogLevel::Error,
-            format_args!("the store's writer thread panicked: {what}"),
-        );
+        self.pause = None;
+        self.counters.set_paused(false);
         if is_second {
+            let sentence =
+                "the store's writer thread panicked while it refused writes: the process ends";
+            log::write(LogLevel::Error, format_args!("{sentence}"));
             std::process::abort();
         }
     }
 
+    /// After a commit or a sync that failed.
+    fn failed(&mut self, error: &StoreError) -> Failure {
+        match error.failure {
+            Failure::Lasting => self.poison(error),
+            Failure::Passing => {
+                self.pause = Some(Pause {
+                    tries: 0,
+                    next_try: Instant::now() + TRY_INTERVAL,
+                });
+                self.counters.set_paused(true);
+                log::write(
+                    LogLevel::Error,
+                    format_args!(
+                        "{error}; writes are answered 503 until there is enough of it again, reads go on"
+                    ),
+                );
+            }
+        }
+        error.failure
+    }
+
     fn poison(&mut self, error: &StoreError) {
+        self.pause = None;
         self.counters.poison();
+        self.counters.set_paused(false);
         log::write(
             LogLevel::Error,
             format_args!("{error}; writes are refused until a restart, reads go on"),

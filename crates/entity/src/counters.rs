@@ -6,6 +6,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
+use millpond_http::log::{self, LogLevel};
+
 use crate::store::{Disk, EngineGauges, Room};
 
 /// A number that one thread raises and any thread reads.
@@ -60,6 +62,8 @@ pub struct ShardCounters {
     pub ranges: Counter,
     /// Range reads whose end is not written yet.
     pub ranges_open: Counter,
+    /// Readers of large values and ranges that were cut because others waited for what they held.
+    pub slow_readers_cut: Counter,
     /// Records of range reads, written.
     pub range_records: Counter,
     /// Their bytes, ids included.
@@ -97,14 +101,17 @@ pub struct CommitCounters {
     pub batch_jobs_max: Counter,
     /// Sum of key and value bytes over all batches.
     pub batch_bytes: Counter,
+    /// How often writes went on after something that they were short of was there again.
+    pub recoveries: Counter,
     poisoned: AtomicBool,
+    paused: AtomicBool,
     stopped: AtomicBool,
     /// A [`Room`], by its number.
     room: AtomicU8,
 }
 
 impl CommitCounters {
-    /// Whether a commit or a sync has failed since the start.
+    /// Whether a commit or a sync has failed for good since the start.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
@@ -112,6 +119,16 @@ impl CommitCounters {
 
     pub(crate) fn poison(&self) {
         self.poisoned.store(true, Ordering::Release);
+    }
+
+    /// Whether the engine was short of something, and is tried again until it writes.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_paused(&self, is_paused: bool) {
+        self.paused.store(is_paused, Ordering::Release);
     }
 
     /// Whether the engine lets no write in at the moment.
@@ -149,6 +166,72 @@ impl CommitCounters {
 
     pub(crate) fn count_sync(&self) {
         self.syncs.add(1);
+    }
+}
+
+/// A thread of the store that goes on after a panic.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum StoreThread {
+    /// Writes are refused from then on.
+    Writer,
+    /// The read at hand is answered 503.
+    Reader,
+    /// The range read at hand is cut, or answered 503.
+    Scanner,
+    /// The checkpoint at hand is answered 500.
+    Keeper,
+}
+
+impl StoreThread {
+    /// All, in their order.
+    pub const ALL: [Self; 4] = [Self::Writer, Self::Reader, Self::Scanner, Self::Keeper];
+
+    /// As on `/metrics`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Writer => "writer",
+            Self::Reader => "reader",
+            Self::Scanner => "scanner",
+            Self::Keeper => "keeper",
+        }
+    }
+
+    fn consequence(self) -> &'static str {
+        match self {
+            Self::Writer => "writes are refused until a restart, reads go on",
+            Self::Reader => "the read at hand is answered 503, others go on",
+            Self::Scanner => "the range read at hand is cut or answered 503, others go on",
+            Self::Keeper => "the checkpoint at hand is answered 500, its work goes on",
+        }
+    }
+}
+
+/// How often threads of the store have panicked.
+#[derive(Debug, Default)]
+pub struct ThreadPanics([AtomicU64; StoreThread::ALL.len()]);
+
+impl ThreadPanics {
+    /// Counts it and says so.
+    pub(crate) fn note(&self, thread: StoreThread) {
+        self.0[thread as usize].fetch_add(1, Ordering::Relaxed);
+        let (name, consequence) = (thread.name(), thread.consequence());
+        log::write(
+            LogLevel::Error,
+            format_args!("the store's {name} thread panicked: {consequence}"),
+        );
+    }
+
+    /// How often this thread has.
+    #[must_use]
+    pub fn count(&self, thread: StoreThread) -> u64 {
+        self.0[thread as usize].load(Ordering::Relaxed)
+    }
+
+    /// Whether any has.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.0.iter().any(|count| count.load(Ordering::Relaxed) > 0)
     }
 }
 

@@ -15,14 +15,14 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millpond_http::BodyBudget;
 use millpond_io::{Mailbox, MailboxSender, Waker};
 use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
 
 use crate::commit::{Committer, Job, JobKind, Outcome};
-use crate::counters::{CommitCounters, ShardCounters};
+use crate::counters::{CommitCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::lane::{Lane, Taken};
 use crate::reader::run_reader;
 use crate::stamps::{StampWriter, Stamps};
@@ -44,6 +44,9 @@ pub struct ExecutorConfig {
     pub large_bytes_max: u64,
     /// Longest wait of a read for a part of these.
     pub large_wait_max: Duration,
+    /// How far a reader of a large value or a range may be behind while others wait
+    /// (`contended_grace_ns` of the limits).
+    pub contended_grace_ns: u64,
     /// A batch holds at most this many bytes (or one job, if that is larger): the engine copies the
     /// batch twice, and no other limit covers those copies.
     pub batch_bytes_max: u64,
@@ -83,6 +86,15 @@ pub(crate) struct Shared {
     /// What large values on their way out may take.
     pub(crate) large: BodyBudget,
     pub(crate) large_wait_max: Duration,
+    pub(crate) panics: Arc<ThreadPanics>,
+    wakers: Box<[OnceLock<Waker>]>,
+}
+
+impl Shared {
+    /// What wakes the shard to cut an answer.
+    pub(crate) fn waker(&self, shard_index: usize) -> Option<Waker> {
+        self.wakers[shard_index].get().cloned()
+    }
 }
 
 /// The store threads. Dropping it commits what is queued, then joins them.
@@ -143,8 +155,10 @@ impl Executor {
             shard_counters: (0..config.shards).map(|_| Arc::default()).collect(),
             commit_counters: Arc::default(),
             stamps,
-            large: BodyBudget::new(config.large_bytes_max),
+            large: BodyBudget::new(config.large_bytes_max, config.contended_grace_ns),
             large_wait_max: config.large_wait_max,
+            panics: Arc::default(),
+            wakers: (0..config.shards).map(|_| OnceLock::new()).collect(),
         };
         let executor = Self {
             shared: Arc::new(shared),
@@ -166,6 +180,7 @@ impl Executor {
     /// Links a shard; each index once. Call it on the shard's own thread, whose `waker` it is.
     #[must_use]
     pub fn link(&self, shard_index: usize, waker: Waker) -> ShardLink {
+        let _ = self.shared.wakers[shard_index].set(waker.clone());
         // Whatever is in flight can be in the mailbox, so it can never be full.
         let (sender, mailbox) = Mailbox::new(self.jobs_per_shard_max, waker);
         let fresh = self.shared.replies[shard_index].set(sender).is_ok();
@@ -203,6 +218,12 @@ impl Executor {
     #[must_use]
     pub fn large(&self) -> BodyBudget {
         self.shared.large.clone()
+    }
+
+    /// What the store's threads note when they panic.
+    #[must_use]
+    pub fn panics(&self) -> Arc<ThreadPanics> {
+        Arc::clone(&self.shared.panics)
     }
 
     /// What the writer counts.
@@ -326,6 +347,18 @@ impl ShardLink {
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.shared.commit_counters.is_poisoned()
+    }
+
+    /// Whether writes wait for something that the engine is short of.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.shared.commit_counters.is_paused()
+    }
+
+    /// Whether a thread of the store has panicked since the start.
+    #[must_use]
+    pub fn has_panicked(&self) -> bool {
+        self.shared.panics.is_any()
     }
 
     /// Whether the engine lets no write in until its mergers have caught up.
@@ -463,6 +496,7 @@ fn run_writer<S: Store>(shared: &Shared, committer: Committer<S>, batch_bytes_ma
     // Whoever waits for an answer would wait for ever if the thread ended. The committer refuses everything after a
     // panic, and touches the store no more: nobody knows what the panic left behind there.
     while panic::catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
+        shared.panics.note(StoreThread::Writer);
         writer.committer.refuse_after_panic();
     }
 }
@@ -481,20 +515,11 @@ impl<S: Store> Writer<'_, S> {
         loop {
             self.commit_queued();
             flush_remote_frees();
-            let deadline = self.committer.sync_deadline();
-            match self.shared.writes.take_all(&mut self.queued, deadline) {
-                Taken::Work => {}
-                Taken::Deadline => {
-                    self.committer.sync();
-                    continue;
-                }
-                Taken::Closed => break,
-            }
-            self.commit_queued();
             // Under steady load the lane never runs into its deadline.
-            let deadline = self.committer.sync_deadline();
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                self.committer.sync();
+            self.committer.do_what_is_due();
+            let deadline = self.committer.deadline();
+            if self.shared.writes.take_all(&mut self.queued, deadline) == Taken::Closed {
+                break;
             }
         }
         self.committer.sync();

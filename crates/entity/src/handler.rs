@@ -144,6 +144,9 @@ impl<S: Engine> EntityService<S> {
         if self.link.is_poisoned() {
             return Err(Reply::WritesRefused.into());
         }
+        if self.link.is_paused() {
+            return Err(Reply::Paused.into());
+        }
         let is_put = kind == JobKind::Put;
         match self.link.room() {
             Room::Enough => {}
@@ -202,12 +205,29 @@ impl<S: Engine> EntityService<S> {
             api::send_range_head(response)?;
             return Ok(Flow::Done);
         }
-        let opened = self.ranges.open(context.token, start, end, acks);
+        let opened = self
+            .ranges
+            .open(context.token, (start, end), acks, context.now_ns);
         context.state = opened.map_err(|refusal| match refusal {
             RangeRefusal::Overloaded(overloaded) => Refusal::from(overloaded),
             RangeRefusal::NoMemory(error) => error.into(),
         })?;
         Ok(Flow::Pending)
+    }
+
+    fn answer_checkpoint(&mut self, completions: &mut Completions<'_>) {
+        if let Some(answer) = self.keeper.take_answer() {
+            completions.respond(answer.request, |response, _| {
+                let reply = match answer.outcome {
+                    CheckpointOutcome::Made => Reply::CheckpointMade,
+                    CheckpointOutcome::NotNew => Reply::NotNew,
+                    CheckpointOutcome::NoRoom => Reply::NoRoom,
+                    CheckpointOutcome::Failed => Reply::CheckpointFailed,
+                };
+                // Without memory for it nothing is sent and the server answers 503.
+                let _ = reply.send(response);
+            });
+        }
     }
 
     fn job(&self, kind: JobKind, key: Buffer, context: &ServiceContext<'_>) -> Job {
@@ -247,7 +267,9 @@ impl<S: Engine> Service for EntityService<S> {
             Route::Range { start, end } => self.range((start, end), request, response, context),
             Route::Status if !self.store.is_reachable() => Err(Reply::Unreachable.into()),
             Route::Status if self.link.is_poisoned() => Err(Reply::WritesRefused.into()),
+            Route::Status if self.link.is_paused() => Err(Reply::Paused.into()),
             Route::Status if self.link.room() != Room::Enough => Err(Reply::NoRoom.into()),
+            Route::Status if self.link.has_panicked() => Err(Reply::ReadyAfterPanic.into()),
             Route::Status => Err(Reply::Ready.into()),
             Route::Checkpoint(name) => match self.keeper.ask(context.token, name) {
                 Ok(()) => Ok(Flow::Pending),
@@ -297,8 +319,12 @@ impl<S: Engine> Service for EntityService<S> {
             return flow;
         }
         let has_room = event == StreamEvent::Room;
-        self.ranges
-            .go_on(context.state, context.token, response, has_room)
+        self.ranges.go_on(
+            context.state,
+            context.token,
+            response,
+            (has_room, context.now_ns),
+        )
     }
 
     fn abandoned(&mut self, token: RequestToken, state: u64) {
@@ -319,19 +345,9 @@ impl<S: Engine> Service for EntityService<S> {
     }
 
     fn woken(&mut self, completions: &mut Completions<'_>) {
-        self.ranges.woken(completions);
-        if let Some(answer) = self.keeper.take_answer() {
-            completions.respond(answer.request, |response, _| {
-                let reply = match answer.outcome {
-                    CheckpointOutcome::Made => Reply::CheckpointMade,
-                    CheckpointOutcome::NotNew => Reply::NotNew,
-                    CheckpointOutcome::NoRoom => Reply::NoRoom,
-                    CheckpointOutcome::Failed => Reply::CheckpointFailed,
-                };
-                // Without memory for it nothing is sent and the server answers 503.
-                let _ = reply.send(response);
-            });
-        }
+        let cut = self.large.cut(completions) + self.ranges.woken(completions);
+        self.link.counters().slow_readers_cut.add(cut);
+        self.answer_checkpoint(completions);
         self.link.take_answers(&mut self.answers);
         for Answer { job, outcome } in self.answers.drain(..) {
             let counters = self.link.counters();
@@ -352,6 +368,7 @@ impl<S: Engine> Service for EntityService<S> {
                 (Outcome::Written, JobKind::Delete) => Some(Reply::Accepted),
                 (Outcome::Absent, _) => Some(Reply::NotFound),
                 (Outcome::Refused, _) => Some(Reply::WritesRefused),
+                (Outcome::Paused, _) => Some(Reply::Paused),
                 (Outcome::PreconditionFailed, _) => Some(Reply::PreconditionFailed),
                 (Outcome::NoRoom, _) => Some(Reply::NoRoom),
                 (Outcome::TooFewReplicas, _) => Some(Reply::TooFewReplicas),
@@ -424,12 +441,13 @@ fn count(counters: &ShardCounters, reply: Reply) {
         Reply::Accepted => counters.deletes.add(1),
         Reply::Overloaded => counters.overloads.add(1),
         Reply::NoRoom => counters.no_room.add(1),
-        Reply::WritesRefused | Reply::ReadFailed | Reply::Rejected => {
+        Reply::WritesRefused | Reply::Paused | Reply::ReadFailed | Reply::Rejected => {
             counters.store_failures.add(1);
         }
         Reply::TooFewReplicas | Reply::Unknown => counters.too_few_replicas.add(1),
         // Counted by status in the server, or by the caller.
         Reply::Ready
+        | Reply::ReadyAfterPanic
         | Reply::NotFound
         | Reply::UnknownPath
         | Reply::MissingId

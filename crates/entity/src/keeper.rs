@@ -12,6 +12,7 @@
 //! Absent on purpose: deciding anything else. The writer looks at the disk too, by bytes written and not
 //! by time (`commit`), so a fast writer cannot outrun this thread.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -21,7 +22,7 @@ use millpond_http::RequestToken;
 use millpond_http::log::{self, LogLevel};
 use millpond_io::{Mailbox, MailboxSender, Waker};
 
-use crate::counters::{CommitCounters, EngineCounters};
+use crate::counters::{CommitCounters, EngineCounters, StoreThread, ThreadPanics};
 use crate::data_dir::DataDirError;
 use crate::lane::{Lane, Taken};
 use crate::store::{Engine, Room};
@@ -75,6 +76,7 @@ struct Shared {
     replies: Box<[OnceLock<MailboxSender<CheckpointAnswer>>]>,
     engine: EngineCounters,
     commits: Arc<CommitCounters>,
+    panics: Arc<ThreadPanics>,
     /// Where checkpoints are made, if they are.
     directory: Option<PathBuf>,
 }
@@ -93,6 +95,7 @@ impl Keeper {
     pub fn start<S: Engine>(
         store: &Arc<S>,
         commits: Arc<CommitCounters>,
+        panics: Arc<ThreadPanics>,
         shards: usize,
         directory: Option<PathBuf>,
     ) -> std::io::Result<Self> {
@@ -101,6 +104,7 @@ impl Keeper {
             replies: (0..shards).map(|_| OnceLock::new()).collect(),
             engine: EngineCounters::default(),
             commits,
+            panics,
             directory,
         });
         look(&**store, &shared);
@@ -206,26 +210,54 @@ fn path_of(directory: &Path, name: &[u8]) -> Option<PathBuf> {
     Some(directory.join(text))
 }
 
+/// What is left of the thread's work after a panic.
+#[derive(Default)]
+struct Work {
+    queued: Vec<Job>,
+    /// For which shard, and which of its requests, a checkpoint is made.
+    current: Option<(usize, RequestToken)>,
+}
+
 fn run<S: Engine>(shared: &Shared, store: &S) {
-    let mut queued = Vec::new();
-    loop {
-        let deadline = Instant::now() + INTERVAL;
-        if shared.jobs.take_all(&mut queued, Some(deadline)) == Taken::Closed {
-            return;
+    let mut work = Work::default();
+    // What it publishes would be old for ever if the thread ended.
+    while panic::catch_unwind(AssertUnwindSafe(|| keep(shared, store, &mut work))).is_err() {
+        shared.panics.note(StoreThread::Keeper);
+        if let Some(asked) = work.current.take() {
+            answer(shared, asked, CheckpointOutcome::Failed);
         }
-        for job in queued.drain(..) {
+        // It may come again at once.
+        thread::sleep(INTERVAL);
+    }
+}
+
+/// Until it is told to end.
+fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
+    loop {
+        while let Some(job) = work.queued.pop() {
+            let asked = (job.shard_index, job.request);
+            work.current = Some(asked);
             let outcome = checkpoint(shared, store, &job.path);
-            let sender = shared.replies[job.shard_index].get();
-            let sender = sender.expect("a job came from this shard");
-            let answer = CheckpointAnswer {
-                request: job.request,
-                outcome,
-            };
-            let sent = sender.send(answer);
-            assert!(sent.is_ok(), "a shard has one under way at most");
+            work.current = None;
+            answer(shared, asked, outcome);
+        }
+        let deadline = Instant::now() + INTERVAL;
+        if shared.jobs.take_all(&mut work.queued, Some(deadline)) == Taken::Closed {
+            return;
         }
         look(store, shared);
     }
+}
+
+fn answer(
+    shared: &Shared,
+    (shard_index, request): (usize, RequestToken),
+    outcome: CheckpointOutcome,
+) {
+    let sender = shared.replies[shard_index].get();
+    let sender = sender.expect("a job came from this shard");
+    let sent = sender.send(CheckpointAnswer { request, outcome });
+    assert!(sent.is_ok(), "a shard has one under way at most");
 }
 
 fn checkpoint<S: Engine>(shared: &Shared, store: &S, path: &Path) -> CheckpointOutcome {

@@ -6,12 +6,14 @@
 //! ```
 //! On the path: what is not large is copied into the connection's output at once, for which the output
 //! is made. Of what is large every reader would have a copy of his own there, for as long as he takes;
-//! so it stays in the read thread's buffer, of which there are only so many bytes at a time.
-//! Absent on purpose: parts of a value. It is read from the engine whole.
+//! so it stays in the read thread's buffer, of which there are only so many bytes at a time. While others wait
+//! for these, the client that reads slowest for what it holds is cut (`millpond_http::body_budget`).
+//! A value is read from the engine whole.
 
 use std::time::Duration;
 
-use millpond_http::{Completions, Flow, RequestToken, Response, Wants};
+use millpond_http::{BodyHold, Completions, Flow, RequestToken, Response, Wants};
+use millpond_io::monotonic_ns;
 
 use crate::api::{self, Reply};
 use crate::commit::Job;
@@ -89,6 +91,20 @@ impl LargeAnswers {
         }
     }
 
+    /// Has those cut whose clients read too slowly for others that wait for the memory; returns how many.
+    pub fn cut(&mut self, completions: &mut Completions<'_>) -> u64 {
+        let mut count = 0;
+        self.answers.retain(|answer| {
+            let is_cut = answer.job.hold.as_ref().is_some_and(BodyHold::is_cut);
+            if is_cut {
+                completions.cut(answer.request);
+                count += 1;
+            }
+            !is_cut
+        });
+        count
+    }
+
     fn place(&self, request: RequestToken) -> Option<usize> {
         let mut answers = self.answers.iter();
         answers.position(|answer| answer.request == request)
@@ -97,6 +113,9 @@ impl LargeAnswers {
 
 impl LargeAnswer {
     fn write(&mut self, response: &mut Response<'_>) -> Flow {
+        if self.job.hold.as_ref().is_some_and(BodyHold::is_cut) {
+            return Flow::Done;
+        }
         let value = api::value_of(&self.job.value);
         while self.at < value.len() {
             let room = response.room_bytes();
@@ -107,6 +126,9 @@ impl LargeAnswer {
             // Without memory it cannot be completed: the server cuts it, which the client sees.
             if response.write(&value[self.at..end]).is_err() {
                 return Flow::Done;
+            }
+            if let Some(hold) = &self.job.hold {
+                hold.moved((end - self.at) as u64, monotonic_ns());
             }
             self.at = end;
         }

@@ -8,24 +8,34 @@ use std::sync::Arc;
 
 use millpond_http::MetricsText;
 
-use crate::counters::{CommitCounters, Counter, EngineCounters, ShardCounters};
+use crate::counters::{
+    CommitCounters, Counter, EngineCounters, ShardCounters, StoreThread, ThreadPanics,
+};
 
 /// Every counter of one server.
 pub struct Metrics {
     shards: Box<[Arc<ShardCounters>]>,
     commits: Arc<CommitCounters>,
+    panics: Arc<ThreadPanics>,
 }
 
 impl Metrics {
     /// Over these counters.
     #[must_use]
-    pub fn new(shards: Box<[Arc<ShardCounters>]>, commits: Arc<CommitCounters>) -> Self {
-        Self { shards, commits }
+    pub fn new(
+        shards: Box<[Arc<ShardCounters>]>,
+        commits: Arc<CommitCounters>,
+        panics: Arc<ThreadPanics>,
+    ) -> Self {
+        Self {
+            shards,
+            commits,
+            panics,
+        }
     }
 
     /// Writes the lines.
     pub fn write(&self, engine: &EngineCounters, out: &mut MetricsText<'_>) {
-        let commits = &self.commits;
         let counter = |out: &mut MetricsText<'_>, name: &str, help: &str, value: u64| {
             out.describe(name, "counter", help);
             out.sample(name, &[], value);
@@ -83,13 +93,48 @@ impl Metrics {
         let in_flight = "millpond_entity_jobs_in_flight";
         out.describe(in_flight, "gauge", "Requests that wait for the store.");
         out.sample(in_flight, &[], self.sum(|s| &s.jobs_in_flight));
+        self.write_health(out, counter);
+    }
+
+    fn write_health(
+        &self,
+        out: &mut MetricsText<'_>,
+        counter: impl Fn(&mut MetricsText<'_>, &str, &str, u64),
+    ) {
+        let commits = &self.commits;
+        let panics = "millpond_entity_thread_panics_total";
+        out.describe(
+            panics,
+            "counter",
+            "Panics of the store's threads, which go on after them; the writer refuses writes then.",
+        );
+        for thread in StoreThread::ALL {
+            out.sample(
+                panics,
+                &[("thread", &thread.name())],
+                self.panics.count(thread),
+            );
+        }
         let poisoned = "millpond_entity_poisoned";
         out.describe(
             poisoned,
             "gauge",
-            "1 after a failed commit: writes are refused.",
+            "1 after a commit that failed for good: writes are refused.",
         );
         out.sample(poisoned, &[], u64::from(commits.is_poisoned()));
+        let paused = "millpond_entity_paused";
+        out.describe(
+            paused,
+            "gauge",
+            "1 while the engine is short of descriptors, memory or room: writes are answered 503 until it goes on.",
+        );
+        out.sample(paused, &[], u64::from(commits.is_paused()));
+        counter(
+            out,
+            "millpond_entity_recoveries_total",
+            "How often writes went on after that without a restart.",
+            commits.recoveries.value(),
+        );
     }
 
     fn write_commits(
@@ -137,6 +182,12 @@ impl Metrics {
             "millpond_entity_ranges_total",
             "Range reads begun.",
             self.sum(|s| &s.ranges),
+        );
+        counter(
+            out,
+            "millpond_entity_slow_readers_cut_total",
+            "Readers of large values and ranges that were cut because others waited for what they held.",
+            self.sum(|s| &s.slow_readers_cut),
         );
         counter(
             out,

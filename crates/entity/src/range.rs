@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use millpond_http::body_budget::due_after_ns;
 use millpond_http::{BodyLength, Completions, Flow, RequestToken, Response, StatusCode, Wants};
 use millpond_mempool::{Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
 
@@ -16,6 +17,9 @@ use crate::api::{self, Reply};
 use crate::counters::ShardCounters;
 use crate::executor::Overloaded;
 use crate::scanner::{Ask, LENGTH_BYTES, ScanAnswer, ScanLink, Turn};
+
+/// What a range read holds, for the rate that is demanded: a turn, and a block of output.
+const HELD_BYTES: u64 = 64 << 10;
 
 /// One range read.
 struct Task {
@@ -25,6 +29,11 @@ struct Task {
     at: usize,
     /// All of it, of a large record that has not left yet.
     is_leaving: bool,
+    /// By when its client has to take the next bytes, if others wait.
+    due_ns: u64,
+    /// The next step is the client's, since then; or else ours.
+    waits_for_client: bool,
+    since_ns: u64,
 }
 
 /// Why no range read was begun.
@@ -42,6 +51,9 @@ pub enum RangeRefusal {
 pub struct Ranges {
     link: ScanLink,
     tasks: Slab<Task>,
+    /// The same; at most as many as may be open.
+    open: Vec<Handle<Task>>,
+    grace_ns: u64,
     counters: Arc<ShardCounters>,
     /// Kept for its memory: empty between two calls of `woken`.
     answers: Vec<ScanAnswer>,
@@ -50,10 +62,17 @@ pub struct Ranges {
 impl Ranges {
     /// None yet.
     #[must_use]
-    pub fn new(link: ScanLink, pool_mode: PoolMode, counters: Arc<ShardCounters>) -> Self {
+    pub fn new(
+        link: ScanLink,
+        pool_mode: PoolMode,
+        counters: Arc<ShardCounters>,
+        grace_ns: u64,
+    ) -> Self {
         Self {
             link,
             tasks: Slab::new("range_tasks", pool_mode),
+            open: Vec::new(),
+            grace_ns,
             counters,
             answers: Vec::new(),
         }
@@ -66,17 +85,24 @@ impl Ranges {
     pub fn open(
         &mut self,
         request: RequestToken,
-        start: Buffer,
-        end: Option<Buffer>,
+        (start, end): (Buffer, Option<Buffer>),
         acks: u16,
+        now_ns: u64,
     ) -> Result<u64, RangeRefusal> {
-        self.link.admit(self.tasks.len())?;
+        let admitted = self.link.admit(self.tasks.len());
+        if admitted.is_err() && !self.give_up_slowest(now_ns) {
+            admitted?;
+        }
         let task = self.tasks.insert(Task {
             request,
             turn: None,
             at: 0,
             is_leaving: false,
+            due_ns: now_ns.saturating_add(self.grace_ns),
+            waits_for_client: false,
+            since_ns: now_ns,
         })?;
+        self.open.push(task);
         let state = task.to_bits();
         self.link
             .ask(state, request, Ask::Open { start, end, acks });
@@ -85,8 +111,45 @@ impl Ranges {
         Ok(state)
     }
 
-    /// Takes in the turns that were read and resumes their exchanges.
-    pub fn woken(&mut self, completions: &mut Completions<'_>) {
+    /// Gives up the read whose client is furthest behind the rate that is demanded while others wait
+    /// (`millpond_http::body_budget`). Its exchange ends when there is room again, or as one that stalls.
+    fn give_up_slowest(&mut self, now_ns: u64) -> bool {
+        let dues = self.open.iter().filter_map(|&handle| {
+            let task = self.tasks.get(handle)?;
+            let is_behind = task.waits_for_client && task.due_ns < now_ns;
+            is_behind.then_some((task.due_ns, handle))
+        });
+        let Some((_, slowest)) = dues.min_by_key(|&(due_ns, _)| due_ns) else {
+            return false;
+        };
+        if let Some(task) = self.tasks.get(slowest) {
+            self.link.ask(slowest.to_bits(), task.request, Ask::Close);
+        }
+        self.forget(slowest);
+        self.counters.slow_readers_cut.add(1);
+        true
+    }
+
+    /// Takes in the turns that were read and resumes their exchanges. Has those cut whose large records others
+    /// wait for the memory of; returns how many.
+    pub fn woken(&mut self, completions: &mut Completions<'_>) -> u64 {
+        let mut cut_count = 0;
+        for &handle in &self.open {
+            let task = self.tasks.get(handle);
+            let turn = task.and_then(|task| Some((task.request, task.turn.as_ref()?)));
+            if let Some((
+                request,
+                Turn::Records {
+                    hold: Some(hold), ..
+                },
+            )) = turn
+                && hold.is_cut()
+            {
+                // What follows from it is that it is abandoned.
+                completions.cut(request);
+                cut_count += 1;
+            }
+        }
         self.link.take_answers(&mut self.answers);
         for answer in self.answers.drain(..) {
             // The task of a client that has gone is gone too, and its turn goes after it.
@@ -98,6 +161,7 @@ impl Ranges {
             task.at = 0;
             completions.resume(answer.request);
         }
+        cut_count
     }
 
     /// Goes on with an exchange: a turn came, or there is room again (`has_room`).
@@ -106,7 +170,7 @@ impl Ranges {
         state: u64,
         request: RequestToken,
         response: &mut Response<'_>,
-        has_room: bool,
+        (has_room, now_ns): (bool, u64),
     ) -> Flow {
         let handle = Handle::from_bits(state);
         let Some(task) = self.tasks.get_mut(handle) else {
@@ -115,7 +179,12 @@ impl Ranges {
         if task.request != request {
             return Flow::Done;
         }
-        match task.write(response, &self.counters, has_room) {
+        let before = task.at;
+        let progress = task.write(response, &self.counters, has_room);
+        let written_bytes = (task.at - before) as u64;
+        let is_clients = matches!(progress, Progress::NeedsRoom);
+        task.note_progress(written_bytes, is_clients, (now_ns, self.grace_ns));
+        match progress {
             Progress::NeedsRoom => Flow::Stream(Wants::ROOM),
             Progress::NeedsTurn => Flow::Pending,
             Progress::TurnWritten => {
@@ -170,6 +239,7 @@ impl Ranges {
 
     fn forget(&mut self, handle: Handle<Task>) {
         self.tasks.remove(handle);
+        self.open.retain(|&open| open != handle);
         self.publish();
     }
 
@@ -196,6 +266,19 @@ enum Progress {
 const BROKEN: Progress = Progress::Broken(Reply::ReadFailed);
 
 impl Task {
+    /// What is written takes the place of what has left: the client reads as fast. The time that a turn took
+    /// is not its own.
+    fn note_progress(&mut self, written_bytes: u64, waits_for_client: bool, now: (u64, u64)) {
+        let (now_ns, _) = now;
+        if !self.waits_for_client {
+            let waited_ns = now_ns.saturating_sub(self.since_ns);
+            self.due_ns = self.due_ns.saturating_add(waited_ns);
+        }
+        self.due_ns = due_after_ns(self.due_ns, HELD_BYTES, written_bytes, now);
+        self.waits_for_client = waits_for_client;
+        self.since_ns = now_ns;
+    }
+
     fn write(
         &mut self,
         response: &mut Response<'_>,

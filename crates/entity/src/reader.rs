@@ -12,15 +12,20 @@ use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
-use millpond_http::{BodyBudget, BodyHold, LogLevel, log};
+use millpond_http::BodyHold;
+use millpond_io::monotonic_ns;
 use millpond_mempool::{BlockPool, Buffer, flush_remote_frees};
 
 use crate::commit::{Job, Outcome};
+use crate::counters::StoreThread;
 use crate::executor::{Outbox, Shared};
 use crate::lane::{Lane, Taken};
 use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
-use crate::store::Store;
+use crate::store::{Failure, Store};
 use crate::sweeps::Sweeps;
+
+/// So many of those that wait are looked at each time.
+const TRIES_PER_LOOK: usize = 32;
 
 /// A read that waits for room.
 struct Waiting {
@@ -39,7 +44,7 @@ pub(crate) fn run_reader<S: Store>(
     let mut reader = Reader {
         store,
         values,
-        large: &shared.large,
+        shared,
         wait_max: shared.large_wait_max,
         waiting: VecDeque::new(),
         outbox: Outbox::new(shared),
@@ -75,7 +80,7 @@ pub(crate) fn run_reader<S: Store>(
 struct Reader<'a, S> {
     store: &'a S,
     values: BlockPool,
-    large: &'a BodyBudget,
+    shared: &'a Shared,
     /// Longest wait for room; then the answer is 503.
     wait_max: Duration,
     waiting: VecDeque<Waiting>,
@@ -92,9 +97,7 @@ enum NoCopy {
 
 impl<S: Store> Reader<'_, S> {
     fn read(&mut self, mut job: Job) {
-        // Behind those that wait, a large value waits too.
-        let is_first = self.waiting.is_empty();
-        match self.try_read_or_fail(&mut job, is_first) {
+        match self.try_read_or_fail(&mut job) {
             Ok(outcome) => self.outbox.push(job, outcome),
             Err(bytes) => self.waiting.push_back(Waiting {
                 job,
@@ -104,11 +107,17 @@ impl<S: Store> Reader<'_, S> {
         }
     }
 
-    /// Reads what there is room for by now, and gives up on what waited long enough.
+    /// Reads what there is room for by now, of the next few in their turn, and gives up on what waited long
+    /// enough. One that fits does not stand behind one that does not.
     fn look_after_waiting(&mut self, now: Instant) {
-        while let Some(mut first) = self.waiting.pop_front() {
-            let outcome = match self.large.has_room_for(first.bytes) {
-                true => self.try_read_or_fail(&mut first.job, true),
+        let large = &self.shared.large;
+        let tries = self.waiting.len().min(TRIES_PER_LOOK);
+        for _ in 0..tries {
+            let Some(mut first) = self.waiting.pop_front() else {
+                return;
+            };
+            let outcome = match large.has_room_for(first.bytes) {
+                true => self.try_read_or_fail(&mut first.job),
                 false => Err(first.bytes),
             };
             match outcome {
@@ -117,28 +126,29 @@ impl<S: Store> Reader<'_, S> {
                 Err(bytes) => {
                     // It may have been overwritten by a longer one.
                     first.bytes = bytes;
-                    self.waiting.push_front(first);
-                    return;
+                    self.waiting.push_back(first);
                 }
             }
+        }
+        if let Some(first) = self.waiting.front() {
+            large.cut_slowest(first.bytes, monotonic_ns());
         }
     }
 
     /// A panic fails the read and not the thread, whose other jobs would wait for ever.
-    fn try_read_or_fail(&self, job: &mut Job, may_be_large: bool) -> Result<Outcome, u64> {
-        let read = AssertUnwindSafe(|| self.try_read(job, may_be_large));
+    fn try_read_or_fail(&self, job: &mut Job) -> Result<Outcome, u64> {
+        let read = AssertUnwindSafe(|| self.try_read(job));
         panic::catch_unwind(read).unwrap_or_else(|_| {
-            let sentence =
-                "a read thread of the store panicked: that read is answered 503, others go on";
-            log::write(LogLevel::Error, format_args!("{sentence}"));
+            self.shared.panics.note(StoreThread::Reader);
             Ok(Outcome::ReadFailed)
         })
     }
 
     /// Reads into `job`; otherwise there is no room for a value of so many bytes.
-    fn try_read(&self, job: &mut Job, may_be_large: bool) -> Result<Outcome, u64> {
+    fn try_read(&self, job: &mut Job) -> Result<Outcome, u64> {
+        let shard_index = job.shard_index;
         let read = self.store.get(&job.key, |value| {
-            let hold = self.hold_for(value.len(), may_be_large)?;
+            let hold = self.hold_for(value.len(), shard_index)?;
             let copy = Buffer::with_capacity(&self.values, value.len());
             let mut copy = copy.map_err(|_| NoCopy::Memory)?;
             copy.append_within_capacity(value);
@@ -152,16 +162,20 @@ impl<S: Store> Reader<'_, S> {
             }
             Ok(None) => Ok(Outcome::Absent),
             Ok(Some(Err(NoCopy::Busy(bytes)))) => Err(bytes),
+            Err(error) if error.failure == Failure::Passing => Ok(Outcome::Paused),
             Ok(Some(Err(NoCopy::Memory))) | Err(_) => Ok(Outcome::ReadFailed),
         }
     }
 
-    fn hold_for(&self, len: usize, may_be_large: bool) -> Result<Option<BodyHold>, NoCopy> {
+    fn hold_for(&self, len: usize, shard_index: usize) -> Result<Option<BodyHold>, NoCopy> {
         if len <= LARGE_BYTES {
             return Ok(None);
         }
         let bytes = len as u64;
-        let hold = may_be_large.then(|| self.large.take(bytes)).flatten();
-        hold.map(Some).ok_or(NoCopy::Busy(bytes))
+        let take = || {
+            let waker = self.shared.waker(shard_index);
+            self.shared.large.take(bytes, monotonic_ns(), waker)
+        };
+        take().map(Some).ok_or(NoCopy::Busy(bytes))
     }
 }

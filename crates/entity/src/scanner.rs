@@ -1,37 +1,41 @@
 //! The scan thread: turns of range reads, one after another, each a buffer of whole records.
 //!
 //! ```text
-//! shard: range -> ScanLink::ask -> Lane -> scan thread: Store::snapshot, Snapshot::visit
+//! shard: range -> ScanLink::ask -> Lane -> scan thread: Held::snapshot, Snapshot::visit
 //! shard: range <- ScanLink::take_answers <- io::Mailbox <- one turn: 32 KiB of records
 //! ```
 //!
-//! On the path: a range read leaves its shard at once and comes home in turns. All snapshots live on
-//! this thread, because they borrow the store; a shard names one by its own task. The next turn is
-//! read only when it is asked for, so a reader that does not read costs one buffer and a sequence
-//! number.
+//! A range read leaves its shard at once and comes home in turns. All snapshots live on this thread,
+//! because they borrow the engine; a shard names one by its own task. The next turn is read only when it is
+//! asked for, so a reader that does not read costs one buffer and a sequence number, and the sequence number
+//! no longer than [`SNAPSHOT_KEPT_MAX`]: then its next turn is read from the map as it is by then, from the
+//! first id that it has not had. So each id comes once at most and in order, and its value was there at some
+//! moment since the read began; what a reader gets within that time, all of one moment.
 //! A large record is a turn of its own and needs a hold on what large values may take together; its scan
 //! waits for one, and nobody waits for it.
-//! Absent on purpose: reading ahead of the client, and an iterator kept between turns: it would
-//! pin memtables and tables that are gone otherwise for as long as the slowest reader takes.
+//! Nothing is read ahead of the client, and no iterator is kept between turns: it would pin memtables and
+//! tables that are gone otherwise for as long as the slowest reader takes.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millpond_http::log::{self, LogLevel};
 use millpond_http::{BodyBudget, BodyHold, RequestToken};
-use millpond_io::{Mailbox, MailboxSender, Waker};
+use millpond_io::{Mailbox, MailboxSender, Waker, monotonic_ns};
 use millpond_mempool::{
     BlockPool, Buffer, POOLED_BYTES_MAX, PoolError, PoolMode, flush_remote_frees,
 };
 
+use crate::counters::{StoreThread, ThreadPanics};
 use crate::executor::Overloaded;
 use crate::lane::{Lane, Taken};
 use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
 use crate::record::{Head, RecordError};
-use crate::store::{Snapshot, Store};
+use crate::store::{Held, Snapshot, Store, StoreError};
 use crate::sweeps::Sweeps;
 
 /// What a turn holds at most, or one record if that is larger: the largest block that is pooled.
@@ -40,6 +44,20 @@ const TURN_BYTES: usize = POOLED_BYTES_MAX;
 /// Records that a turn looks at, at most: so many small ones take a millisecond or two, which
 /// others wait for.
 const TURN_RECORDS: usize = 4096;
+
+/// How long the engine keeps what was overwritten since a range read began, however slow its reader is.
+pub const SNAPSHOT_KEPT_MAX: Duration = Duration::from_secs(30);
+
+/// How often a thread that keeps snapshots looks whether the engine is to be let go.
+const RELEASE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A large record leaves in one piece, of which nobody sees how far it is: while others wait for its memory,
+/// its client has to read it at this rate.
+const WHOLE_RATE_BYTES_PER_S: u64 = 1 << 20;
+
+/// Between two attempts to hold an engine that is being opened again; after so many its readers are told.
+const REFUSED_WAIT: Duration = Duration::from_millis(20);
+const REFUSALS_MAX: u32 = 250;
 
 /// In front of each record in a turn: how long the record is.
 pub(crate) const LENGTH_BYTES: usize = size_of::<u64>();
@@ -102,6 +120,8 @@ pub enum Turn {
 struct Shared {
     jobs: Lane<ScanJob>,
     replies: Box<[OnceLock<MailboxSender<ScanAnswer>>]>,
+    wakers: Box<[OnceLock<Waker>]>,
+    panics: Arc<ThreadPanics>,
 }
 
 /// The scan thread. Dropping it ends it; scans that are open then get no more turns.
@@ -122,9 +142,10 @@ impl Scanner {
         shards: usize,
         scans_max: usize,
         large: BodyBudget,
+        panics: Arc<ThreadPanics>,
         pool_mode: PoolMode,
     ) -> std::io::Result<Self> {
-        let mut scanner = Self::idle(shards, scans_max);
+        let mut scanner = Self::idle(shards, scans_max, panics);
         let thread = thread::Builder::new().name("store-scanner".to_owned());
         let thread = thread.spawn({
             let (shared, store) = (Arc::clone(&scanner.shared), Arc::clone(store));
@@ -138,10 +159,12 @@ impl Scanner {
     }
 
     /// Nobody scans yet.
-    fn idle(shards: usize, scans_max: usize) -> Self {
+    fn idle(shards: usize, scans_max: usize, panics: Arc<ThreadPanics>) -> Self {
         let shared = Shared {
             jobs: Lane::new(),
             replies: (0..shards).map(|_| OnceLock::new()).collect(),
+            wakers: (0..shards).map(|_| OnceLock::new()).collect(),
+            panics,
         };
         Self {
             shared: Arc::new(shared),
@@ -157,7 +180,7 @@ impl Scanner {
         scans_max: usize,
         take: impl FnOnce(ScanQueue) -> JoinHandle<()>,
     ) -> Self {
-        let mut scanner = Self::idle(shards, scans_max);
+        let mut scanner = Self::idle(shards, scans_max, Arc::default());
         scanner.thread = Some(take(ScanQueue(Arc::clone(&scanner.shared))));
         scanner
     }
@@ -165,6 +188,7 @@ impl Scanner {
     /// Links a shard; each index once. Call it on the shard's own thread, whose `waker` it is.
     #[must_use]
     pub fn link(&self, shard_index: usize, waker: Waker) -> ScanLink {
+        let _ = self.shared.wakers[shard_index].set(waker.clone());
         // A scan has one turn under way at most, and scans are few; those that were given up
         // meanwhile may add theirs.
         let (sender, mailbox) = Mailbox::new(usize::MAX, waker);
@@ -255,72 +279,213 @@ impl ScanLink {
 }
 
 /// A range read between two turns.
-struct Scan<T> {
-    snapshot: T,
+struct Scan {
     /// The first key of the next turn.
     from: Vec<u8>,
     end: Option<Vec<u8>>,
 }
 
+/// By what a shard names its scans.
+type Name = (usize, u64);
+
+/// What a scan reads from, while it is kept.
+struct Kept<T> {
+    snapshot: T,
+    until: Instant,
+}
+
+/// The scan thread's state: what is left of it after a panic goes on.
+struct ScanThread<'a, S> {
+    shared: &'a Shared,
+    store: &'a S,
+    blocks: &'a BlockPool,
+    large: &'a BodyBudget,
+    scans: HashMap<Name, Scan>,
+    /// Turns that wait for room, and for how many bytes.
+    waiting: VecDeque<(ScanJob, u64)>,
+    queued: VecDeque<ScanJob>,
+    /// Kept for its memory: empty between two calls.
+    taken: Vec<ScanJob>,
+    sweeps: Sweeps,
+    /// The turn at hand.
+    current: Option<(Name, RequestToken)>,
+}
+
 fn run<S: Store>(shared: &Shared, store: &S, blocks: &BlockPool, large: &BodyBudget) {
-    let mut scans: HashMap<(usize, u64), Scan<S::Snapshot<'_>>> = HashMap::new();
-    // Turns that wait for room, and for how many bytes.
-    let mut waiting: VecDeque<(ScanJob, u64)> = VecDeque::new();
-    let mut queued = Vec::new();
-    let mut sweeps = Sweeps::default();
-    loop {
-        let look = (!waiting.is_empty()).then(|| Instant::now() + LOOK_INTERVAL);
-        let deadline = sweeps.deadline().into_iter().chain(look).min();
-        let taken = shared.jobs.take_all(&mut queued, deadline);
+    let mut thread = ScanThread {
+        shared,
+        store,
+        blocks,
+        large,
+        scans: HashMap::new(),
+        waiting: VecDeque::new(),
+        queued: VecDeque::new(),
+        taken: Vec::new(),
+        sweeps: Sweeps::default(),
+        current: None,
+    };
+    // Its readers would wait for ever if the thread ended.
+    while panic::catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
+        shared.panics.note(StoreThread::Scanner);
+        if let Some((name, request)) = thread.current.take() {
+            thread.scans.remove(&name);
+            answer(shared, name.0, name.1, request, Turn::Failed);
+        }
+    }
+}
+
+impl<S: Store> ScanThread<'_, S> {
+    /// Until there is no shard any more.
+    fn run(&mut self) {
+        let mut refusals = 0;
+        loop {
+            if self.queued.is_empty() && !self.take_more(None) {
+                return;
+            }
+            match self.store.hold() {
+                Ok(held) => {
+                    refusals = 0;
+                    if !self.serve(&held) {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    // It is being opened again.
+                    refusals += 1;
+                    thread::sleep(REFUSED_WAIT);
+                    if refusals >= REFUSALS_MAX {
+                        self.fail_all(&error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads turns from snapshots of an engine that is held, as long as there are any. False: there is no shard
+    /// any more.
+    fn serve(&mut self, held: &S::Held) -> bool {
+        let mut kept: HashMap<Name, Kept<_>> = HashMap::new();
+        loop {
+            while let Some(job) = self.queued.pop_front() {
+                let name = (job.shard_index, job.task);
+                if !self.expects(&job) {
+                    kept.remove(&name);
+                    continue;
+                }
+                let snapshot = kept.entry(name).or_insert_with(|| Kept {
+                    snapshot: held.snapshot(),
+                    until: Instant::now() + SNAPSHOT_KEPT_MAX,
+                });
+                self.turn(&job, &snapshot.snapshot);
+                if !self.scans.contains_key(&name) {
+                    kept.remove(&name);
+                }
+            }
+            // The ids came from a shard's pool.
+            flush_remote_frees();
+            let now = Instant::now();
+            kept.retain(|_, kept| now < kept.until);
+            if kept.is_empty() || self.store.wants_release() {
+                return true;
+            }
+            if !self.take_more(Some(now + RELEASE_LOOK_INTERVAL)) {
+                return false;
+            }
+        }
+    }
+
+    /// Waits for jobs, or until `look`. False: there will be none.
+    fn take_more(&mut self, look: Option<Instant>) -> bool {
+        let room_look = (!self.waiting.is_empty()).then(|| Instant::now() + LOOK_INTERVAL);
+        let deadlines = self.sweeps.deadline().into_iter().chain(room_look);
+        let deadline = deadlines.chain(look).min();
+        let taken = self.shared.jobs.take_all(&mut self.taken, deadline);
         if taken == Taken::Closed {
-            break;
+            return false;
         }
-        let has_room = |bytes| large.has_room_for(bytes);
-        if waiting.front().is_some_and(|&(_, bytes)| has_room(bytes)) {
-            let first = waiting.pop_front();
-            queued.extend(first.map(|(job, _)| job));
+        self.queued.extend(self.taken.drain(..));
+        // In turn: one that fits does not stand behind one that does not.
+        if let Some((job, bytes)) = self.waiting.pop_front() {
+            if self.large.has_room_for(bytes) {
+                self.queued.push_back(job);
+            } else {
+                self.large.cut_slowest(bytes, monotonic_ns());
+                self.waiting.push_back((job, bytes));
+            }
         }
-        blocks.drain_remote();
+        self.blocks.drain_remote();
         let now = Instant::now();
         if taken == Taken::Work {
-            sweeps.note_use(now);
+            self.sweeps.note_use(now);
         }
-        sweeps.sweep_if_due(now, || blocks.trim());
-        for job in queued.drain(..) {
-            let name = (job.shard_index, job.task);
-            let mut scan = match job.ask {
-                Ask::Open { start, end, .. } => Scan {
-                    snapshot: store.snapshot(),
+        self.sweeps.sweep_if_due(now, || self.blocks.trim());
+        true
+    }
+
+    /// Whether the job asks for a turn of a scan that is open, or opens one.
+    fn expects(&mut self, job: &ScanJob) -> bool {
+        let name = (job.shard_index, job.task);
+        match &job.ask {
+            Ask::Open { start, end, .. } => {
+                let scan = Scan {
                     from: start.to_vec(),
-                    end: end.map(|end| end.to_vec()),
-                },
-                Ask::Next => match scans.remove(&name) {
-                    Some(scan) => scan,
-                    None => continue,
-                },
-                Ask::Close => {
-                    if scans.remove(&name).is_some() {
-                        waiting.retain(|(job, _)| (job.shard_index, job.task) != name);
-                    }
-                    continue;
-                }
-            };
-            let turn = match scan.turn(blocks, large) {
-                Ok(turn) => turn,
-                Err(Busy { bytes }) => {
-                    scans.insert(name, scan);
-                    let ask = Ask::Next;
-                    waiting.push_back((ScanJob { ask, ..job }, bytes));
-                    continue;
-                }
-            };
-            if matches!(turn, Turn::Records { is_last: false, .. }) {
-                scans.insert(name, scan);
+                    end: end.as_ref().map(|end| end.to_vec()),
+                };
+                self.scans.insert(name, scan);
+                true
             }
-            answer(shared, job.shard_index, job.task, job.request, turn);
+            Ask::Next => self.scans.contains_key(&name),
+            Ask::Close => {
+                if self.scans.remove(&name).is_some() {
+                    let is_other = |job: &ScanJob| (job.shard_index, job.task) != name;
+                    self.waiting.retain(|(job, _)| is_other(job));
+                }
+                false
+            }
         }
-        // The ids came from a shard's pool.
-        flush_remote_frees();
+    }
+
+    fn turn(&mut self, job: &ScanJob, snapshot: &impl Snapshot) {
+        let name = (job.shard_index, job.task);
+        let Some(scan) = self.scans.get_mut(&name) else {
+            return;
+        };
+        self.current = Some((name, job.request));
+        let waker = self.shared.wakers[job.shard_index].get().cloned();
+        let turn = match scan.turn(snapshot, self.blocks, self.large, waker) {
+            Ok(turn) => turn,
+            Err(Busy { bytes }) => {
+                self.current = None;
+                let next = ScanJob {
+                    ask: Ask::Next,
+                    ..*job
+                };
+                self.waiting.push_back((next, bytes));
+                return;
+            }
+        };
+        self.current = None;
+        if !matches!(turn, Turn::Records { is_last: false, .. }) {
+            self.scans.remove(&name);
+        }
+        answer(self.shared, job.shard_index, job.task, job.request, turn);
+    }
+
+    /// The engine does not come back.
+    fn fail_all(&mut self, error: &StoreError) {
+        while let Some(job) = self.queued.pop_front() {
+            self.scans.remove(&(job.shard_index, job.task));
+            if !matches!(job.ask, Ask::Close) {
+                cut_short(error);
+                answer(
+                    self.shared,
+                    job.shard_index,
+                    job.task,
+                    job.request,
+                    Turn::Failed,
+                );
+            }
+        }
     }
 }
 
@@ -336,14 +501,18 @@ fn answer(shared: &Shared, shard_index: usize, task: u64, request: RequestToken,
     let _ = sender.send(answer);
 }
 
-impl<T: Snapshot> Scan<T> {
-    fn turn(&mut self, blocks: &BlockPool, large: &BodyBudget) -> Result<Turn, Busy> {
-        let mut page = Page::new(blocks, large);
-        let visited = self
-            .snapshot
-            .visit(&self.from, self.end.as_deref(), &mut |key, value| {
-                page.add(key, value)
-            });
+impl Scan {
+    fn turn(
+        &mut self,
+        snapshot: &impl Snapshot,
+        blocks: &BlockPool,
+        large: &BodyBudget,
+        waker: Option<Waker>,
+    ) -> Result<Turn, Busy> {
+        let mut page = Page::new(blocks, large, waker);
+        let visited = snapshot.visit(&self.from, self.end.as_deref(), &mut |key, value| {
+            page.add(key, value)
+        });
         let cause = match (visited, page.fault) {
             (Err(error), _) => error.to_string(),
             (Ok(()), Some(PageFault::Busy(busy))) => return Err(busy),
@@ -395,6 +564,8 @@ pub(crate) enum PageFault {
 pub(crate) struct Page<'a> {
     blocks: &'a BlockPool,
     large: &'a BodyBudget,
+    /// Of the shard that a large record is for.
+    waker: Option<Waker>,
     pub(crate) records: Buffer,
     pub(crate) hold: Option<BodyHold>,
     seen: usize,
@@ -405,10 +576,11 @@ pub(crate) struct Page<'a> {
 
 impl<'a> Page<'a> {
     /// An empty one, to be filled from `blocks`, with a hold of `large` on a large record.
-    pub(crate) fn new(blocks: &'a BlockPool, large: &'a BodyBudget) -> Self {
+    pub(crate) fn new(blocks: &'a BlockPool, large: &'a BodyBudget, waker: Option<Waker>) -> Self {
         Self {
             blocks,
             large,
+            waker,
             records: Buffer::new(),
             hold: None,
             seen: 0,
@@ -444,7 +616,12 @@ impl<'a> Page<'a> {
             if record_bytes > LARGE_BYTES {
                 // As one chunk it is copied whole into the connection's output.
                 let bytes = 2 * record_bytes as u64;
-                self.hold = Some(self.large.take(bytes).ok_or(Busy { bytes })?);
+                let now_ns = monotonic_ns();
+                let hold = self.large.take(bytes, now_ns, self.waker.clone());
+                let hold = hold.ok_or(Busy { bytes })?;
+                let allowed_ns = bytes.saturating_mul(1_000_000_000) / WHOLE_RATE_BYTES_PER_S;
+                hold.allow(allowed_ns, now_ns);
+                self.hold = Some(hold);
             }
             let capacity_bytes = TURN_BYTES.max(LENGTH_BYTES + record_bytes);
             self.records = Buffer::with_capacity(self.blocks, capacity_bytes)?;

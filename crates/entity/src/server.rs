@@ -260,6 +260,7 @@ fn executor_config(
         bytes_in_flight_max: config.bytes_in_flight_max,
         large_bytes_max: config.large_bytes_max,
         large_wait_max: config.large_wait_max,
+        contended_grace_ns: http.limits.contended_grace_ns,
         batch_bytes_max: config.batch_bytes_max,
         stamp_count: stamp_count(config),
         pool_mode: http.pool_mode,
@@ -301,6 +302,7 @@ impl<S: Store> Parts<S> {
             http.shards,
             config.scans_max,
             executor.large(),
+            executor.panics(),
             http.pool_mode,
         )
         .map_err(EntityError::Thread)?;
@@ -340,11 +342,16 @@ impl<S: Engine> Parts<S> {
         let keeper = Keeper::start(
             store,
             executor.commit_counters(),
+            executor.panics(),
             http.shards,
             config.checkpoints.clone(),
         )
         .map_err(EntityError::Thread)?;
-        let metrics = Metrics::new(executor.shard_counters(), executor.commit_counters());
+        let metrics = Metrics::new(
+            executor.shard_counters(),
+            executor.commit_counters(),
+            executor.panics(),
+        );
         let stamps_bytes = stamp_count(config) * size_of::<u64>();
         let mut http = http.clone();
         let bodies_bytes_max = NonZeroU64::new(config.large_bytes_max).unwrap_or(NonZeroU64::MIN);
@@ -376,7 +383,12 @@ impl<S: Engine> Parts<S> {
         let counters = Arc::clone(&self.executor.shard_counters()[start.index]);
         let scans = self.scanner.link(start.index, start.waker.clone());
         let keeper = self.keeper.link(start.index, start.waker.clone());
-        let ranges = Ranges::new(scans, start.pool_mode, Arc::clone(&counters));
+        let ranges = Ranges::new(
+            scans,
+            start.pool_mode,
+            Arc::clone(&counters),
+            self.http.limits.contended_grace_ns,
+        );
         let cache = ValueCache::new(self.cache_bytes, self.executor.stamps(), counters);
         Ok(EntityService::new(
             Arc::clone(&self.store),

@@ -24,8 +24,9 @@
 //!    order memory as locks do. So a shard that handles that request loads this stamp or a later
 //!    one, and what it cached under an earlier one is dead. The same holds for a client that saw
 //!    a value before it was acknowledged: the engine showed it after the odd stamp was stored.
-//! 5. *A failed batch proves nothing*, so its stamps stay odd until the restart that the failure
-//!    asks for anyway (`commit`): its ids are answered by the engine alone. A panic does the same.
+//! 5. *A failed batch proves nothing*, so its stamps stay odd: its ids are answered by the engine alone, until
+//!    a restart, or until the engine has recovered (`commit`), which then shows the batch whole or not at all,
+//!    whatever comes. Then they are even again, and newer than all that was cached. A panic leaves them odd.
 //!
 //! Absent on purpose: locks, and messages to other shards. A reader pays one load.
 
@@ -128,6 +129,18 @@ impl StampWriter {
             if !odd.is_multiple_of(2) {
                 stamp.store(odd + 1, Ordering::Release);
                 job.stamp = Some(Stamp(odd + 1));
+            }
+        }
+    }
+
+    /// After the batch of the last [`begin`](Self::begin) failed and the engine has recovered: what it shows of
+    /// these ids now is what it will show. Nothing of the batch is cached.
+    pub fn finish_failed(&mut self) {
+        for place in self.places.drain(..) {
+            let stamp = &self.stamps.table[place];
+            let odd = stamp.load(Ordering::Relaxed);
+            if !odd.is_multiple_of(2) {
+                stamp.store(odd + 1, Ordering::Release);
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! On the path: shards read through [`Engine::get_cached`], which never waits for a disk; read
 //! threads follow up with [`Store::get`]; the writer thread alone calls [`Store::commit`], the scan
-//! thread alone [`Store::snapshot`].
+//! thread alone [`Store::hold`]s the engine for its snapshots.
 //! Absent on purpose: transactions, column families, and iterators that outlive a call. One flat,
 //! sorted map of bytes to bytes is all the interface promises, so that `memory` can be its oracle.
 
@@ -13,6 +13,8 @@ use std::path::Path;
 use crate::data_dir::DataDirError;
 
 pub mod rocksdb;
+mod failure;
+mod replaceable;
 mod opening;
 mod closing;
 mod upgrade;
@@ -69,6 +71,18 @@ pub struct StoreError {
     pub operation: &'static str,
     /// The engine's sentence.
     pub cause: String,
+    /// Whether it can work again in this process.
+    pub failure: Failure,
+}
+
+/// Whether an engine can work again without a restart of the process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Failure {
+    /// Something that the machine was short of (descriptors, memory, room) stopped it before anything was
+    /// synced: [`Store::recover`] may get it to work again.
+    Passing,
+    /// Everything else, each failed sync among it: what is on the disk is known after a restart only.
+    Lasting,
 }
 
 /// How an engine is doing at a moment.
@@ -235,14 +249,20 @@ pub trait Engine: Send + Sync + 'static {
 /// Reads may run on any thread while one thread commits. A read sees a batch either whole or not
 /// at all, and sees it before `commit` returns.
 pub trait Store: Engine {
-    /// See [`Store::snapshot`].
-    type Snapshot<'a>: Snapshot
-    where
-        Self: 'a;
+    /// See [`Store::hold`].
+    type Held: Held;
 
-    /// The map as it is now: every commit that has returned is in it, no later one ever will be.
-    /// Holding one keeps what it shows on the disk, however often it is overwritten.
-    fn snapshot(&self) -> Self::Snapshot<'_>;
+    /// Keeps the engine open, for snapshots of it. An engine that is to be opened again waits until nobody
+    /// holds it: let go as soon as [`Store::wants_release`].
+    ///
+    /// # Errors
+    /// [`Failure::Passing`] while the engine is opened again.
+    fn hold(&self) -> Result<Self::Held, StoreError>;
+
+    /// Whether whoever holds the engine has to let go of it.
+    fn wants_release(&self) -> bool {
+        false
+    }
 
     /// Reads, waiting for the disk if need be. `None`: no such entity.
     ///
@@ -268,4 +288,27 @@ pub trait Store: Engine {
     /// # Errors
     /// When it does not.
     fn sync(&self) -> Result<(), StoreError>;
+
+    /// After a commit or sync that failed with [`Failure::Passing`]: tries to get the engine to write again.
+    /// The thread that commits calls it, `tries` times before this one. True: it writes, and all that was
+    /// acknowledged is there; the batch that failed is there whole or not at all. False: not yet.
+    ///
+    /// # Errors
+    /// When only a restart can help.
+    fn recover(&self, tries: u32) -> Result<bool, StoreError> {
+        let _ = tries;
+        Ok(true)
+    }
+}
+
+/// An engine that stays open.
+pub trait Held {
+    /// See [`Held::snapshot`].
+    type Snapshot<'a>: Snapshot
+    where
+        Self: 'a;
+
+    /// The map as it is now: every commit that has returned is in it, no later one ever will be.
+    /// Keeping one keeps what it shows on the disk, however often it is overwritten.
+    fn snapshot(&self) -> Self::Snapshot<'_>;
 }

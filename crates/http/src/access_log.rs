@@ -141,7 +141,7 @@ impl AccessLog {
             .name("access-log".to_owned())
             .spawn(move || {
                 // Nobody waits any more if the last lines took too long.
-                let _ = sender.send(writer.run());
+                let _ = sender.send(writer.run_on());
             })?;
         bell.belongs_to(thread.thread().clone());
         Ok(Self {

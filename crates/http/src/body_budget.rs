@@ -1,59 +1,145 @@
 //! What large bodies that stand in memory as a whole may take together, all shards of a server counted.
 //!
-//! On the path: `gathering` takes a hold before the first byte of a body whose length is announced, and
-//! more of it as one grows whose length is not. The hold goes with the body to the service, which may keep
-//! both: memory is free again when the last who needs it lets go.
-//! Absent on purpose: waiting. Those wait that have not begun (`server::body_queue`); one that has begun,
-//! grows in chunks and finds nothing left is refused: bodies that wait for one another wait for ever.
+//! A hold grows as bytes of its body arrive, not by what was announced: an announcement costs nothing. One
+//! that has begun may wait for more, and bodies that wait for one another would wait for ever; so a hold
+//! grows only if all whose length is known can still be completed, one after another, with what is left
+//! (the banker's algorithm). A body longer than the whole budget has the one place beside it, so that it
+//! keeps nobody else waiting.
+//!
+//! Progress is demanded of those whose peers others wait for, in proportion to what they hold: each moved
+//! byte earns time, and of those who have used theirs up the one that is furthest behind is marked when
+//! somebody waits ([`BodyBudget::cut_slowest`]). Its owner, whose thread is another, cuts the connection.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// So many bytes of bodies, and one alone whatever its length. Clones are the same budget.
+use crate::limits::Limits;
+use millpond_io::Waker;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Of what one holds, so much has to be moved in a second while others wait: all of it in two minutes.
+const HOLD_SECONDS_MAX: u64 = 120;
+
+/// The least that has to be moved in a second while others wait, however little is held: 0.5 Mbit/s.
+pub const CONTENDED_RATE_BYTES_PER_S_MIN: u64 = 64 << 10;
+
+/// Holds grow by this, or by the 256th part of the budget, so that there are not more than 256 to look at.
+const STEP_BYTES_MIN: u64 = 64 << 10;
+const HOLDERS_MAX: u64 = 256;
+
+/// So many bytes of bodies, and one longer body beside them. Clones are the same budget.
 #[derive(Clone, Debug)]
 pub struct BodyBudget(Arc<Bodies>);
 
 #[derive(Debug)]
 struct Bodies {
-    held_bytes: AtomicU64,
     bytes_max: u64,
+    grace_ns: u64,
+    held_bytes: AtomicU64,
+    /// Marked and not gone yet.
+    marked: AtomicUsize,
+    cut_count: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    holders: Vec<Arc<Holder>>,
+    /// Of all but the one beside.
+    pool_bytes: u64,
+    /// The longer one has its place.
+    is_beside_taken: bool,
+}
+
+/// Numbers change under the lock of the state, but for `due_ns`.
+#[derive(Debug)]
+struct Holder {
+    bytes: AtomicU64,
+    /// What it will hold in the end; `u64::MAX`: nobody knows.
+    total_bytes: AtomicU64,
+    is_beside: AtomicBool,
+    /// By when its peer has to move the next byte, if others wait; `u64::MAX`: nothing is demanded of it.
+    due_ns: AtomicU64,
+    is_marked: AtomicBool,
+    waker: Option<Waker>,
 }
 
 /// One body's part, until it is dropped.
 #[derive(Debug)]
 pub struct BodyHold {
     bodies: Arc<Bodies>,
-    bytes: u64,
+    holder: Arc<Holder>,
+    is_listed: bool,
+}
+
+/// By when its peer has to move the next byte, of one that was due at `due_ns` and has moved bytes now.
+#[must_use]
+pub fn due_after_ns(
+    due_ns: u64,
+    held_bytes: u64,
+    moved_bytes: u64,
+    (now_ns, grace_ns): (u64, u64),
+) -> u64 {
+    let rate = (held_bytes / HOLD_SECONDS_MAX).max(CONTENDED_RATE_BYTES_PER_S_MIN);
+    let earned_ns = moved_bytes.saturating_mul(SECOND_NS) / rate;
+    // What is long past is forgiven, and what was too fast is not kept.
+    due_ns
+        .max(now_ns.saturating_sub(grace_ns))
+        .saturating_add(earned_ns)
+        .min(now_ns.saturating_add(grace_ns))
 }
 
 impl BodyBudget {
-    /// Nobody holds any of it.
-    pub fn new(bytes_max: u64) -> Self {
+    /// Nobody holds any of it. While others wait, a peer may be behind the rate that is demanded by
+    /// `grace_ns` (see `contended_grace_ns` of [`crate::LimitValues`]).
+    pub fn new(bytes_max: u64, grace_ns: u64) -> Self {
         Self(Arc::new(Bodies {
-            held_bytes: AtomicU64::new(0),
             bytes_max,
+            grace_ns,
+            held_bytes: AtomicU64::new(0),
+            marked: AtomicUsize::new(0),
+            cut_count: AtomicU64::new(0),
+            state: Mutex::default(),
         }))
     }
 
-    /// A hold on so many bytes; `None`: others have them.
-    pub fn take(&self, bytes: u64) -> Option<BodyHold> {
-        let mut hold = self.begin();
-        hold.grow_to(bytes).then_some(hold)
+    /// As a server's limits say.
+    pub(crate) fn within(limits: &Limits) -> Self {
+        Self::new(limits.bodies_bytes_max, limits.contended_grace_ns)
     }
 
-    /// A hold on nothing yet.
-    pub(crate) fn begin(&self) -> BodyHold {
+    /// A hold on so many bytes at once; `None`: others have them. `waker` wakes the thread that is to look at
+    /// [`BodyHold::is_cut`].
+    pub fn take(&self, bytes: u64, now_ns: u64, waker: Option<Waker>) -> Option<BodyHold> {
+        let mut hold = self.begin(Some(bytes), waker);
+        hold.grow_to(bytes, now_ns).then_some(hold)
+    }
+
+    /// A hold on nothing yet, of a body of that length.
+    pub(crate) fn begin(&self, total_bytes: Option<u64>, waker: Option<Waker>) -> BodyHold {
+        let holder = Holder {
+            bytes: AtomicU64::new(0),
+            total_bytes: AtomicU64::new(total_bytes.unwrap_or(u64::MAX)),
+            is_beside: AtomicBool::new(false),
+            due_ns: AtomicU64::new(u64::MAX),
+            is_marked: AtomicBool::new(false),
+            waker,
+        };
         BodyHold {
             bodies: Arc::clone(&self.0),
-            bytes: 0,
+            holder: Arc::new(holder),
+            is_listed: false,
         }
     }
 
-    /// Whether so many bytes could be had at this moment.
+    /// Whether so many bytes could be had at once at this moment.
     pub fn has_room_for(&self, bytes: u64) -> bool {
-        self.0
-            .after(self.0.held_bytes.load(Ordering::Relaxed), 0, bytes)
-            .is_some()
+        let state = self.0.lock();
+        match bytes > self.0.bytes_max {
+            true => !state.is_beside_taken,
+            false => state.is_safe_with(self.0.bytes_max, None, bytes, bytes),
+        }
     }
 
     /// Bytes that are held.
@@ -61,49 +147,235 @@ impl BodyBudget {
         self.0.held_bytes.load(Ordering::Relaxed)
     }
 
+    /// How many were cut because others waited.
+    pub fn cut_count(&self) -> u64 {
+        self.0.cut_count.load(Ordering::Relaxed)
+    }
+
     /// Whether there is an end to it.
     pub(crate) fn is_limited(&self) -> bool {
-        self.0.bytes_max < u64::MAX
+        self.0.is_limited()
+    }
+
+    /// Whether somebody is marked who has not gone.
+    pub(crate) fn has_marked(&self) -> bool {
+        self.0.marked.load(Ordering::Relaxed) > 0
+    }
+
+    /// For somebody who waits for `bytes` of it: marks the one that is furthest behind, if any is behind, and
+    /// if none is on its way out already. Its owner is woken.
+    pub fn cut_slowest(&self, bytes: u64, now_ns: u64) {
+        let is_beside = bytes > self.0.bytes_max;
+        let state = self.0.lock();
+        if self.has_marked() {
+            // It may have been on its way to its owner.
+            let marked = state.holders.iter().filter(|holder| holder.is_marked());
+            return marked.for_each(|holder| holder.wake());
+        }
+        let due_ns = |holder: &Holder| holder.due_ns.load(Ordering::Relaxed);
+        let behind = state.holders.iter().filter(|holder| {
+            due_ns(holder) < now_ns && holder.is_beside.load(Ordering::Relaxed) == is_beside
+        });
+        let Some(slowest) = behind.min_by_key(|holder| due_ns(holder)) else {
+            return;
+        };
+        slowest.is_marked.store(true, Ordering::Relaxed);
+        self.0.marked.fetch_add(1, Ordering::Relaxed);
+        self.0.cut_count.fetch_add(1, Ordering::Relaxed);
+        slowest.wake();
+    }
+}
+
+impl Holder {
+    fn is_marked(&self) -> bool {
+        self.is_marked.load(Ordering::Relaxed)
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake();
+        }
     }
 }
 
 impl Bodies {
-    /// What is held once one body has `bytes` in place of `before`.
-    fn after(&self, held_bytes: u64, before: u64, bytes: u64) -> Option<u64> {
-        let others = held_bytes - before;
-        let after = others.saturating_add(bytes);
-        (others == 0 || after <= self.bytes_max).then_some(after)
+    fn is_limited(&self) -> bool {
+        self.bytes_max < u64::MAX
+    }
+
+    fn step_bytes(&self) -> u64 {
+        (self.bytes_max / HOLDERS_MAX).max(STEP_BYTES_MIN)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // It is whole after every statement under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether all whose length is known can be completed, one after another, once `holder` (or a new one) has
+    /// `bytes` of `total_bytes`.
+    fn is_safe_with(
+        &self,
+        bytes_max: u64,
+        holder: Option<&Arc<Holder>>,
+        bytes: u64,
+        total_bytes: u64,
+    ) -> bool {
+        let before = holder.map_or(0, |holder| holder.bytes.load(Ordering::Relaxed));
+        let Some(mut free_bytes) = (self.pool_bytes - before)
+            .checked_add(bytes)
+            .and_then(|held_bytes| bytes_max.checked_sub(held_bytes))
+        else {
+            return false;
+        };
+        let mut needs: Vec<(u64, u64)> = Vec::with_capacity(self.holders.len() + 1);
+        needs.push((total_bytes - bytes, bytes));
+        for other in &self.holders {
+            let is_same = holder.is_some_and(|holder| Arc::ptr_eq(holder, other));
+            if !is_same && !other.is_beside.load(Ordering::Relaxed) {
+                let held = other.bytes.load(Ordering::Relaxed);
+                let total = other.total_bytes.load(Ordering::Relaxed);
+                needs.push((total - held, held));
+            }
+        }
+        // In this order whoever can be completed is: what each gives back only helps those behind.
+        needs.sort_unstable();
+        for (needed_bytes, held_bytes) in needs {
+            if needed_bytes > u64::MAX / 2 {
+                // Of unknown length: nothing was promised to it, and it gives nothing back.
+                continue;
+            }
+            if needed_bytes > free_bytes {
+                return false;
+            }
+            free_bytes += held_bytes;
+        }
+        true
     }
 }
 
 impl BodyHold {
     /// How many bytes it is a hold on.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.holder.bytes.load(Ordering::Relaxed)
     }
 
-    /// Makes it a hold on `bytes` in all, if there are so many. It never shrinks.
-    pub(crate) fn grow_to(&mut self, bytes: u64) -> bool {
-        if bytes <= self.bytes {
+    /// Makes it a hold on `bytes` in all or a step more, if there are so many. It never shrinks.
+    pub(crate) fn grow_to(&mut self, bytes: u64, now_ns: u64) -> bool {
+        let before = self.bytes();
+        if bytes <= before {
             return true;
         }
-        let grown = self.bodies.held_bytes.fetch_update(
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-            |held_bytes| self.bodies.after(held_bytes, self.bytes, bytes),
-        );
-        if grown.is_ok() {
-            self.bytes = bytes;
+        let total_bytes = self.holder.total_bytes.load(Ordering::Relaxed).max(bytes);
+        let step_bytes = self.bodies.step_bytes();
+        let stepped = bytes.saturating_add(step_bytes - 1) / step_bytes * step_bytes;
+        let wanted_bytes = stepped.min(total_bytes);
+        if !self.bodies.is_limited() {
+            self.holder.bytes.store(wanted_bytes, Ordering::Relaxed);
+            let more = wanted_bytes - before;
+            self.bodies.held_bytes.fetch_add(more, Ordering::Relaxed);
+            return true;
         }
-        grown.is_ok()
+        self.grow_limited(wanted_bytes, total_bytes, now_ns)
+    }
+
+    fn grow_limited(&mut self, bytes: u64, total_bytes: u64, now_ns: u64) -> bool {
+        let (bodies, holder) = (&*self.bodies, &self.holder);
+        let before = self.bytes();
+        let mut state = bodies.lock();
+        let was_beside = holder.is_beside.load(Ordering::Relaxed);
+        let is_known = holder.total_bytes.load(Ordering::Relaxed) != u64::MAX;
+        let longest = if is_known { total_bytes } else { bytes };
+        let is_beside = was_beside || longest > bodies.bytes_max;
+        if is_beside && !was_beside {
+            if state.is_beside_taken {
+                return false;
+            }
+            state.is_beside_taken = true;
+            state.pool_bytes -= before;
+            holder.is_beside.store(true, Ordering::Relaxed);
+        }
+        if !is_beside {
+            if !state.is_safe_with(bodies.bytes_max, Some(holder), bytes, total_bytes) {
+                return false;
+            }
+            state.pool_bytes += bytes - before;
+        }
+        holder.bytes.store(bytes, Ordering::Relaxed);
+        bodies
+            .held_bytes
+            .fetch_add(bytes - before, Ordering::Relaxed);
+        if !self.is_listed {
+            let due_ns = now_ns.saturating_add(bodies.grace_ns);
+            holder.due_ns.store(due_ns, Ordering::Relaxed);
+            state.holders.push(Arc::clone(holder));
+            drop(state);
+            self.is_listed = true;
+        }
+        true
+    }
+
+    /// The peer has sent or read so many bytes more.
+    pub fn moved(&self, bytes: u64, now_ns: u64) {
+        let due_ns = self.holder.due_ns.load(Ordering::Relaxed);
+        if due_ns != u64::MAX {
+            let now = (now_ns, self.bodies.grace_ns);
+            let due_ns = due_after_ns(due_ns, self.bytes(), bytes, now);
+            self.holder.due_ns.store(due_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// What is sent cannot be seen in parts: nothing is demanded of the peer for so long, and the grace.
+    pub fn allow(&self, allowed_ns: u64, now_ns: u64) {
+        let due_ns = now_ns.saturating_add(allowed_ns);
+        let due_ns = due_ns.saturating_add(self.bodies.grace_ns);
+        self.holder.due_ns.store(due_ns, Ordering::Relaxed);
+    }
+
+    /// From now on the peer is not what it waits for, or is again.
+    pub(crate) fn demand(&self, is_demanded: bool, now_ns: u64) {
+        let due_ns = match is_demanded && self.is_listed {
+            true => now_ns.saturating_add(self.bodies.grace_ns),
+            false => u64::MAX,
+        };
+        self.holder.due_ns.store(due_ns, Ordering::Relaxed);
+    }
+
+    /// All of the body is there: what it holds is all that it will.
+    pub(crate) fn complete(&self) {
+        self.demand(false, 0);
+        let _state = self.bodies.lock();
+        self.holder
+            .total_bytes
+            .store(self.bytes(), Ordering::Relaxed);
+    }
+
+    /// Its peer is too slow for those who wait: the connection is to be cut.
+    pub fn is_cut(&self) -> bool {
+        self.holder.is_marked()
     }
 }
 
 impl Drop for BodyHold {
     fn drop(&mut self) {
-        self.bodies
-            .held_bytes
-            .fetch_sub(self.bytes, Ordering::Relaxed);
+        let bytes = self.bytes();
+        if self.is_listed {
+            let mut state = self.bodies.lock();
+            match self.holder.is_beside.load(Ordering::Relaxed) {
+                true => state.is_beside_taken = false,
+                false => state.pool_bytes -= bytes,
+            }
+            state
+                .holders
+                .retain(|holder| !Arc::ptr_eq(holder, &self.holder));
+            // Under the lock: nobody marks it from here on.
+            if self.is_cut() {
+                self.bodies.marked.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.bodies.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -111,38 +383,94 @@ impl Drop for BodyHold {
 mod tests {
     use super::*;
 
-    /// Goal: bodies have no more than there is, one alone apart, and leave it to others.
+    const MIB: u64 = 1 << 20;
+    const GRACE_NS: u64 = 2 * SECOND_NS;
+
+    /// Goal: bodies have no more than there is, a longer one apart, and leave it to others.
     #[test]
     fn bodies_leave_room_for_one_another() {
-        const MAX: u64 = 100;
-        let budget = BodyBudget::new(MAX);
-        let mut growing = budget.begin();
-        let alone = budget.take(10 * MAX).unwrap();
-        assert!(!growing.grow_to(1) && !budget.has_room_for(1));
-        assert!(budget.take(1).is_none());
-        drop(alone);
-        assert!(growing.grow_to(MAX / 2));
-        let other = budget.take(MAX / 2).unwrap();
-        assert!(!growing.grow_to(MAX / 2 + 1));
-        assert_eq!(budget.held_bytes(), MAX);
-        drop(other);
-        assert!(growing.grow_to(10 * MAX), "it is alone");
+        let budget = BodyBudget::new(8 * MIB, GRACE_NS);
+        let mut growing = budget.begin(None, None);
+        let long = budget.take(80 * MIB, 0, None).unwrap();
+        assert!(
+            budget.take(9 * MIB, 0, None).is_none(),
+            "its place is taken"
+        );
+        assert!(growing.grow_to(4 * MIB, 0), "it is in nobody's way");
+        let other = budget.take(4 * MIB, 0, None).unwrap();
+        assert!(!growing.grow_to(4 * MIB + 1, 0) && !budget.has_room_for(1));
+        assert_eq!(budget.held_bytes(), 88 * MIB);
+        drop((other, long));
+        assert!(growing.grow_to(80 * MIB, 0), "the place beside is free");
+        assert!(budget.has_room_for(8 * MIB) && !budget.has_room_for(8 * MIB + 1));
         drop(growing);
         assert_eq!(budget.held_bytes(), 0);
+    }
+
+    /// One upload of 260 B/s that announced 60 MB kept everybody's from beginning.
+    ///
+    /// Goal: announcements hold nothing; a body that has begun can be completed, whoever else begins.
+    #[test]
+    fn announcements_are_free_and_no_body_is_stranded() {
+        let budget = BodyBudget::new(8 * MIB, GRACE_NS);
+        let mut announced: Vec<_> = (0..1000)
+            .map(|_| budget.begin(Some(8 * MIB), None))
+            .collect();
+        assert!(announced[0].grow_to(1, 0));
+        let begun = announced[1..]
+            .iter_mut()
+            .filter_map(|hold| hold.grow_to(1, 0).then_some(()));
+        assert_eq!(begun.count(), 0, "they could not all be completed");
+        for _ in 0..10 {
+            let mut short = budget.begin(Some(7 * MIB), None);
+            for at in 1..=7 {
+                assert!(short.grow_to(at * MIB, 0));
+            }
+        }
+        assert!(announced[0].grow_to(8 * MIB, 0));
+    }
+
+    /// Goal: of those who hold memory others wait for, the one furthest behind is cut, one at a time, and none
+    /// that keeps up.
+    #[test]
+    fn the_slowest_is_cut_first() {
+        let budget = BodyBudget::new(8 * MIB, GRACE_NS);
+        let holds = [0; 3].map(|_| budget.take(2 * MIB, 0, None).unwrap());
+        budget.cut_slowest(4 * MIB, GRACE_NS);
+        assert!(holds.iter().all(|hold| !hold.is_cut()), "none is behind");
+        for second in 1..10 {
+            let now_ns = second * SECOND_NS;
+            holds[0].moved(20 << 10, now_ns);
+            holds[1].moved(18 << 10, now_ns);
+            holds[2].moved(1 << 20, now_ns);
+        }
+        let now_ns = 10 * SECOND_NS;
+        budget.cut_slowest(4 * MIB, now_ns);
+        budget.cut_slowest(4 * MIB, now_ns);
+        assert_eq!(holds.each_ref().map(BodyHold::is_cut), [false, true, false]);
+        let [first, second, third] = holds;
+        drop(second);
+        assert!(!budget.has_marked() && !budget.has_room_for(5 * MIB));
+        budget.cut_slowest(5 * MIB, now_ns);
+        assert!(first.is_cut());
+        drop(first);
+        budget.cut_slowest(8 * MIB, now_ns);
+        assert!(!third.is_cut(), "it keeps up");
+        assert_eq!(budget.cut_count(), 2);
     }
 
     /// Goal: whoever takes and lets go at the same time, the sum is kept, and is never more than there is.
     #[test]
     fn threads_share_one_budget() {
-        const MAX: u64 = 64;
-        let budget = BodyBudget::new(MAX);
+        const MAX: u64 = 64 * STEP_BYTES_MIN;
+        let budget = BodyBudget::new(MAX, GRACE_NS);
         let granted: u64 = std::thread::scope(|scope| {
             let take_many = |seed: u64| {
                 let mut random = fastrand::Rng::with_seed(seed);
                 let mut holds = Vec::new();
                 let mut granted = 0;
                 for _ in 0..10_000 {
-                    holds.extend(budget.take(random.u64(1..=MAX / 2)));
+                    holds.extend(budget.take(random.u64(1..=MAX / 2), 0, None));
                     assert!(budget.held_bytes() <= MAX);
                     if random.bool() {
                         granted += holds.drain(..).count() as u64;

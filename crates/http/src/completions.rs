@@ -111,6 +111,17 @@ impl Completions<'_> {
         }
     }
 
+    /// Resets the connection of this request, whose client reads too slowly; the service is told that it was
+    /// abandoned. False: it is gone, or was answered.
+    pub fn cut(&mut self, token: RequestToken) -> bool {
+        let Some((connection, _)) = find(self.connections, token) else {
+            return false;
+        };
+        let socket = connection.socket;
+        self.exchange.to_reset.push(socket);
+        true
+    }
+
     /// Whether the connection of this request takes nothing now and holds so much that the next part of
     /// an upstream's answer finds no room beside it: whoever has more should wait for
     /// [`crate::StreamEvent::Room`].

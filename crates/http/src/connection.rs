@@ -19,6 +19,7 @@
 mod gathering;
 mod whole;
 
+use crate::body_budget::BodyHold;
 use crate::error::{BodyError, ParseError};
 use crate::head::{HeadFields, RequestHead};
 use crate::head_text::{Field, FieldName, FieldValue};
@@ -30,7 +31,7 @@ use crate::request::GatheredBody;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, Streaming};
 use millpond_io::{SocketId, TimerId};
-use millpond_mempool::{BlockPool, Buffer, PoolError, Pooled};
+use millpond_mempool::{Buffer, PoolError, Pooled};
 
 pub(crate) use gathering::{Gathering, GatheringRoom};
 pub(crate) use whole::Whole;
@@ -44,6 +45,8 @@ pub(crate) enum Advance<'s> {
     Ready(Ready<'s>),
     /// The head is complete and the body is not, or comes in chunks: who wants it decides.
     Body(RequestHead),
+    /// A body has begun, and there is no memory for its next bytes.
+    AwaitsMemory,
     /// The connection must close after the answer to this.
     Refused(Refusal),
 }
@@ -84,6 +87,8 @@ pub(crate) enum Refusal {
     HeadTimeout,
     #[error("the body arrives too slowly: send it faster")]
     BodyTimeout,
+    #[error("the body arrives too slowly while others wait for memory: send it faster")]
+    BodyContended,
     #[error("the server is out of memory: try again later")]
     Memory(#[from] PoolError),
     #[error("other large bodies have all the memory there is for them: try again later")]
@@ -99,7 +104,9 @@ impl Refusal {
         match self {
             Self::Head(error) => error.status(),
             Self::Body(error) => error.status(),
-            Self::HeadTimeout | Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::HeadTimeout | Self::BodyTimeout | Self::BodyContended => {
+                StatusCode::REQUEST_TIMEOUT
+            }
             Self::Memory(_) | Self::Bodies | Self::Crowded | Self::CrowdedAddress => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -130,6 +137,7 @@ impl Refusal {
             Self::Bodies => Some(Limit::Bodies),
             Self::HeadTimeout => Some(Limit::HeadTime),
             Self::BodyTimeout => Some(Limit::BodyRate),
+            Self::BodyContended => Some(Limit::Contended),
             Self::Crowded => Some(Limit::Connections),
             Self::CrowdedAddress => Some(Limit::AddressConnections),
             Self::Head(_) | Self::Body(_) | Self::Memory(_) => None,
@@ -360,10 +368,10 @@ impl Connection {
         at: &mut usize,
         limits: &Limits,
         fields: &mut HeadFields,
-        blocks: &BlockPool,
+        room: &GatheringRoom<'_>,
     ) -> Advance<'s> {
         if self.gathering.is_some() {
-            return self.advance_body(source, at, limits, fields, blocks);
+            return self.advance_body(source, at, limits, fields, room);
         }
         let bytes = &source[*at..];
         let head = match parse_request_head(bytes, limits, fields) {
@@ -395,6 +403,13 @@ impl Connection {
         let stream = self.stream.as_ref().map(|stream| stream.received_bytes);
         let gathering = self.gathering.as_ref();
         stream.or_else(|| gathering.map(|gathering| gathering.received_bytes))
+    }
+
+    /// What of the memory for all bodies the one at hand has.
+    pub(crate) fn body_held_bytes(&self) -> u64 {
+        let gathering = self.gathering.as_deref();
+        let hold = gathering.and_then(|gathering| gathering.hold.as_ref());
+        hold.map_or(0, BodyHold::bytes)
     }
 
     /// The body that comes belongs to a request that was answered.

@@ -43,6 +43,7 @@ mod scan;
 pub mod parse;
 pub mod error;
 pub mod body;
+mod thread_panics;
 pub mod body_budget;
 pub mod request;
 pub mod service;

@@ -63,6 +63,10 @@ pub struct LimitValues {
     pub body_grace_ns: u64,
     /// Slowest body after the grace; below it: 408.
     pub body_rate_bytes_per_s_min: u64,
+    /// How far a peer may be behind while others wait for the memory that its large body holds: all of what is
+    /// held in two minutes, 64 KiB a second at least. The one furthest behind is answered 408, or cut where
+    /// it is an answer that it reads too slowly. Shorter than the 5 s that the others wait.
+    pub contended_grace_ns: u64,
     /// For a peer that does not read what it asked for; beyond it the connection is cut.
     pub write_stall_ns: u64,
     /// Slowest reading of a response: so many bytes earn a blocked write one second more.
@@ -108,6 +112,7 @@ impl LimitValues {
         idle_timeout_min_ns: SECOND_NS,
         body_grace_ns: 5 * SECOND_NS,
         body_rate_bytes_per_s_min: 240,
+        contended_grace_ns: 2 * SECOND_NS,
         write_stall_ns: 30 * SECOND_NS,
         write_rate_bytes_per_s_min: 16 * 1024,
         drain_timeout_ns: 30 * SECOND_NS,
@@ -309,11 +314,13 @@ pub enum Limit {
     Connections,
     /// `connections_per_address_max`
     AddressConnections,
+    /// `contended_grace_ns`
+    Contended,
 }
 
 impl Limit {
     /// How many there are.
-    pub(crate) const COUNT: usize = 16;
+    pub(crate) const COUNT: usize = 17;
 }
 
 /// One limit as `/metrics` shows it: the field's name, its value, and what struck counts it.
@@ -356,6 +363,7 @@ impl LimitValues {
             ("idle_timeout_min_ns", self.idle_timeout_min_ns, None),
             of("body_rate_bytes_per_s_min", rate_min, L::BodyRate),
             ("body_grace_ns", self.body_grace_ns, None),
+            of("contended_grace_ns", self.contended_grace_ns, L::Contended),
             of("write_stall_ns", self.write_stall_ns, L::WriteStall),
             ("write_rate_bytes_per_s_min", write_rate_min, None),
             of("drain_timeout_ns", self.drain_timeout_ns, L::Drain),

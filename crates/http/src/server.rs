@@ -44,7 +44,7 @@ use crate::completions::Completions;
 use crate::connection::Connection;
 use crate::connections::Connections;
 use crate::counters::HttpCounters;
-use crate::limits::Limits;
+use crate::limits::{Limit, Limits};
 use crate::metrics::MetricsAccess;
 use crate::metrics::scrape::Scrape;
 use crate::metrics::snapshot::Snapshots;
@@ -358,6 +358,9 @@ impl<S: Service> Server<S> {
 
     fn woken<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.exchange.standing_lines.refresh(shard.now_ns);
+        if self.exchange.bodies.has_marked() {
+            self.cut_slow_bodies(shard);
+        }
         if let Some(client) = &self.client {
             client.woken(shard);
         }
@@ -384,6 +387,12 @@ impl<S: Service> Server<S> {
 
     /// Goes on with the connections whose requests were gone on with.
     fn go_on_with_answered<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        while let Some(socket) = self.exchange.to_reset.pop() {
+            // What it was sent and does not read would stay with the kernel.
+            self.exchange.counters.strike(Limit::Contended);
+            shard.driver.reset(socket);
+            self.forget(shard, socket);
+        }
         let mut answered = std::mem::take(&mut self.answered);
         for socket in answered.drain(..) {
             // From here on it is idle, however long the answer took.
@@ -429,6 +438,7 @@ impl<S: Service> Server<S> {
     /// The socket is closed or closing by itself: nothing of it stays here.
     fn forget<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         if let Some(connection) = self.connections.remove(socket) {
+            self.heartbeat.beats_left = Heartbeat::BEATS_AFTER_EVENT;
             if self.exchange.access_log.is_some() {
                 self.exchange.log_forgotten(&connection);
             }
@@ -477,6 +487,10 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
     }
 
     fn timer_expired(&mut self, shard: &mut ShardContext<'_, D>, user: u64) {
+        if user != HEARTBEAT_TIMER {
+            // A deadline frees what its connection held, and no event may follow for hours.
+            self.heartbeat.beats_left = Heartbeat::BEATS_AFTER_EVENT;
+        }
         match user {
             DRAIN_TIMER => self.drain_expired(shard),
             HEARTBEAT_TIMER => self.beat(shard),

@@ -26,6 +26,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
@@ -37,6 +39,18 @@ const QUESTIONS_MAX: usize = 1024;
 const ANSWERS_MAX: usize = 1024;
 /// Addresses of one name that are used.
 const ADDRESSES_MAX: usize = 16;
+
+/// How long it holds that a lookup panicked.
+const PANICKED_VALID_NS: u64 = 1_000_000_000;
+
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// How often a lookup has panicked in this process. Its question is answered with
+/// [`ResolveError::Panicked`], and the thread goes on.
+#[must_use]
+pub fn panic_count() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
 
 /// How a resolver works.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -82,6 +96,12 @@ pub enum ResolveError {
         name: String,
         /// The most that may wait.
         limit: usize,
+    },
+    /// Looking it up panicked.
+    #[error("cannot look {name} up: the lookup panicked; the log says where")]
+    Panicked {
+        /// The name.
+        name: String,
     },
     /// Nobody is there to ask.
     #[error("cannot look {name} up: there is no resolver here; give IP addresses")]
@@ -283,7 +303,15 @@ impl Desk {
             port,
             reply_to,
         } = question;
-        let Cached { result, valid_ns } = self.find(&host, port);
+        // Who asks would wait for ever if the thread ended, and others after it.
+        let find = AssertUnwindSafe(|| self.find(&host, port));
+        let Cached { result, valid_ns } = panic::catch_unwind(find).unwrap_or_else(|_| {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+            Cached {
+                result: Err(ResolveError::Panicked { name: host }),
+                valid_ns: PANICKED_VALID_NS,
+            }
+        });
         // A full mailbox is a shard that does not read: its pool asks again.
         let _ = reply_to.send(Answer {
             id,
@@ -346,7 +374,7 @@ fn in_order(found: Vec<SocketAddr>) -> Arc<[Address]> {
 mod tests {
     use super::*;
     use crate::waker::WakeReceiver;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::time::Duration;
 
     fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
@@ -419,6 +447,29 @@ mod tests {
             let error = wait_for(&mut client).result.unwrap_err();
             assert!(error.to_string().contains(name), "{error}");
         }
+    }
+
+    /// Goal: a lookup that panics is answered and counted, and its thread answers the next one.
+    #[test]
+    fn a_panicking_lookup_ends_no_thread() {
+        let config = ResolverConfig {
+            threads: 1,
+            ..ResolverConfig::default()
+        };
+        let resolver = Resolver::with_lookup(config, |host, port| {
+            assert!(host == "good.test", "planted panic");
+            Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+        })
+        .unwrap();
+        let wakes = WakeReceiver::new().unwrap();
+        let mut client = resolver.client(wakes.waker());
+        let before = panic_count();
+        client.ask(1, "bad.test", 80).unwrap();
+        let error = wait_for(&mut client).result.unwrap_err();
+        assert!(matches!(error, ResolveError::Panicked { .. }), "{error}");
+        assert!(panic_count() > before);
+        client.ask(2, "good.test", 80).unwrap();
+        assert!(wait_for(&mut client).result.is_ok());
     }
 
     /// Goal: the system's own resolver knows this machine.

@@ -62,6 +62,10 @@ pub(super) struct LimitFlags {
     /// Slowest body, per second; 408 below it
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "240", help_heading = TIME)]
     min_body_rate: u64,
+    /// How far a peer may be behind while others wait for the memory of its large body or answer: all of
+    /// it in two minutes, 64 KiB a second at least; then 408, or the connection is cut
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2s", help_heading = TIME)]
+    contended_grace: u64,
     /// For a peer that does not take its answer; then the connection is cut
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "30s", help_heading = TIME)]
     write_stall: u64,
@@ -123,6 +127,7 @@ impl LimitFlags {
             idle_timeout_min_ns: self.idle_timeout_min,
             body_grace_ns: self.body_grace,
             body_rate_bytes_per_s_min: self.min_body_rate,
+            contended_grace_ns: self.contended_grace,
             write_stall_ns: self.write_stall,
             write_rate_bytes_per_s_min: self.min_write_rate,
             drain_timeout_ns: self.drain_timeout,
@@ -250,7 +255,7 @@ mod tests {
         let line = "--max-connections 10 --max-connections-per-address 4 --max-request-line 1KiB \
              --max-head 2KiB --max-fields 3 --max-body 4GiB --max-chunk-extension 5 \
              --max-trailer 6 --max-pipelined 7 --max-output 8 --head-timeout 9ms \
-             --idle-timeout 1m --idle-timeout-min 10ms --body-grace 11ms --min-body-rate 12 \
+             --idle-timeout 1m --idle-timeout-min 10ms --body-grace 11ms --min-body-rate 12 --contended-grace 16ms \
              --write-stall 13ms --min-write-rate 14 --drain-timeout 15ms";
         let expected = LimitValues {
             request_line_bytes_max: 1024,
@@ -267,6 +272,7 @@ mod tests {
             idle_timeout_min_ns: 10_000_000,
             body_grace_ns: 11_000_000,
             body_rate_bytes_per_s_min: 12,
+            contended_grace_ns: 16_000_000,
             write_stall_ns: 13_000_000,
             write_rate_bytes_per_s_min: 14,
             drain_timeout_ns: 15_000_000,

@@ -58,7 +58,7 @@ impl Scan {
 
     /// The next records, as many as go into a turn.
     pub(super) async fn turn(&mut self, cluster: &Rc<Cluster>) -> Turn {
-        let mut page = Page::new(&cluster.values, &cluster.large);
+        let mut page = Page::new(&cluster.values, &cluster.large, None);
         loop {
             while let Some((id, record)) = self.records.front() {
                 if page.add(id, record).is_break() {

@@ -218,7 +218,7 @@ async fn open(
             statements,
             buckets,
             values: BlockPool::new("values from the cluster", pool_mode),
-            large: BodyBudget::new(u64::MAX),
+            large: BodyBudget::new(u64::MAX, u64::MAX),
             complaints: Complaints::default(),
             turns: (0..buckets).map(|_| Mutex::new(())).collect(),
             questions: Semaphore::new(QUESTIONS_MAX),

@@ -46,10 +46,15 @@ impl<T: Send + 'static> Deref for Closing<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Closing<T> {
-    fn drop(&mut self) {
+impl<T: Send + 'static> Closing<T> {
+    /// Closes it now. False: not within the time.
+    pub(super) fn close(mut self) -> bool {
+        self.close_in_time()
+    }
+
+    fn close_in_time(&mut self) -> bool {
         let Some(engine) = self.engine.take() else {
-            return;
+            return true;
         };
         let (closed, wait) = mpsc::channel::<()>();
         let close = move || {
@@ -63,9 +68,10 @@ impl<T: Send + 'static> Drop for Closing<T> {
             .spawn(close)
             .is_err()
         {
-            return;
+            return true;
         }
-        if wait.recv_timeout(self.close_max) == Err(mpsc::RecvTimeoutError::Timeout) {
+        let is_closed = wait.recv_timeout(self.close_max) != Err(mpsc::RecvTimeoutError::Timeout);
+        if !is_closed {
             log::write(
                 LogLevel::Error,
                 format_args!(
@@ -75,6 +81,13 @@ impl<T: Send + 'static> Drop for Closing<T> {
                 ),
             );
         }
+        is_closed
+    }
+}
+
+impl<T: Send + 'static> Drop for Closing<T> {
+    fn drop(&mut self) {
+        self.close_in_time();
     }
 }
 

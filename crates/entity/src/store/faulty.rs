@@ -1,4 +1,4 @@
-//! Plants faults in any store: a failed sync, a full disk, a commit that is held, a cold cache.
+//! Plants faults in any store: a failed sync, a broken disk, too few descriptors, a commit that is held, a cold cache.
 //!
 //! Place: tests only; wraps `memory` or `rocksdb` between the committer and the engine, so that
 //! the same fault is seen on both. Absent on purpose: random faults. A test says which call fails,
@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{
-    CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Snapshot, Store, StoreError,
-    Visit, Write,
+    CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held, Snapshot, Store,
+    StoreError, Visit, Write,
 };
 use crate::data_dir::DataDirError;
 use std::path::Path;
@@ -18,8 +18,8 @@ use std::path::Path;
 /// Which calls fail. The default plants nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// The disk is full after this many commits: each later one fails before anything is written.
-    pub disk_full_after_commits: Option<u64>,
+    /// After this many commits each later one fails before anything is written, and for good.
+    pub broken_after_commits: Option<u64>,
     /// The n-th sync (counted from 1, one per synced commit) fails after the batch was written.
     /// Only this one: the sync after it would succeed, which is what makes the fault dangerous.
     pub failed_sync: Option<u64>,
@@ -44,6 +44,8 @@ pub struct FaultyStore<S> {
     syncs: AtomicU64,
     held: AtomicBool,
     stopped: AtomicBool,
+    short: AtomicBool,
+    recoveries: AtomicU64,
     disk: Mutex<Option<Disk>>,
 }
 
@@ -58,6 +60,8 @@ impl<S: Engine> FaultyStore<S> {
             syncs: AtomicU64::new(0),
             held: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            short: AtomicBool::new(false),
+            recoveries: AtomicU64::new(0),
             disk: Mutex::new(None),
         }
     }
@@ -90,6 +94,18 @@ impl<S: Engine> FaultyStore<S> {
         self.stopped.store(is_stopped, Ordering::SeqCst);
     }
 
+    /// Lets every commit fail for want of descriptors, before anything is written, or no longer: then
+    /// [`Store::recover`] succeeds.
+    pub fn run_short(&self, is_short: bool) {
+        self.short.store(is_short, Ordering::SeqCst);
+    }
+
+    /// How often [`Store::recover`] was tried.
+    #[must_use]
+    pub fn recoveries(&self) -> u64 {
+        self.recoveries.load(Ordering::SeqCst)
+    }
+
     /// Puts another disk under the data.
     pub fn set_disk(&self, disk: Disk) {
         *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = Some(disk);
@@ -98,12 +114,31 @@ impl<S: Engine> FaultyStore<S> {
     fn read_fault(&self) -> Result<(), StoreError> {
         assert!(!self.faults.panicking_reads, "planted panic");
         if self.faults.failed_reads {
-            return Err(StoreError {
-                operation: "read",
-                cause: "planted fault".to_owned(),
-            });
+            return Err(planted("read", "planted fault"));
         }
         Ok(())
+    }
+}
+
+/// What makes snapshots whose visits fail.
+#[derive(Debug)]
+pub struct FaultyHeld<T> {
+    inner: T,
+    faults: Faults,
+}
+
+impl<T: Held> Held for FaultyHeld<T> {
+    type Snapshot<'a>
+        = FaultySnapshot<T::Snapshot<'a>>
+    where
+        Self: 'a;
+
+    fn snapshot(&self) -> Self::Snapshot<'_> {
+        FaultySnapshot {
+            inner: self.inner.snapshot(),
+            faults: self.faults,
+            visits: AtomicU64::new(0),
+        }
     }
 }
 
@@ -125,10 +160,7 @@ impl<T: Snapshot> Snapshot for FaultySnapshot<T> {
         let number = self.visits.fetch_add(1, Ordering::SeqCst) + 1;
         let fails = self.faults.failed_visit.is_some_and(|from| number >= from);
         if fails || self.faults.failed_reads {
-            return Err(StoreError {
-                operation: "scan",
-                cause: "planted fault".to_owned(),
-            });
+            return Err(planted("scan", "planted fault"));
         }
         self.inner.visit(from, end, visit)
     }
@@ -169,14 +201,17 @@ impl<S: Engine> Engine for FaultyStore<S> {
 }
 
 impl<S: Store> Store for FaultyStore<S> {
-    type Snapshot<'a> = FaultySnapshot<S::Snapshot<'a>>;
+    type Held = FaultyHeld<S::Held>;
 
-    fn snapshot(&self) -> Self::Snapshot<'_> {
-        FaultySnapshot {
-            inner: self.inner.snapshot(),
+    fn hold(&self) -> Result<Self::Held, StoreError> {
+        Ok(FaultyHeld {
+            inner: self.inner.hold()?,
             faults: self.faults,
-            visits: AtomicU64::new(0),
-        }
+        })
+    }
+
+    fn wants_release(&self) -> bool {
+        self.inner.wants_release()
     }
 
     fn get<R>(&self, key: &[u8], found: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, StoreError> {
@@ -198,16 +233,18 @@ impl<S: Store> Store for FaultyStore<S> {
         while self.held.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
+        if self.short.load(Ordering::SeqCst) {
+            return Err(StoreError {
+                failure: Failure::Passing,
+                ..planted("commit", "planted fault: Too many open files")
+            });
+        }
         if self
             .faults
-            .disk_full_after_commits
+            .broken_after_commits
             .is_some_and(|limit| commit_number > limit)
         {
-            let cause = "planted fault: no space left on device".to_owned();
-            return Err(StoreError {
-                operation: "commit",
-                cause,
-            });
+            return Err(planted("commit", "planted fault: the disk is broken"));
         }
         if durability == Durability::Written {
             return self.inner.commit(writes, batch_bytes, durability);
@@ -216,11 +253,7 @@ impl<S: Store> Store for FaultyStore<S> {
         if self.faults.failed_sync == Some(sync_number) {
             self.inner
                 .commit(writes, batch_bytes, Durability::Written)?;
-            let cause = "planted fault: the sync failed".to_owned();
-            return Err(StoreError {
-                operation: "commit",
-                cause,
-            });
+            return Err(planted("commit", "planted fault: the sync failed"));
         }
         self.inner.commit(writes, batch_bytes, durability)
     }
@@ -228,12 +261,24 @@ impl<S: Store> Store for FaultyStore<S> {
     fn sync(&self) -> Result<(), StoreError> {
         let sync_number = self.syncs.fetch_add(1, Ordering::SeqCst) + 1;
         if self.faults.failed_sync == Some(sync_number) {
-            let cause = "planted fault: the sync failed".to_owned();
-            return Err(StoreError {
-                operation: "sync",
-                cause,
-            });
+            return Err(planted("sync", "planted fault: the sync failed"));
         }
         self.inner.sync()
+    }
+
+    fn recover(&self, tries: u32) -> Result<bool, StoreError> {
+        self.recoveries.fetch_add(1, Ordering::SeqCst);
+        match self.short.load(Ordering::SeqCst) {
+            true => Ok(false),
+            false => self.inner.recover(tries),
+        }
+    }
+}
+
+fn planted(operation: &'static str, cause: &str) -> StoreError {
+    StoreError {
+        operation,
+        cause: cause.to_owned(),
+        failure: Failure::Lasting,
     }
 }

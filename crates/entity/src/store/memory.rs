@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{
-    CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Linkage, Snapshot, Store,
+    CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Held, Linkage, Snapshot, Store,
     StoreError, Visit, Write,
 };
 use crate::data_dir::DataDirError;
@@ -19,7 +19,7 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Entities in memory. Invariant: `synced` is what `visible` was at some earlier commit.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    maps: Mutex<Maps>,
+    maps: Arc<Mutex<Maps>>,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +64,19 @@ impl MemoryStore {
     fn maps(&self) -> MutexGuard<'_, Maps> {
         // A test that panicked while holding the lock has already failed.
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The maps, whose copies snapshots are.
+#[derive(Debug)]
+pub struct MemoryHeld(Arc<Mutex<Maps>>);
+
+impl Held for MemoryHeld {
+    type Snapshot<'a> = MemorySnapshot;
+
+    fn snapshot(&self) -> MemorySnapshot {
+        let maps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        MemorySnapshot(maps.visible.clone())
     }
 }
 
@@ -126,10 +139,10 @@ impl Engine for MemoryStore {
 }
 
 impl Store for MemoryStore {
-    type Snapshot<'a> = MemorySnapshot;
+    type Held = MemoryHeld;
 
-    fn snapshot(&self) -> MemorySnapshot {
-        MemorySnapshot(self.contents())
+    fn hold(&self) -> Result<MemoryHeld, StoreError> {
+        Ok(MemoryHeld(Arc::clone(&self.maps)))
     }
 
     fn get<R>(&self, key: &[u8], found: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, StoreError> {

@@ -30,6 +30,13 @@ pub(super) fn open_logged(options: Options, path: &Path) -> Result<DB, rocksdb::
     Ok(db)
 }
 
+/// Opens it again in the process that wrote it. Its log may end in a write that failed and was acknowledged to
+/// nobody; the caller compares what is there with what was acknowledged.
+pub(super) fn open_again(options: Options, path: &Path) -> Result<DB, rocksdb::Error> {
+    let (db, _) = open_with_damage(options, path)?;
+    Ok(db)
+}
+
 /// Opens it, and tells what of its log cannot be read. Behind such a place the engine reads nothing more.
 /// A log ends like that when a crash comes in the middle of a write, which was promised to nobody. But its
 /// middle is like that when the disk has lost it, and then what stood behind was promised. The engine

@@ -6,6 +6,9 @@
 //! choice are all an operator sets; the rest is derived below, each with its reason.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, CompactionDecision, DB, DBCompressionType,
@@ -14,12 +17,13 @@ use rocksdb::{
 };
 
 use super::closing::Closing;
-use super::opening::{newest_options_version, open_error, open_logged};
-use super::upgrade;
+use super::opening::{newest_options_version, open_again, open_error, open_logged};
+use super::replaceable::{Reading, Replaceable};
 use super::{
-    CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Linkage, Snapshot, Store,
-    StoreError, Visit, Write,
+    CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held, Linkage, Room,
+    Snapshot, Store, StoreError, Visit, Write,
 };
+use super::{failure, upgrade};
 use crate::config::Compression;
 use crate::data_dir::{self, DataDirError, Found};
 use crate::record::Head;
@@ -41,6 +45,20 @@ const FILTER_PART_BYTES: usize = 4096;
 /// has nobody else's turn meanwhile.
 const DELETES_WINDOW: usize = 8192;
 
+/// So many descriptors have to be free before the engine is opened again: its log, its lists of files and a
+/// few tables. With fewer it would come back without what it reads from.
+const DESCRIPTORS_NEEDED: usize = 32;
+
+/// Room that has to be free for the engine's lists of files, besides that for its log.
+const SPARE_ROOM_BYTES: u64 = 1 << 20;
+
+/// Longest wait for readers to let go of an engine that is to be opened again.
+const RELEASE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// So often the engine is given time to recover by itself, as it does when room comes back, before it is
+/// closed and opened again.
+const TRIES_BEFORE_REOPENING: u32 = 4;
+
 /// How much memory and disk the engine may use, and how it packs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RocksDbOptions {
@@ -57,11 +75,13 @@ pub struct RocksDbOptions {
 
 /// An open data directory.
 pub struct RocksDbStore {
-    pub(super) db: Closing<DB>,
+    /// Not there while it is opened again.
+    db: Replaceable<Closing<DB>>,
     path: PathBuf,
     block_cache: Cache,
-    disk_reserve_bytes: Option<u64>,
-    memtable_bytes: u64,
+    asked: RocksDbOptions,
+    /// The engine's number of the last change that was acknowledged.
+    acknowledged: AtomicU64,
     read_cached: ReadOptions,
     read_all: ReadOptions,
     write_synced: WriteOptions,
@@ -87,14 +107,7 @@ impl RocksDbStore {
             let db = open_logged(database_options(asked, &block_cache), path).map_err(refused)?;
             upgrade::run(&db, path, found)?;
         }
-        let mut options = database_options(asked, &block_cache);
-        options.set_compaction_filter("expired records", |_level, key: &[u8], record: &[u8]| {
-            match is_expired(key, record) {
-                true => CompactionDecision::Remove,
-                false => CompactionDecision::Keep,
-            }
-        });
-        let db = open_logged(options, path).map_err(refused)?;
+        let db = open_logged(filtering_options(asked, &block_cache), path).map_err(refused)?;
         upgrade::clean_up(&db, path)?;
         let engine = EngineInfo {
             name: "rocksdb",
@@ -110,17 +123,142 @@ impl RocksDbStore {
         let mut write_synced = WriteOptions::default();
         write_synced.set_sync(true);
         Ok(Self {
-            db: Closing::new(db),
+            acknowledged: AtomicU64::new(db.latest_sequence_number()),
+            db: Replaceable::new(Closing::new(db)),
             path: path.to_owned(),
             block_cache,
-            disk_reserve_bytes: asked.disk_reserve_bytes,
-            memtable_bytes: asked.memtable_bytes,
+            asked,
             read_cached,
             read_all: ReadOptions::default(),
             write_synced,
             write_unsynced: WriteOptions::default(),
             engine,
         })
+    }
+
+    /// The engine, for one call.
+    ///
+    /// # Errors
+    /// While it is opened again.
+    pub(super) fn db(
+        &self,
+        operation: &'static str,
+    ) -> Result<Reading<'_, Closing<DB>>, StoreError> {
+        self.db.read().ok_or_else(|| being_opened(operation))
+    }
+
+    /// Whether the machine has again what the engine needs to be opened: it writes its log out as tables then.
+    /// One that could not be opened would answer no reads either.
+    fn has_resources(&self) -> bool {
+        let has_room = self.disk().is_none_or(|disk| {
+            let needed_bytes = log_bytes(&self.path) + SPARE_ROOM_BYTES;
+            disk.room() != Room::None && disk.free_bytes >= needed_bytes
+        });
+        let opened = (0..DESCRIPTORS_NEEDED).map(|_| std::fs::File::open("/dev/null"));
+        has_room && opened.collect::<Result<Vec<_>, _>>().is_ok()
+    }
+
+    /// Whether the engine writes: a delete of nothing takes the way of every batch, its sync included.
+    fn writes_by_itself(&self) -> Result<bool, StoreError> {
+        let Some(db) = self.db.read() else {
+            return Ok(false);
+        };
+        // No entity has this key, which only an upgrade uses for a while.
+        let mut batch = WriteBatch::default();
+        batch.delete(b"");
+        match db.write_opt(batch, &self.write_synced) {
+            Ok(()) => Ok(true),
+            Err(error) => match failed("commit", error) {
+                error if error.failure == Failure::Passing => Ok(false),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Closes the engine, if it is open, and opens it again from what is on the disk: its log has all that was
+    /// acknowledged. False: it could not be closed or opened now.
+    fn open_again(&self) -> Result<bool, StoreError> {
+        let is_closed = match self.db.take(RELEASE_WAIT_MAX) {
+            Err(_) => return Ok(false),
+            Ok(db) => db.is_none_or(Closing::close),
+        };
+        match is_closed {
+            true => self.open_closed(),
+            false => Err(StoreError {
+                operation: "open again",
+                cause: "it could not be closed".to_owned(),
+                failure: Failure::Lasting,
+            }),
+        }
+    }
+
+    /// The same, where it is closed.
+    fn open_closed(&self) -> Result<bool, StoreError> {
+        let options = filtering_options(self.asked, &self.block_cache);
+        let db = match open_again(options, &self.path) {
+            Ok(db) => db,
+            Err(error) => match failed("open again", error) {
+                error if error.failure == Failure::Passing => return Ok(false),
+                error => return Err(error),
+            },
+        };
+        let acknowledged = self.acknowledged.load(Ordering::Relaxed);
+        let found = db.latest_sequence_number();
+        self.db.put(Closing::new(db));
+        if found < acknowledged {
+            return Err(StoreError {
+                operation: "open again",
+                cause: format!(
+                    "its log ends at change {found}, and {acknowledged} were acknowledged"
+                ),
+                failure: Failure::Lasting,
+            });
+        }
+        Ok(true)
+    }
+}
+
+/// What the engine's write-ahead logs hold.
+fn log_bytes(path: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return 0;
+    };
+    let logs = entries.filter_map(Result::ok).filter(|entry| {
+        let name = entry.path();
+        name.extension().is_some_and(|kind| kind == "log")
+    });
+    logs.filter_map(|entry| Some(entry.metadata().ok()?.len()))
+        .sum()
+}
+
+/// Where a call finds no engine.
+fn being_opened(operation: &'static str) -> StoreError {
+    StoreError {
+        operation,
+        cause: "it is being opened again".to_owned(),
+        failure: Failure::Passing,
+    }
+}
+
+fn filtering_options(asked: RocksDbOptions, block_cache: &Cache) -> Options {
+    let mut options = database_options(asked, block_cache);
+    options.set_compaction_filter("expired records", |_level, key: &[u8], record: &[u8]| {
+        match is_expired(key, record) {
+            true => CompactionDecision::Remove,
+            false => CompactionDecision::Keep,
+        }
+    });
+    options
+}
+
+/// An engine that stays open.
+pub struct RocksDbHeld(pub(super) Arc<Closing<DB>>);
+
+impl Held for RocksDbHeld {
+    type Snapshot<'a> = RocksDbSnapshot<'a>;
+
+    fn snapshot(&self) -> RocksDbSnapshot<'_> {
+        RocksDbSnapshot(self.0.snapshot())
     }
 }
 
@@ -165,7 +303,11 @@ impl Engine for RocksDbStore {
         key: &[u8],
         found: impl FnOnce(&[u8]) -> R,
     ) -> Result<CachedRead<R>, StoreError> {
-        match self.db.get_pinned_opt(key, &self.read_cached) {
+        // Being opened again: a read thread says so.
+        let Some(db) = self.db.read() else {
+            return Ok(CachedRead::NotCached);
+        };
+        match db.get_pinned_opt(key, &self.read_cached) {
             // Success without a value also stands for a table that would have to be opened first.
             // Values that are empty indeed go the longer way.
             Ok(Some(value)) if value.is_empty() => Ok(CachedRead::NotCached),
@@ -183,8 +325,8 @@ impl Engine for RocksDbStore {
     fn gauges(&self) -> EngineGauges {
         // A number that the engine does not tell is none to worry about.
         let number = |name: &str| {
-            let value = self.db.property_int_value(name);
-            value.ok().flatten().unwrap_or(0)
+            let value = self.db.read().map(|db| db.property_int_value(name));
+            value.and_then(Result::ok).flatten().unwrap_or(0)
         };
         EngineGauges {
             memtable_bytes: number("rocksdb.cur-size-all-mem-tables"),
@@ -208,10 +350,11 @@ impl Engine for RocksDbStore {
         let whole_bytes = found.f_blocks.saturating_mul(found.f_frsize);
         // Memtables and the log beside them, and what merging takes before it gives back: the first
         // level is 256 MiB, and what lies over it is not much more.
-        let needed_bytes = self.memtable_bytes.saturating_mul(2) + (1 << 30);
+        let needed_bytes = self.asked.memtable_bytes.saturating_mul(2) + (1 << 30);
         Some(Disk {
             free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
             reserve_bytes: self
+                .asked
                 .disk_reserve_bytes
                 .unwrap_or(needed_bytes.min(whole_bytes / 16)),
         })
@@ -219,14 +362,19 @@ impl Engine for RocksDbStore {
 }
 
 impl Store for RocksDbStore {
-    type Snapshot<'a> = RocksDbSnapshot<'a>;
+    type Held = RocksDbHeld;
 
-    fn snapshot(&self) -> RocksDbSnapshot<'_> {
-        RocksDbSnapshot(self.db.snapshot())
+    fn hold(&self) -> Result<RocksDbHeld, StoreError> {
+        let held = self.db.hold().ok_or_else(|| being_opened("scan"))?;
+        Ok(RocksDbHeld(held))
+    }
+
+    fn wants_release(&self) -> bool {
+        self.db.wants_release()
     }
 
     fn get<R>(&self, key: &[u8], found: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, StoreError> {
-        match self.db.get_pinned_opt(key, &self.read_all) {
+        match self.db("read")?.get_pinned_opt(key, &self.read_all) {
             Ok(value) => Ok(value.map(|value| found(&value))),
             Err(error) => Err(failed("read", error)),
         }
@@ -267,22 +415,44 @@ impl Store for RocksDbStore {
             Durability::Synced => &self.write_synced,
             Durability::Written => &self.write_unsynced,
         };
-        self.db
-            .write_opt(batch, options)
-            .map_err(|error| failed("commit", error))
+        let db = self.db("commit")?;
+        db.write_opt(batch, options)
+            .map_err(|error| failed("commit", error))?;
+        // This thread alone commits.
+        self.acknowledged
+            .store(db.latest_sequence_number(), Ordering::Relaxed);
+        Ok(())
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        self.db
+        self.db("sync")?
             .flush_wal(true)
             .map_err(|error| failed("sync", error))
+    }
+
+    /// By the engine's own recovery, which is on for want of room, or by closing and opening it again. Reads go
+    /// on until then, so it is not closed before the machine has again what it was short of.
+    fn recover(&self, tries: u32) -> Result<bool, StoreError> {
+        if !self.has_resources() {
+            return Ok(false);
+        }
+        if self.writes_by_itself()? {
+            return Ok(true);
+        }
+        let is_open = self.db.read().is_some();
+        match is_open && tries < TRIES_BEFORE_REOPENING {
+            true => Ok(false),
+            false => self.open_again(),
+        }
     }
 }
 
 pub(super) fn failed(operation: &'static str, error: rocksdb::Error) -> StoreError {
+    let cause = error.into_string();
     StoreError {
         operation,
-        cause: error.into_string(),
+        failure: failure::of(operation, &cause),
+        cause,
     }
 }
 
@@ -397,9 +567,9 @@ mod tests {
                 .commit(deletes, 64 << 10, Durability::Written)
                 .unwrap();
         }
-        store.db.flush().unwrap();
+        store.db("flush").unwrap().flush().unwrap();
         let deletes = || -> u64 {
-            let tables = store.db.live_files().unwrap();
+            let tables = store.db("count").unwrap().live_files().unwrap();
             tables.iter().map(|table| table.num_deletions).sum()
         };
         let patience = Instant::now() + Duration::from_secs(60);

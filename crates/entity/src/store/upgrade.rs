@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::config::Compression;
     use crate::store::rocksdb::{RocksDbOptions, RocksDbStore};
-    use crate::store::{Durability, Snapshot as _, Store as _, Write};
+    use crate::store::{Durability, Held as _, Snapshot as _, Store as _, Write};
     use std::ops::ControlFlow;
 
     const OPTIONS: RocksDbOptions = RocksDbOptions {
@@ -153,7 +153,12 @@ mod tests {
             found.push((key.to_vec(), value.to_vec()));
             ControlFlow::Continue(())
         };
-        store.snapshot().visit(b"", None, visit).unwrap();
+        store
+            .hold()
+            .unwrap()
+            .snapshot()
+            .visit(b"", None, visit)
+            .unwrap();
         found
     }
 

@@ -10,7 +10,7 @@ use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{BottommostLevelCompaction, CompactOptions};
 
 use super::rocksdb::{RocksDbStore, failed};
-use super::{Snapshot as _, Store as _, StoreError};
+use super::{Held as _, Snapshot as _, Store as _, StoreError};
 use crate::data_dir::{self, DataDirError};
 use crate::record::Head;
 
@@ -47,12 +47,12 @@ impl RocksDbStore {
     /// # Errors
     /// When the memtables cannot be written.
     pub fn compact(&self) -> Result<(), StoreError> {
-        self.db.flush().map_err(|error| failed("flush", error))?;
+        let db = self.db("flush")?;
+        db.flush().map_err(|error| failed("flush", error))?;
         let mut options = CompactOptions::default();
         // Tables that nothing lies over are rewritten too: they may hold what has ended since.
         options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
-        self.db
-            .compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
+        db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
         Ok(())
     }
 
@@ -61,12 +61,13 @@ impl RocksDbStore {
     /// # Errors
     /// When it does not.
     pub fn statistics(&self) -> Result<Statistics, StoreError> {
+        let db = self.db("count")?;
         let property = |name: &str| {
-            let value = self.db.property_int_value(name);
+            let value = db.property_int_value(name);
             let value = value.map_err(|error| failed("count", error))?;
             Ok(value.unwrap_or(0))
         };
-        let tables = self.db.live_files();
+        let tables = db.live_files();
         let tables = tables.map_err(|error| failed("count", error))?;
         Ok(Statistics {
             entities_estimated: property("rocksdb.estimate-num-keys")?,
@@ -83,17 +84,19 @@ impl RocksDbStore {
     /// At the first block that is damaged.
     pub fn check(&self) -> Result<Checked, StoreError> {
         let mut checked = Checked::default();
-        self.snapshot().visit(b"\0", None, &mut |key, record| {
-            match Head::split(record) {
-                Ok((head, _)) if head.is_expired() => checked.expired += 1,
-                Ok((_, value)) => {
-                    checked.entities += 1;
-                    checked.bytes += (key.len() + value.len()) as u64;
+        self.hold()?
+            .snapshot()
+            .visit(b"\0", None, &mut |key, record| {
+                match Head::split(record) {
+                    Ok((head, _)) if head.is_expired() => checked.expired += 1,
+                    Ok((_, value)) => {
+                        checked.entities += 1;
+                        checked.bytes += (key.len() + value.len()) as u64;
+                    }
+                    Err(_) => checked.unreadable += 1,
                 }
-                Err(_) => checked.unreadable += 1,
-            }
-            ControlFlow::Continue(())
-        })?;
+                ControlFlow::Continue(())
+            })?;
         Ok(checked)
     }
 
@@ -106,13 +109,16 @@ impl RocksDbStore {
         data_dir::check_new(path)?;
         // There the engine makes it, and begins by removing what it finds.
         data_dir::check_left_over(&unfinished(path))?;
-        Checkpoint::new(&self.db)
+        let failed = |cause: String| DataDirError::Io {
+            path: path.to_owned(),
+            operation: "copy into",
+            source: std::io::Error::other(cause),
+        };
+        // For longer than one call: an engine that is to be opened again waits for it.
+        let held = self.hold().map_err(|error| failed(error.to_string()))?;
+        Checkpoint::new(&held.0)
             .and_then(|checkpoint| checkpoint.create_checkpoint(path))
-            .map_err(|error| DataDirError::Io {
-                path: path.to_owned(),
-                operation: "copy into",
-                source: std::io::Error::other(error.into_string()),
-            })?;
+            .map_err(|error| failed(error.into_string()))?;
         data_dir::mark_backup(path)
     }
 }

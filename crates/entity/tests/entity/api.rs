@@ -416,7 +416,7 @@ fn failed_commit_refuses_writes_and_keeps_reading() {
             ..Faults::default()
         },
         Faults {
-            disk_full_after_commits: Some(2),
+            broken_after_commits: Some(2),
             ..Faults::default()
         },
         // Writes waited for ever, and status said ready.

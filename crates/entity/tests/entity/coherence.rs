@@ -173,6 +173,7 @@ impl<S: Store> Shard<S> {
 
 fn executor<S: Store>(store: &Arc<S>, stamp_count: usize, mode: PoolMode) -> Executor {
     let config = ExecutorConfig {
+        contended_grace_ns: u64::MAX,
         shards: 3,
         read_threads: 2,
         jobs_in_flight_max: 1000,
@@ -276,7 +277,7 @@ fn failed_commit_leaves_no_stale_value() {
         ..Faults::default()
     };
     let disk_full = Faults {
-        disk_full_after_commits: Some(100),
+        broken_after_commits: Some(100),
         ..Faults::default()
     };
     for faults in [failed_sync, disk_full] {

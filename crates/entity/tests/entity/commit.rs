@@ -81,7 +81,7 @@ fn faults() -> impl Strategy<Value = Faults> {
             ..Faults::default()
         }),
         (0..8_u64).prop_map(|n| Faults {
-            disk_full_after_commits: Some(n),
+            broken_after_commits: Some(n),
             ..Faults::default()
         }),
     ]
@@ -315,6 +315,7 @@ fn executor<S: Store>(store: &Arc<S>, shards: usize, policy: SyncPolicy) -> Exec
         bytes_in_flight_max: 1 << 30,
         large_bytes_max: 1 << 30,
         large_wait_max: Duration::from_secs(5),
+        contended_grace_ns: u64::MAX,
         batch_bytes_max: 8 << 20,
         stamp_count: 8,
         pool_mode: PoolMode::On,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::support::{Client, LONG, TestServer, request, request_with, target, wait_until};
+use crate::support::{
+    Client, LONG, TestServer, patient_limits, request, request_with, target, wait_until,
+};
 use millpond_entity::Store as _;
 use millpond_entity::access::{Access, Tokens};
 use millpond_entity::record::{Head, Version, encode};
@@ -10,7 +12,7 @@ use millpond_entity::scanner::{Ask, ScanAnswer, ScanLink, Scanner, Turn};
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::store::{Durability, Write};
-use millpond_http::{BodyBudget, RequestToken};
+use millpond_http::{BodyBudget, LimitValues, RequestToken};
 use millpond_io::{Driver as _, EpollDriver};
 use millpond_mempool::{BlockPool, Buffer, PoolMode};
 
@@ -32,7 +34,7 @@ fn value(len: usize, seed: u64) -> Vec<u8> {
     std::iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// Connections that have sent half of a PUT, and what is left of each: with them all memory is taken. The
+/// Connections that have sent nearly all of a PUT, and what is left of each: with them all memory is taken. The
 /// server says that it goes on when it has taken memory for one.
 fn half_sent(server: &TestServer, body: &[u8]) -> Vec<(Client, Vec<u8>)> {
     let parts = body.chunks(body.len() / 4 + 1).enumerate();
@@ -44,7 +46,7 @@ fn half_sent(server: &TestServer, body: &[u8]) -> Vec<(Client, Vec<u8>)> {
             head.truncate(head.len() - part.len());
             client.send(&head).unwrap();
             assert_eq!(client.read_reply(false).unwrap().unwrap().status, 100);
-            let (half, rest) = part.split_at(part.len() / 2);
+            let (half, rest) = part.split_at(part.len() - 1000);
             client.send(half).unwrap();
             (client, rest.to_vec())
         })
@@ -105,7 +107,7 @@ fn body_waits_for_others() -> bool {
     true
 }
 
-/// Goal: who waits for those that never send is told to come back later, and those that go leave their memory.
+/// Goal: who waits for those that never send, where nobody is cut, is told to come back later, and those that go leave their memory.
 #[test]
 fn bodies_do_not_wait_for_ever() {
     let server = start();
@@ -113,7 +115,7 @@ fn bodies_do_not_wait_for_ever() {
     let mut waiting = server.connect();
     let second = value(200_000, 2);
     let put = request("PUT", &target(b"second"), &second);
-    waiting.send(&put[..1000]).unwrap();
+    waiting.send(&put[..100_000]).unwrap();
     let refusal = waiting.read_reply(false).unwrap().unwrap();
     assert_eq!(refusal.status, 503);
     assert_eq!(refusal.field("Retry-After"), Some("1"));
@@ -121,6 +123,102 @@ fn bodies_do_not_wait_for_ever() {
     drop(halves);
     let mut again = server.connect();
     assert_eq!(again.put(b"second", &second), 201);
+}
+
+/// What the server does with those that stand still while others wait, at once.
+fn impatient(server: &mut millpond_http::ServeConfig) {
+    let limits = LimitValues {
+        contended_grace_ns: 1,
+        ..*patient_limits()
+    };
+    server.limits = limits.checked().unwrap();
+}
+
+/// One upload of 260 B/s with `Content-Length: 60000000` kept every PUT over 64 KiB of everybody at 503.
+///
+/// Goal: clients that announce much and stand still keep nobody waiting: those that send are served, those that
+/// hold memory for which others wait are answered 408.
+#[test]
+fn uploads_that_stand_still_give_way() {
+    let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, http| {
+        config.large_bytes_max = LARGE_BYTES_MAX;
+        impatient(http);
+    });
+    let announce = |bytes: usize, sent: usize| {
+        let mut client = server.connect();
+        let head = format!(
+            "PUT {} HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n",
+            target(b"slow")
+        );
+        client.send(head.as_bytes()).unwrap();
+        client.send(&vec![b'x'; sent]).unwrap();
+        client
+    };
+    let _idle: Vec<Client> = (0..20).map(|_| announce(60_000_000, 260)).collect();
+    let mut client = server.connect();
+    let body = value(LARGE_BYTES_MAX as usize / 2, 1);
+    assert_eq!(client.put(b"one", &body), 201);
+    // One has nearly all the memory, and one the place of a longer body.
+    let all = LARGE_BYTES_MAX as usize;
+    let mut slow = [announce(all, all - 1), announce(10 * all, 2 * all)];
+    assert_eq!(client.put(b"two", &body), 201);
+    assert_eq!(client.put(b"three", &value(3 * all, 2)), 201);
+    for client in &mut slow {
+        assert_eq!(client.read_reply(false).unwrap().unwrap().status, 408);
+    }
+}
+
+/// One reader of a 60 MB value at 20 KB/s did the same to large GETs.
+///
+/// Goal: readers that do not read are cut when others wait for what they hold, of values and of ranges.
+#[test]
+fn readers_that_stand_still_give_way() {
+    let store = Arc::new(FaultyStore::new(
+        MemoryStore::new(),
+        Faults {
+            cold: true,
+            ..Faults::default()
+        },
+    ));
+    let server = TestServer::start(&store, |config, http| {
+        config.large_bytes_max = LARGE_BYTES_MAX;
+        config.large_wait_max = LONG;
+        config.cache_bytes = 0;
+        config.scans_max = 2;
+        impatient(http);
+    });
+    let mut client = server.connect();
+    let body = value(STUCK_BYTES, 4);
+    assert_eq!(client.put(b"large", &body), 201);
+    for id in 0..400_u32 {
+        assert_eq!(
+            client.put(format!("small {id}").as_bytes(), &body[..60_000]),
+            201
+        );
+    }
+    let ask = |path: &str| {
+        let mut reader = server.connect();
+        reader.send(&request("GET", path, b"")).unwrap();
+        reader.stream.peek(&mut [0]).unwrap();
+        reader
+    };
+    let value_path = target(b"large");
+    let stuck = ask(&value_path);
+    assert!(client.get(b"large").body == body);
+    drop(stuck);
+    let stuck: Vec<Client> = (0..2).map(|_| ask("/v0/entities?start=small")).collect();
+    wait_until(|| {
+        let reply = client.request("HEAD", "/v0/status", b"");
+        assert_eq!(reply.status, 200);
+        let mut range = server.connect();
+        range
+            .send(&request("GET", "/v0/entities?start=small%20399", b""))
+            .unwrap();
+        let reply = range.read_reply(false).unwrap().unwrap();
+        reply.status == 200 && !range.read_chunks().unwrap().is_empty()
+    });
+    assert!(client.metric("millpond_entity_slow_readers_cut_total ") >= 2);
+    drop(stuck);
 }
 
 /// Goal: one that is alone may be larger than all there is, in one piece and in chunks.
@@ -279,10 +377,10 @@ fn a_range_that_was_given_up_makes_nobody_wait() {
             .commit([write].into_iter(), 0, Durability::Synced)
             .unwrap();
     }
-    let budget = BodyBudget::new(2 << 20);
-    let others = budget.take((2 << 20) - (400 << 10)).unwrap();
-    let another = budget.take(400 << 10).unwrap();
-    let scanner = Scanner::start(&store, 1, 4, budget, PoolMode::On).unwrap();
+    let budget = BodyBudget::new(2 << 20, 0);
+    let others = budget.take((2 << 20) - (400 << 10), 0, None).unwrap();
+    let another = budget.take(400 << 10, 0, None).unwrap();
+    let scanner = Scanner::start(&store, 1, 4, budget, Arc::default(), PoolMode::On).unwrap();
     // Only its waker is used; waking it is harmless.
     let driver = EpollDriver::new(PoolMode::On).unwrap();
     let mut link = scanner.link(0, driver.waker());

@@ -23,5 +23,6 @@ mod openapi;
 mod range;
 mod records;
 mod sequences;
+mod short_of;
 mod support;
 mod value_cache;

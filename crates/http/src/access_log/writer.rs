@@ -10,8 +10,10 @@ use super::entry::Entry;
 use super::format::{AccessLogFormat, write_line};
 use super::ring::{Record, RingReader};
 use crate::log::{self, Grouped, LogLevel, Repeated, Told};
+use crate::thread_panics::{self, HelperThread};
 use millpond_io::monotonic_ns;
 use std::io::{self, ErrorKind, Write};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -84,7 +86,7 @@ impl Writer {
 
     /// Until it is told to stop and has written what the queues held then, or cannot; returns how
     /// many entries it could not write.
-    pub(super) fn run(mut self) -> u64 {
+    pub(super) fn run(&mut self) -> u64 {
         let mut record = Record::default();
         let mut idle_naps = 0;
         loop {
@@ -114,6 +116,22 @@ impl Writer {
                 let readers = &self.readers;
                 let has_something = || readers.iter().any(|reader| !reader.is_empty());
                 self.bell.rest(Rest::Sleep, has_something);
+            }
+        }
+    }
+
+    /// The same, whatever panics: the entry at hand and what is half of a line are lost.
+    pub(super) fn run_on(mut self) -> u64 {
+        loop {
+            let run = AssertUnwindSafe(|| self.run());
+            match panic::catch_unwind(run) {
+                Ok(lost_count) => return lost_count,
+                Err(_) => {
+                    thread_panics::note(HelperThread::AccessLog);
+                    self.batch.cut_after_last_line();
+                    // It may come again at once.
+                    self.bell.rest(Rest::Retry(RETRY), || false);
+                }
             }
         }
     }
@@ -243,6 +261,15 @@ impl Writer {
 }
 
 impl Batch {
+    fn cut_after_last_line(&mut self) {
+        let end = memchr::memrchr(b'\n', &self.bytes).map_or(0, |at| at + 1);
+        self.bytes.truncate(end.max(self.written_bytes));
+        if self.written_bytes == self.bytes.len() {
+            self.bytes.clear();
+            self.written_bytes = 0;
+        }
+    }
+
     fn lines_left(&self) -> u64 {
         memchr::memchr_iter(b'\n', &self.bytes[self.written_bytes..]).count() as u64
     }
@@ -403,6 +430,43 @@ mod tests {
         let old = &old[..memchr::memrchr(b'\n', old).unwrap() + 1];
         let both = [requests(old), requests(new)].concat();
         assert_eq!(both, (1..=10).collect::<Vec<_>>());
+    }
+
+    /// A sink that panics once.
+    struct Panicking(Disk, bool);
+
+    impl Write for Panicking {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            assert!(!std::mem::take(&mut self.1), "planted panic");
+            self.0.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Sink for Panicking {
+        fn reopen(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn name(&self) -> String {
+            self.0.name()
+        }
+    }
+
+    /// Goal: a panic in the middle of the writer's work is counted and costs no line that is whole.
+    #[test]
+    fn the_writer_goes_on_after_a_panic() {
+        let disk = Disk::taking(&[]);
+        let mut writer = writer(&disk, 10);
+        writer.sink = Box::new(Panicking(disk.clone(), true));
+        writer.bell.ask_to_stop();
+        let before = thread_panics::counts()[0].1;
+        assert_eq!(writer.run_on(), 0);
+        assert!(thread_panics::counts()[0].1 > before);
+        assert_eq!(requests(&disk.files()[0]), (1..=10).collect::<Vec<_>>());
     }
 
     /// Goal: what cannot be written at the end is counted to the last entry.

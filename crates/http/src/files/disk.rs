@@ -9,12 +9,14 @@
 
 use super::root::{OpenRefusal, Opened, Patience, Root};
 use crate::service::RequestToken;
+use crate::thread_panics::{self, HelperThread};
 use millpond_io::{Mailbox, MailboxSender, Waker};
 use millpond_mempool::{Buffer, flush_remote_frees};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
@@ -88,7 +90,7 @@ impl Disk {
         })
     }
 
-    /// Hands a job over. False: the thread is gone, which only its panic can cause.
+    /// Hands a job over. False: the thread is gone.
     pub(super) fn submit(&self, token: RequestToken, state: u64, work: Work) -> bool {
         let job = Job { token, state, work };
         self.jobs
@@ -106,7 +108,7 @@ impl Drop for Disk {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
-            // Its panic, if any, is on stderr already.
+            // A panic of it is noted where it happens.
             let _ = thread.join();
         }
     }
@@ -116,7 +118,11 @@ fn work(root: &Root, queue: &Receiver<Job>, answers: &MailboxSender<Answer>) {
     while let Ok(Job { token, state, work }) = queue.recv() {
         let outcome = match work {
             Work::Open { name } => {
-                let opened = root.look_up(&name, Patience::Disk);
+                let look_up = AssertUnwindSafe(|| root.look_up(&name, Patience::Disk));
+                let opened = panic::catch_unwind(look_up).unwrap_or_else(|_| {
+                    thread_panics::note(HelperThread::FilesDisk);
+                    Err(OpenRefusal::Failed)
+                });
                 drop(name);
                 // Blocks of the shard freed here go home now, not with a batch that never fills.
                 flush_remote_frees();
@@ -128,7 +134,11 @@ fn work(root: &Root, queue: &Receiver<Job>, answers: &MailboxSender<Answer>) {
                 bytes_max,
                 buffer,
             } => {
-                let bytes = read(&file, offset, bytes_max, buffer);
+                let read = AssertUnwindSafe(|| read(&file, offset, bytes_max, buffer));
+                let bytes = panic::catch_unwind(read).unwrap_or_else(|_| {
+                    thread_panics::note(HelperThread::FilesDisk);
+                    Err(Errno::IO)
+                });
                 Outcome::Read { file, bytes }
             }
         };
@@ -155,6 +165,8 @@ fn read(
         NonZeroU64::new(READ_AHEAD_BYTES),
         Advice::WillNeed,
     );
+    #[cfg(test)]
+    assert!(offset != tests::PANIC_OFFSET, "planted panic");
     while buffer.len() < bytes_max {
         let at = offset + buffer.len() as u64;
         let left_bytes = bytes_max - buffer.len();
@@ -174,6 +186,10 @@ fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Reading from here on panics.
+    pub(super) const PANIC_OFFSET: u64 = 1 << 40;
+
     use millpond_io::{Driver, EpollDriver};
     use millpond_mempool::{BlockPool, PoolMode};
     use std::time::{Duration, Instant};
@@ -220,5 +236,19 @@ mod tests {
             assert_eq!(&*bytes.unwrap(), expected.as_bytes());
             file = again;
         }
+        for (offset, is_read) in [(PANIC_OFFSET, false), (0, true)] {
+            let work = Work::Read {
+                file,
+                offset,
+                bytes_max: 4,
+                buffer: Buffer::with_capacity(&blocks, 64).unwrap(),
+            };
+            let Outcome::Read { file: again, bytes } = ask(offset, work) else {
+                panic!("not read")
+            };
+            assert_eq!(bytes.is_ok(), is_read, "a panic fails its own job alone");
+            file = again;
+        }
+        assert!(thread_panics::counts()[1].1 > 0);
     }
 }

@@ -36,12 +36,25 @@ pub(crate) fn write_all(
     write_http(out, shards);
     write_limits(out, shards, limits);
     write_access_log(out, shards, log_writer);
+    write_thread_panics(out);
     write_driver(out, shards);
     write_proxy_heads(out, shards);
     write_tls(out, shards);
     write_pools(out, shards);
     write_idle(out, shards);
     write_classes(out, shards);
+}
+
+fn write_thread_panics(out: &mut MetricsText<'_>) {
+    let name = "millpond_thread_panics_total";
+    out.describe(
+        name,
+        "counter",
+        "Panics of helper threads, which go on after them.",
+    );
+    for (thread, count) in crate::thread_panics::counts() {
+        out.sample(name, &[("thread", &thread)], count);
+    }
 }
 
 fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {

@@ -58,7 +58,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
     ) -> Result<Self, E> {
         let shared = Shared {
             snapshots: Arc::new(Snapshots::new(1)),
-            bodies: BodyBudget::new(config.limits.bodies_bytes_max),
+            bodies: BodyBudget::within(&config.limits),
             build_labels: config.labels_for(driver.name(), driver.features()).into(),
             is_handing_over: Arc::default(),
             access_log: None,

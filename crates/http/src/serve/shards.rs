@@ -242,7 +242,7 @@ fn plan<M>(
         make,
         shared: Shared {
             snapshots: Arc::new(snapshots),
-            bodies: BodyBudget::new(config.limits.bodies_bytes_max),
+            bodies: BodyBudget::within(&config.limits),
             build_labels: config
                 .labels_for(driver.kind.name(), driver.features)
                 .into(),

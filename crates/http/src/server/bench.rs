@@ -37,7 +37,7 @@ impl<S: Service> Bench<S> {
             limits: Limits::default(),
             pool_mode,
             blocks: pools.blocks.clone(),
-            bodies: BodyBudget::new(bodies_bytes_max),
+            bodies: BodyBudget::new(bodies_bytes_max, Limits::default().contended_grace_ns),
             snapshots: Arc::new(Snapshots::new(1)),
             build_labels: Arc::new([]),
             is_handing_over: Arc::default(),
@@ -92,6 +92,22 @@ impl<S: Service> Bench<S> {
         };
         assert_eq!(user, HEARTBEAT_TIMER);
         self.act(|server, shard| server.timer_expired(shard, user));
+        while self.pools.blocks.go_on_trimming() {}
+        self.act(Server::publish);
+        true
+    }
+
+    /// Ends a tick, then lets time pass until the next timer of any kind and does what the shard would;
+    /// `false` when none is to come.
+    pub(super) fn expire(&mut self) -> bool {
+        self.act(Server::tick_ended);
+        let Some(due_ns) = self.timers.next_deadline_ns() else {
+            return false;
+        };
+        self.now_ns = self.now_ns.max(due_ns);
+        while let Some((user, _)) = self.timers.pop_expired(self.now_ns) {
+            self.act(|server, shard| server.timer_expired(shard, user));
+        }
         while self.pools.blocks.go_on_trimming() {}
         self.act(Server::publish);
         true

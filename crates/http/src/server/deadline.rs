@@ -15,6 +15,10 @@ use millpond_io::{Driver, ShardContext, SocketId, TimerId};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// A body that is gathered whole comes in this time and the grace, whoever else needs its memory: 64 MiB at
+/// 75 KB/s. What it holds earns it so much less time a byte.
+const BODY_SECONDS_MAX: u64 = 900;
+
 impl Exchange {
     /// After each event: sets the deadline of what the connection does now, lets it receive again
     /// when nothing needs to wait, and closes it when it has nothing left to do.
@@ -56,7 +60,8 @@ impl Exchange {
         shard: &mut ShardContext<'_, D>,
     ) {
         let allowed_ns = if let Some(received_bytes) = connection.body_received_bytes() {
-            let rate = self.limits.body_rate_bytes_per_s_min;
+            let held_rate = connection.body_held_bytes() / BODY_SECONDS_MAX;
+            let rate = self.limits.body_rate_bytes_per_s_min.max(held_rate);
             let earned_ns = received_bytes.saturating_mul(SECOND_NS) / rate;
             self.limits.body_grace_ns.saturating_add(earned_ns)
         } else {

@@ -54,6 +54,8 @@ pub(crate) struct Exchange {
     inputs: Pool<KeptInput>,
     /// Requests for `/metrics`, answered when the tick ends.
     pub(super) metrics_requests: Vec<RequestToken>,
+    /// Connections whose service has them cut ([`crate::Completions::cut`]); empty between two events.
+    pub(crate) to_reset: Vec<millpond_io::SocketId>,
     /// Every response is the last of its connection.
     pub(crate) is_draining: bool,
     /// It drains, and connections without a request go.
@@ -89,6 +91,7 @@ impl Exchange {
             body_queue: BodyQueue::default(),
             inputs: Pool::new("http_inputs", mode),
             metrics_requests: Vec::new(),
+            to_reset: Vec::new(),
             is_draining: false,
             closes_idle: false,
             idle_timeout_ns: limits.idle_timeout_ns,
@@ -182,13 +185,17 @@ impl Exchange {
             return Served::Part;
         }
         let head_at = *at;
-        let Self {
-            limits,
-            fields,
-            blocks,
-            ..
-        } = self;
-        let advance = match connection.advance(bytes, at, limits, fields, blocks) {
+        let driver = &*shard.driver;
+        let waker = || driver.waker();
+        let room = GatheringRoom {
+            blocks: &self.blocks,
+            gatherings: &self.gatherings,
+            bodies: &self.bodies,
+            now_ns: shard.now_ns,
+            waker: &waker,
+        };
+        let (limits, fields) = (&self.limits, &mut self.fields);
+        let advance = match connection.advance(bytes, at, limits, fields, &room) {
             Advance::Body(head) => {
                 let head_bytes = &bytes[*at..][..head.head_bytes];
                 if self.is_streamed(service, &head, head_bytes) {
@@ -197,21 +204,27 @@ impl Exchange {
                     self.open_stream(service, connection, &head, head_bytes, has_more, shard);
                     return Served::Request;
                 }
-                let Ok(hold) = self.hold_for(connection, &head, shard.now_ns) else {
-                    return Served::NeedMore;
-                };
+                let driver = &*shard.driver;
+                let waker = || driver.waker();
                 let room = GatheringRoom {
                     blocks: &self.blocks,
                     gatherings: &self.gatherings,
                     bodies: &self.bodies,
+                    now_ns: shard.now_ns,
+                    waker: &waker,
                 };
-                connection.begin_body((&head, hold), bytes, at, &self.limits, &room)
+                connection.begin_body(&head, bytes, at, &self.limits, &room)
             }
             advance => advance,
         };
         match advance {
+            Advance::AwaitsMemory => {
+                self.await_memory(connection, shard.now_ns);
+                Served::NeedMore
+            }
             // A body that is to be gathered has begun.
             Advance::NeedMore | Advance::Body(_) => {
+                self.note_hold(connection);
                 self.continue_if_wanted(connection);
                 Served::NeedMore
             }

@@ -233,6 +233,35 @@ mod tests {
         assert_eq!(given_back, full.iter().sum::<u64>() * CHUNK_BYTES);
         assert_eq!(bench.pool("shard_blocks").cached_bytes, 0);
     }
+    /// 3,000 clients sent most of a large head and no more. Their deadline freed 50 MB, and no beat followed
+    /// until the next request: beats came after events alone.
+    ///
+    /// Goal: what a deadline frees is given back with no traffic, and then no timer is left.
+    #[test]
+    fn beats_give_back_what_a_deadline_frees() {
+        let mut bench = Bench::new();
+        let socket = |slot: u64| SocketId::from_bits(slot | 1 << 32);
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(8000));
+        for slot in 0..CONNECTIONS {
+            let socket = socket(slot);
+            bench.event(Event::Accepted { socket });
+            let bytes = head.as_bytes();
+            bench.event(Event::Received { socket, bytes });
+        }
+        let full = |bench: &mut Bench| {
+            bench.act(Server::publish);
+            bench.chunk_count("shard_blocks")
+        };
+        assert!(full(&mut bench) > 100);
+        let mut timers_run = 0;
+        while bench.expire() {
+            timers_run += 1;
+            assert!(timers_run < 100 * CONNECTIONS, "the timers never end");
+        }
+        assert_eq!(bench.pool("http_connections").live_objects, 0);
+        assert_eq!(POOLS.map(|name| bench.chunk_count(name)), [0; POOLS.len()]);
+    }
+
     /// 500 clients that read no answers had the server hold 65 MiB for them, in blocks of malloc's,
     /// and it never came back. Goal: one call for each fall that lasts, none for what comes and goes
     /// or is small.

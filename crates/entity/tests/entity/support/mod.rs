@@ -33,6 +33,7 @@ pub(crate) fn patient_limits() -> Limits {
         head_timeout_ns: long_ns,
         idle_timeout_ns: long_ns,
         body_grace_ns: long_ns,
+        contended_grace_ns: long_ns,
         write_stall_ns: long_ns,
         ..LimitValues::default()
     }

@@ -82,6 +82,11 @@ impl ServerProcess {
         }
     }
 
+    /// Of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has not ended by itself.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
