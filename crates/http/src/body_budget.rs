@@ -374,8 +374,11 @@ impl Drop for BodyHold {
             if self.is_cut() {
                 self.bodies.marked.fetch_sub(1, Ordering::Relaxed);
             }
+            // Too: whoever gets these bytes next adds them after this.
+            self.bodies.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        } else {
+            self.bodies.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        self.bodies.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 

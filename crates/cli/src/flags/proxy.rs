@@ -4,7 +4,7 @@ mod settings;
 mod upstream_name;
 
 use super::parse_count;
-use super::serve::{CommonFlags, announce};
+use super::serve::CommonFlags;
 use crate::output::{self, Exit, Failure};
 use clap::Args;
 use millpond_http::log::{self, LogLevel};
@@ -48,8 +48,9 @@ flags; SIGHUP reads it again, and no request fails:
   weight = 3
 Its keys: balance host forwarded trust upgrade connections pending tries
 retry-percent half-close; [timeouts] connect write first-byte between-bytes
-total tunnel-idle half-close; [health] path interval timeout successes failures; [ejection] failures base longest;
-[tls] ca insecure cert key; [[upstream]] address weight proxy-protocol.
+total tunnel-idle half-close; [health] path interval timeout successes
+failures; [ejection] failures base longest; [tls] ca insecure cert key;
+[[upstream]] address weight proxy-protocol.
 `millpond config example proxy` prints them with their defaults.")]
 pub(crate) struct ProxyFlags {
     /// Read the upstreams and all that concerns them from this file (TOML), and settings of the server
@@ -217,7 +218,7 @@ impl ProxyFlags {
         let limits = config.limits;
         let make = |start| Ok::<_, Infallible>(Proxy::new(&control, &start, limits));
         let report = millpond_http::serve(&config, make, |address: &Address| {
-            announce(address, &config);
+            self.common.announce(address, &config);
             let names: Vec<&str> = settings
                 .upstream
                 .iter()

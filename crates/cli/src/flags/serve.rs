@@ -220,7 +220,7 @@ impl PlaintextFlags {
         self.config.announce();
         let config = self.common.config("plaintext")?;
         let make = |_| Ok::<_, Infallible>(Plaintext);
-        let announce = |address: &Address| announce(address, &config);
+        let announce = |address: &Address| self.common.announce(address, &config);
         let report = millpond_http::serve(&config, make, announce).map_err(Failure::failed)?;
         self.common.finish(&report)
     }
@@ -243,7 +243,7 @@ impl FilesFlags {
         let site = Arc::new(self.site(&config)?);
         let make = |start| Files::new(&site, &start);
         let report = millpond_http::serve(&config, make, |address| {
-            announce(address, &config);
+            self.common.announce(address, &config);
             let links = match site.follows_links() {
                 true => "links inside it are followed",
                 false => "links are not followed",
@@ -256,29 +256,11 @@ impl FilesFlags {
     }
 }
 
-/// The only line on stdout, so that a script can read the port from it; the rest goes to stderr.
-pub(super) fn announce(address: &Address, config: &ServeConfig) {
-    // A script that has closed its end has lost interest in the line, not in the server.
-    let _ = output::print(format!("listening on {address}\n"));
-    // It was chosen before, so this is what was found then.
-    if let Ok(chosen) = config.driver.choose() {
-        // Commas alone give a terminal nowhere to break the line.
-        let reason = chosen.reason.replace(", ", ",").replace(',', ", ");
-        output::note(format!("{} driver, {reason}", chosen.kind.name()));
-    }
-}
-
 impl CommonFlags {
     /// What a server that starts now is told.
     pub(super) fn config(&self, name: &'static str) -> Result<ServeConfig, Failure> {
         millpond_io::raise_descriptor_limit();
         let config = self.check(name)?;
-        if let Some(note) = self
-            .room(name, config.shards)
-            .note(self.limits.connections())
-        {
-            output::warn(note);
-        }
         let handed_over = match &self.listen {
             Listen::At(_) => None,
             Listen::HandedOver => Some(HandedOver::take().map_err(Failure::failed)?),
@@ -342,6 +324,22 @@ impl CommonFlags {
         let connections = connections.map_err(Failure::failed)?;
         let checked = self.limits.limits(listen, shards, connections).checked();
         checked.map_err(|error| Failure::usage(in_flags(&error)))
+    }
+
+    /// The only line on stdout, so that a script can read the port from it; the rest goes to stderr.
+    pub(super) fn announce(&self, address: &Address, config: &ServeConfig) {
+        // A script that has closed its end has lost interest in the line, not in the server.
+        let _ = output::print(format!("listening on {address}\n"));
+        // It was chosen before, so this is what was found then.
+        if let Ok(chosen) = config.driver.choose() {
+            // Commas alone give a terminal nowhere to break the line.
+            let reason = chosen.reason.replace(", ", ",").replace(',', ", ");
+            output::note(format!("{} driver, {reason}", chosen.kind.name()));
+        }
+        let room = self.room(config.name, config.shards);
+        if let Some(note) = room.note(self.limits.connections()) {
+            output::warn(note);
+        }
     }
 
     fn room(&self, name: &str, shards: usize) -> Room {

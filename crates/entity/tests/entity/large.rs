@@ -161,6 +161,10 @@ fn uploads_that_stand_still_give_way() {
     // One has nearly all the memory, and one the place of a longer body.
     let all = LARGE_BYTES_MAX as usize;
     let mut slow = [announce(all, all - 1), announce(10 * all, 2 * all)];
+    // What has not come yet is not held: then the others would be those who are slow.
+    wait_until(|| {
+        client.metric_sum("millpond_driver_received_bytes_total{") >= 7 * LARGE_BYTES_MAX / 2
+    });
     assert_eq!(client.put(b"two", &body), 201);
     assert_eq!(client.put(b"three", &value(3 * all, 2)), 201);
     for client in &mut slow {

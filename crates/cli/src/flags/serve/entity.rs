@@ -2,7 +2,7 @@
 
 mod cluster;
 
-use super::{CommonFlags, announce};
+use super::CommonFlags;
 use crate::flags::config::ConfigFlag;
 use crate::flags::parse_bytes;
 use crate::output::{self, Exit, Failure};
@@ -193,11 +193,11 @@ impl EntityFlags {
         let mut entity = self.entity_config();
         entity.access = self.access()?;
         if let Some(url) = &self.store {
-            let report = cluster::serve(url, self.max_value, &entity, &config)?;
+            let report = cluster::serve(url, self.max_value, &entity, (&config, &self.common))?;
             return self.common.finish(&report);
         }
         let report = millpond_entity::serve(&entity, &config, |address, engine| {
-            announce(address, &config);
+            self.common.announce(address, &config);
             let (name, version, linkage) = (engine.name, &engine.version, engine.linkage);
             output::note(format!(
                 "{name} {version} ({linkage}) keeps the data in {}",

@@ -231,6 +231,15 @@ impl Client {
         line.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
+    /// Of all shards.
+    pub(crate) fn metric_sum(&mut self, start: &str) -> u64 {
+        let text = String::from_utf8(self.request("GET", "/metrics", b"").body).unwrap();
+        let lines = text.lines().filter(|line| line.starts_with(start));
+        lines
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
+    }
+
     /// The next response; `None` at a clean end between two.
     pub(crate) fn read_reply(&mut self, is_head: bool) -> std::io::Result<Option<Reply>> {
         let head_len = loop {

@@ -1,5 +1,6 @@
 //! `millpond serve entity --store cassandra://...`, or why it cannot be had.
 
+use crate::flags::serve::CommonFlags;
 use crate::output::Failure;
 use millpond_entity::EntityConfig;
 use millpond_entity::cluster_url::ClusterUrl;
@@ -10,9 +11,8 @@ pub(super) fn serve(
     url: &ClusterUrl,
     max_value: Option<u64>,
     entity: &EntityConfig,
-    http: &ServeConfig,
+    (http, common): (&ServeConfig, &CommonFlags),
 ) -> Result<ServeReport, Failure> {
-    use super::announce;
     use crate::output;
     use millpond_entity::cluster::{ClusterEngine, VALUE_BYTES_MAX};
     use millpond_entity::{Engine as _, serve_cluster};
@@ -25,7 +25,7 @@ pub(super) fn serve(
     let engine = std::sync::Arc::new(ClusterEngine::connect(url).map_err(Failure::failed)?);
     let (copies, conditions) = (engine.replicas(), engine.judges_conditions());
     serve_cluster(&engine, entity, http, |address, engine| {
-        announce(address, http);
+        common.announce(address, http);
         let (name, version) = (engine.name, &engine.version);
         let conditions = if conditions { "with" } else { "without" };
         output::note(format!(
@@ -40,7 +40,7 @@ pub(super) fn serve(
     url: &ClusterUrl,
     _max_value: Option<u64>,
     _entity: &EntityConfig,
-    _http: &ServeConfig,
+    _http: (&ServeConfig, &CommonFlags),
 ) -> Result<ServeReport, Failure> {
     Err(Failure::usage(format!(
         "--store {url} is not in this build: build it with --features distributed"
