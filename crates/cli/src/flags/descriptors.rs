@@ -78,7 +78,7 @@ impl Room {
         let needed = self.needed(wanted);
         (room < wanted).then(|| {
             format!(
-                "at most {room} connections in the place of {wanted} (--max-connections): {} files may be open \
+                "at most {room} of {wanted} connections (--max-connections): {} files may be open \
                  (ulimit -Hn), and {} of them are kept for other files; `ulimit -n {needed}` as root, or \
                  LimitNOFILE={needed} in a systemd unit, is enough for all",
                 self.limit, self.reserved
@@ -119,7 +119,7 @@ mod tests {
         assert!(room.reserved >= OTHER_FILES + 256, "{room:?}");
         let note = room.note(16_384).unwrap();
         for part in [
-            format!("at most {connections} connections in the place of 16384"),
+            format!("at most {connections} of 16384 connections"),
             "1024 files".to_owned(),
             format!("`ulimit -n {}`", 16_384 + 2 * 256 + room.reserved),
         ] {
