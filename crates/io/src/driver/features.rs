@@ -6,6 +6,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum DriverFeature {
+    /// One submission accepts connection after connection.
+    MultishotAccept,
     /// One submission receives message after message.
     MultishotReceive,
     /// The kernel picks the buffer when bytes arrive.
@@ -30,7 +32,8 @@ pub enum DriverFeature {
 
 impl DriverFeature {
     /// All there are.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
+        Self::MultishotAccept,
         Self::MultishotReceive,
         Self::BufferRing,
         Self::IncrementalBuffers,
@@ -47,6 +50,7 @@ impl DriverFeature {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::MultishotAccept => "multishot-accept",
             Self::MultishotReceive => "multishot-receive",
             Self::BufferRing => "buffer-ring",
             Self::IncrementalBuffers => "incremental-buffers",
@@ -121,7 +125,7 @@ fn a_set_prints_what_it_holds() {
         .with(DriverFeature::SkipSuccess)
         .with(DriverFeature::BufferRing);
     assert_eq!(set.to_string(), "buffer-ring,skip-success");
-    assert!(set.has(DriverFeature::BufferRing) && !set.has(DriverFeature::MultishotReceive));
+    assert!(set.has(DriverFeature::BufferRing) && !set.has(DriverFeature::MultishotAccept));
     assert_eq!(
         set.without(DriverFeature::BufferRing).to_string(),
         "skip-success"
