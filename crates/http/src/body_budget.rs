@@ -361,8 +361,8 @@ impl BodyHold {
 impl Drop for BodyHold {
     fn drop(&mut self) {
         let bytes = self.bytes();
-        if self.is_listed {
-            let mut state = self.bodies.lock();
+        let mut state = self.is_listed.then(|| self.bodies.lock());
+        if let Some(state) = &mut state {
             match self.holder.is_beside.load(Ordering::Relaxed) {
                 true => state.is_beside_taken = false,
                 false => state.pool_bytes -= bytes,
@@ -374,11 +374,9 @@ impl Drop for BodyHold {
             if self.is_cut() {
                 self.bodies.marked.fetch_sub(1, Ordering::Relaxed);
             }
-            // Too: whoever gets these bytes next adds them after this.
-            self.bodies.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        } else {
-            self.bodies.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
+        // Under the lock too, if there is one: the next holder of these bytes adds them after this.
+        self.bodies.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 

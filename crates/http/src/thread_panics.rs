@@ -1,6 +1,7 @@
 //! Panics of threads that go on after them: counted for the process, said in the log, shown on `/metrics`.
 
 use crate::log::{self, LogLevel};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A thread beside the shards that does not end by a panic.
@@ -12,8 +13,18 @@ pub(crate) enum HelperThread {
 
 static COUNTS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
+/// What `work` gives back; `None`: it panicked, which is counted and said. Its caller goes on, so what `work` changes
+/// has to be whole after each of its steps.
+pub(crate) fn catch<T>(thread: HelperThread, work: impl FnOnce() -> T) -> Option<T> {
+    let done = panic::catch_unwind(AssertUnwindSafe(work)).ok();
+    if done.is_none() {
+        note(thread);
+    }
+    done
+}
+
 /// Counts it, and says what came of it.
-pub(crate) fn note(thread: HelperThread) {
+fn note(thread: HelperThread) {
     COUNTS[thread as usize].fetch_add(1, Ordering::Relaxed);
     let (name, consequence) = match thread {
         HelperThread::AccessLog => (

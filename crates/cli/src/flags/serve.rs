@@ -260,22 +260,15 @@ impl CommonFlags {
     /// What a server that starts now is told.
     pub(super) fn config(&self, name: &'static str) -> Result<ServeConfig, Failure> {
         millpond_io::raise_descriptor_limit();
-        let config = self.check(name)?;
-        let handed_over = match &self.listen {
-            Listen::At(_) => None,
-            Listen::HandedOver => Some(HandedOver::take().map_err(Failure::failed)?),
-        };
-        let listen = match &handed_over {
-            Some(sockets) => sockets.address().clone(),
-            None => config.listen.clone(),
-        };
-        Ok(ServeConfig {
-            limits: self.limits_at(name, &listen, config.shards)?,
-            listen,
-            handed_over,
-            service_manager: ServiceManager::from_environment().map_err(Failure::failed)?,
-            ..config
-        })
+        let mut config = self.check(name)?;
+        if self.listen == Listen::HandedOver {
+            let sockets = HandedOver::take().map_err(Failure::failed)?;
+            config.listen = sockets.address().clone();
+            config.limits = self.limits_at(name, &config.listen, config.shards)?;
+            config.handed_over = Some(sockets);
+        }
+        config.service_manager = ServiceManager::from_environment().map_err(Failure::failed)?;
+        Ok(config)
     }
 
     /// The same for one that does not start: sockets that somebody hands over are not there yet.

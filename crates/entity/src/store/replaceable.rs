@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(replaceable.read().unwrap().number, 199);
     }
 
-    /// Goal: one who holds it is asked to let go, and keeps it where he does not.
+    /// Goal: a holder is asked to let go, and keeps the value where it does not.
     #[test]
     fn a_holder_keeps_the_value() {
         let replaceable = Replaceable::new(7);

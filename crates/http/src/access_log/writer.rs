@@ -13,7 +13,6 @@ use crate::log::{self, Grouped, LogLevel, Repeated, Told};
 use crate::thread_panics::{self, HelperThread};
 use millpond_io::monotonic_ns;
 use std::io::{self, ErrorKind, Write};
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -123,16 +122,12 @@ impl Writer {
     /// The same, whatever panics: the entry at hand and what is half of a line are lost.
     pub(super) fn run_on(mut self) -> u64 {
         loop {
-            let run = AssertUnwindSafe(|| self.run());
-            match panic::catch_unwind(run) {
-                Ok(lost_count) => return lost_count,
-                Err(_) => {
-                    thread_panics::note(HelperThread::AccessLog);
-                    self.batch.cut_after_last_line();
-                    // It may come again at once.
-                    self.bell.rest(Rest::Retry(RETRY), || false);
-                }
+            if let Some(lost_count) = thread_panics::catch(HelperThread::AccessLog, || self.run()) {
+                return lost_count;
             }
+            self.batch.cut_after_last_line();
+            // It may come again at once.
+            self.bell.rest(Rest::Retry(RETRY), || false);
         }
     }
 

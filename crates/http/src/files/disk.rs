@@ -16,7 +16,6 @@ use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
@@ -118,11 +117,9 @@ fn work(root: &Root, queue: &Receiver<Job>, answers: &MailboxSender<Answer>) {
     while let Ok(Job { token, state, work }) = queue.recv() {
         let outcome = match work {
             Work::Open { name } => {
-                let look_up = AssertUnwindSafe(|| root.look_up(&name, Patience::Disk));
-                let opened = panic::catch_unwind(look_up).unwrap_or_else(|_| {
-                    thread_panics::note(HelperThread::FilesDisk);
-                    Err(OpenRefusal::Failed)
-                });
+                let look_up = || root.look_up(&name, Patience::Disk);
+                let opened = thread_panics::catch(HelperThread::FilesDisk, look_up)
+                    .unwrap_or(Err(OpenRefusal::Failed));
                 drop(name);
                 // Blocks of the shard freed here go home now, not with a batch that never fills.
                 flush_remote_frees();
@@ -134,11 +131,9 @@ fn work(root: &Root, queue: &Receiver<Job>, answers: &MailboxSender<Answer>) {
                 bytes_max,
                 buffer,
             } => {
-                let read = AssertUnwindSafe(|| read(&file, offset, bytes_max, buffer));
-                let bytes = panic::catch_unwind(read).unwrap_or_else(|_| {
-                    thread_panics::note(HelperThread::FilesDisk);
-                    Err(Errno::IO)
-                });
+                let read = || read(&file, offset, bytes_max, buffer);
+                let bytes =
+                    thread_panics::catch(HelperThread::FilesDisk, read).unwrap_or(Err(Errno::IO));
                 Outcome::Read { file, bytes }
             }
         };

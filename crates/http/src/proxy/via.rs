@@ -9,13 +9,12 @@ use super::field_rule::FieldRule;
 use crate::request::Request;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-const PREFIX: &[u8; 9] = b"millpond-";
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
+const NAME_BYTES: usize = "millpond-".len() + 16;
 
 /// `millpond-` and 64 random bits in hexadecimal digits: one of each [`super::ProxyControl`], for all its
 /// shards.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct ViaName([u8; PREFIX.len() + 16]);
+pub(super) struct ViaName([u8; NAME_BYTES]);
 
 impl ViaName {
     /// One that no other proxy has.
@@ -25,11 +24,8 @@ impl ViaName {
     }
 
     pub(super) fn of_bits(bits: u64) -> Self {
-        let mut name = [0; _];
-        name[..PREFIX.len()].copy_from_slice(PREFIX);
-        for (place, nibble) in name[PREFIX.len()..].iter_mut().zip((0..16).rev()) {
-            *place = DIGITS[(bits >> (4 * nibble)) as usize & 15];
-        }
+        let mut name = [0; NAME_BYTES];
+        name.copy_from_slice(format!("millpond-{bits:016x}").as_bytes());
         Self(name)
     }
 

@@ -8,7 +8,7 @@ use super::shard_server::ShardServer;
 use super::shards::bind;
 use crate::completions::Completions;
 use crate::head_text::{FieldName, FieldValue};
-use crate::limits::{LimitValues, Limits, LimitsError};
+use crate::limits::{LimitValues, Limits};
 use crate::log::{self, LogLevel};
 use crate::method::Method;
 use crate::metrics::scrape::Scrape;
@@ -46,14 +46,8 @@ impl MetricsServer {
             return Ok(None);
         };
         let own = ServeConfig {
-            listen: address.clone(),
-            handed_over: None,
-            shards: 1,
             pool_mode: config.pool_mode,
-            limits: limits().map_err(|error| ServeError::Service {
-                shard_index: 0,
-                source: error.into(),
-            })?,
+            limits: LIMITS,
             metrics_access: MetricsAccess::None,
             reuse_port: config.reuse_port,
             ..ServeConfig::new("metrics", address.clone())
@@ -108,16 +102,19 @@ impl MetricsServer {
     }
 }
 
-fn limits() -> Result<Limits, LimitsError> {
+/// Checked when this is compiled.
+const LIMITS: Limits = {
     let values = LimitValues {
         connections_max: CONNECTIONS_MAX,
-        connections_per_address_max: usize::MAX,
         body_bytes_max: BODY_BYTES_MAX,
         bodies_bytes_max: BODY_BYTES_MAX * CONNECTIONS_MAX as u64,
-        ..LimitValues::default()
+        ..LimitValues::DEFAULT
     };
-    values.checked()
-}
+    match values.checked() {
+        Ok(limits) => limits,
+        Err(_) => panic!("a limit is out of its range"),
+    }
+};
 
 /// The line of the log that says where.
 struct Served<'a>(&'a Address);

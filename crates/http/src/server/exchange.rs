@@ -204,15 +204,6 @@ impl Exchange {
                     self.open_stream(service, connection, &head, head_bytes, has_more, shard);
                     return Served::Request;
                 }
-                let driver = &*shard.driver;
-                let waker = || driver.waker();
-                let room = GatheringRoom {
-                    blocks: &self.blocks,
-                    gatherings: &self.gatherings,
-                    bodies: &self.bodies,
-                    now_ns: shard.now_ns,
-                    waker: &waker,
-                };
                 connection.begin_body(&head, bytes, at, &self.limits, &room)
             }
             advance => advance,

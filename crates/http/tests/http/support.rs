@@ -6,7 +6,6 @@ use millpond_http::{
 };
 use millpond_mempool::{Checks, PoolMode};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -201,12 +200,7 @@ fn own_loopback() -> SocketAddr {
 /// in it.
 fn raise_descriptor_limit() {
     static RAISED: Once = Once::new();
-    RAISED.call_once(|| {
-        let limit = getrlimit(Resource::Nofile);
-        let current = limit.maximum;
-        // It stays as it is where it may not be changed.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
-    });
+    RAISED.call_once(millpond_io::raise_descriptor_limit);
 }
 
 /// A response as it stood on the wire.

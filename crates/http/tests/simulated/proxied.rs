@@ -6,7 +6,7 @@
 //! is left when all have gone.
 
 use crate::line::{Line, Speech, tls_client, tls_server};
-use crate::stage::{MILLISECOND_NS, SECOND_NS};
+use crate::stage::{MILLISECOND_NS, SECOND_NS, expect_nothing_in, run_until};
 use millpond_http::proxy::{HalfClose, Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_http::{LimitValues, Limits, ServeConfig, ShardServer, ShardStart};
 use millpond_io::connection_pool::Place;
@@ -399,28 +399,15 @@ fn play_over<D: Driver>(seed: u64, layer: impl FnOnce(SimDriver) -> D, statuses:
     for _ in 0..CLIENTS {
         client(&network, speech, &done, statuses);
     }
-    let stop = server.stop_handle();
     let finished = Rc::clone(&done);
-    network.spawn(move |network| {
-        if *finished.borrow() < CLIENTS {
-            return Turn::At(network.now_ns() + 10 * MILLISECOND_NS);
-        }
-        stop.request_stop();
-        Turn::Done
-    });
-    server
-        .run()
-        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let is_done = move || *finished.borrow() >= CLIENTS;
+    run_until(&network, &mut server, is_done, seed);
     assert_eq!(*done.borrow(), CLIENTS, "seed {seed}");
-    let mut pools = 0;
-    server.visit_pool_stats(&mut |stats| {
-        assert!(stats.identity_holds(), "seed {seed}: {stats:?}");
-        if ["proxy_requests", "http_exchanges", "io_pool_waiters"].contains(&stats.name) {
-            assert_eq!(stats.live_objects, 0, "seed {seed}: {stats:?}");
-            pools += 1;
-        }
-    });
-    assert_eq!(pools, 3);
+    expect_nothing_in(
+        &server,
+        ["proxy_requests", "http_exchanges", "io_pool_waiters"],
+        seed,
+    );
 }
 
 /// Goal: whatever clients, upstreams and the network do, each request ends, with a whole answer, with a

@@ -2,7 +2,7 @@
 //! client is told is the upstream's whole answer or a failure, and nothing is left behind.
 
 use crate::relay::Relay;
-use crate::stage::{MILLISECOND_NS, SECOND_NS};
+use crate::stage::{MILLISECOND_NS, SECOND_NS, expect_nothing_in, run_until};
 use millpond_http::client::Timeouts;
 use millpond_http::{Client, ClientConfig, ServeConfig, ShardServer, ShardStart};
 use millpond_io::Address;
@@ -159,27 +159,17 @@ fn play(seed: u64) {
     for _ in 0..CLIENTS {
         client(&network, &done);
     }
-    let stop = server.stop_handle();
     let finished = Rc::clone(&done);
-    network.spawn(move |network| {
-        if *finished.borrow() < CLIENTS {
-            return Turn::At(network.now_ns() + 10 * MILLISECOND_NS);
-        }
-        stop.request_stop();
-        Turn::Done
-    });
-    server
-        .run()
-        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let is_done = move || *finished.borrow() >= CLIENTS;
+    run_until(&network, &mut server, is_done, seed);
     assert_eq!(*done.borrow(), CLIENTS);
     assert_eq!(server.service().open_runs(), 0, "seed {seed}");
     assert_eq!(server.service().client.exchange_count(), 0, "seed {seed}");
-    server.visit_pool_stats(&mut |stats| {
-        assert!(stats.identity_holds(), "{stats:?}");
-        if ["relay_runs", "http_exchanges", "io_pool_waiters"].contains(&stats.name) {
-            assert_eq!(stats.live_objects, 0, "seed {seed}: {stats:?}");
-        }
-    });
+    expect_nothing_in(
+        &server,
+        ["relay_runs", "http_exchanges", "io_pool_waiters"],
+        seed,
+    );
 }
 
 /// Goal: whatever upstreams and the network do, each client gets a whole answer, a failure that says

@@ -3,8 +3,8 @@
 use crate::line::{Speech, tls_server};
 use crate::service::{BackOffice, TestService};
 use millpond_http::counters::HttpCounters;
-use millpond_http::{Limits, MetricsAccess, ServeConfig, ShardServer, ShardStart};
-use millpond_io::driver::sim::{FaultPlan, Network};
+use millpond_http::{Limits, MetricsAccess, ServeConfig, Service, ShardServer, ShardStart};
+use millpond_io::driver::sim::{FaultPlan, Network, Turn};
 use millpond_io::tls::Tls;
 use millpond_io::{Address, Driver, IoError, ShardReport, StopHandle};
 use millpond_mempool::{PoolMode, PoolStats};
@@ -151,4 +151,41 @@ impl Stage {
         assert_eq!(counters.connections_open, 0);
         counters
     }
+}
+
+/// Runs a server over its network until `is_done`, then stops it and plays its stop to the end.
+pub(crate) fn run_until<D: Driver, S: Service>(
+    network: &Network,
+    server: &mut ShardServer<D, S>,
+    is_done: impl Fn() -> bool + 'static,
+    seed: u64,
+) {
+    let stop = server.stop_handle();
+    network.spawn(move |network| {
+        if !is_done() {
+            return Turn::At(network.now_ns() + 10 * MILLISECOND_NS);
+        }
+        stop.request_stop();
+        Turn::Done
+    });
+    server
+        .run()
+        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+}
+
+/// The accounting of every pool is sound, and nothing is left in these.
+pub(crate) fn expect_nothing_in<D: Driver, S: Service>(
+    server: &ShardServer<D, S>,
+    names: [&str; 3],
+    seed: u64,
+) {
+    let mut seen = 0;
+    server.visit_pool_stats(&mut |stats| {
+        assert!(stats.identity_holds(), "seed {seed}: {stats:?}");
+        if names.contains(&stats.name) {
+            assert_eq!(stats.live_objects, 0, "seed {seed}: {stats:?}");
+            seen += 1;
+        }
+    });
+    assert_eq!(seen, names.len());
 }

@@ -5,7 +5,7 @@
 
 use crate::line::{Line, Speech, tls_client, tls_server};
 use crate::proxied::{configured, limits};
-use crate::stage::{MILLISECOND_NS, SECOND_NS};
+use crate::stage::{MILLISECOND_NS, SECOND_NS, expect_nothing_in, run_until};
 use millpond_http::proxy::{Proxy, ProxyControl};
 use millpond_http::{ServeConfig, ShardServer, ShardStart};
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimDriver, Turn};
@@ -162,7 +162,6 @@ fn play_over<D: Driver>(
     // Of two that answer each other nobody begins.
     let who_answers = network.random_below(3) as usize;
     let got: Got = Rc::new(RefCell::new(vec![None; 2]));
-    let stop = server.stop_handle();
     spawn_upstream(
         &network,
         &address,
@@ -174,23 +173,12 @@ fn play_over<D: Driver>(
     let client = Side::new(line, ASKED, lengths[0], who_answers == 0);
     run_side(&network, client, 0, &got);
     let done = Rc::clone(&got);
-    network.spawn(move |network| {
-        if done.borrow().iter().any(Option::is_none) {
-            return Turn::At(network.now_ns() + 10 * MILLISECOND_NS);
-        }
-        stop.request_stop();
-        Turn::Done
-    });
-    server
-        .run()
-        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let is_done = move || done.borrow().iter().all(Option::is_some);
+    run_until(&network, &mut server, is_done, seed);
     let expected = [Some(lengths[1]), Some(lengths[0])];
     assert_eq!(*got.borrow(), expected, "seed {seed}");
-    server.visit_pool_stats(&mut |stats| {
-        if ["proxy_requests", "http_exchanges", "io_pool_waiters"].contains(&stats.name) {
-            assert_eq!(stats.live_objects, 0, "seed {seed}: {stats:?}");
-        }
-    });
+    let pools = ["proxy_requests", "http_exchanges", "io_pool_waiters"];
+    expect_nothing_in(&server, pools, seed);
 }
 
 fn spawn_upstream(

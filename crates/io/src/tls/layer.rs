@@ -83,6 +83,13 @@ impl Layer {
         (self.sessions.get(handle)?.socket == socket).then_some(handle)
     }
 
+    /// The same, with the memory for its records.
+    #[inline]
+    fn session_and_blocks(&mut self, socket: SocketId) -> Option<(&mut Session, &BlockPool)> {
+        let handle = self.find(socket)?;
+        Some((self.sessions.get_mut(handle)?, &self.blocks))
+    }
+
     #[inline]
     pub(super) fn session(&mut self, socket: SocketId) -> Option<&mut Session> {
         let handle = (*self.by_slot.get(socket.slot())?)?;
@@ -250,13 +257,7 @@ impl Layer {
         socket: SocketId,
         plaintext: Buffer,
     ) -> SendOutcome {
-        let Some(handle) = self.find(socket) else {
-            return SendOutcome::Done;
-        };
-        let Self {
-            sessions, blocks, ..
-        } = self;
-        let Some(session) = sessions.get_mut(handle) else {
+        let Some((session, blocks)) = self.session_and_blocks(socket) else {
             return SendOutcome::Done;
         };
         if session.is_clear() {
@@ -293,13 +294,7 @@ impl Layer {
         inner: &mut D,
         socket: SocketId,
     ) -> SendOutcome {
-        let Some(handle) = self.find(socket) else {
-            return SendOutcome::Done;
-        };
-        let Self {
-            sessions, blocks, ..
-        } = self;
-        let Some(session) = sessions.get_mut(handle) else {
+        let Some((session, blocks)) = self.session_and_blocks(socket) else {
             return SendOutcome::Done;
         };
         if session.is_handshaking() || session.is_blocked {
