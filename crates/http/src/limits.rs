@@ -83,6 +83,18 @@ pub struct LimitValues {
     pub counts_loopback_addresses: bool,
 }
 
+/// Sockets that are refused or closing, of a shard.
+const CLOSING_MIN: usize = 16;
+const CLOSING_MAX: usize = 256;
+
+const fn closing_max(connections: usize) -> usize {
+    match connections / 4 {
+        few if few < CLOSING_MIN => CLOSING_MIN,
+        many if many > CLOSING_MAX => CLOSING_MAX,
+        some => some,
+    }
+}
+
 impl LimitValues {
     /// What the servers run with.
     pub const DEFAULT: Self = Self {
@@ -108,6 +120,30 @@ impl LimitValues {
         connections_per_address_max: usize::MAX,
         counts_loopback_addresses: true,
     };
+
+    /// Accepted sockets that a shard holds at most: its connections, and a quarter of as many (16 to 256) that still read
+    /// their 503 or are closing. At this bound the one that has been closing for longest is ended for the next.
+    #[must_use]
+    pub const fn sockets_max(&self) -> usize {
+        self.connections_max
+            .saturating_add(closing_max(self.connections_max))
+    }
+
+    /// The most `connections_max` with which a shard holds no more than `sockets`; 0 for too few of them.
+    #[must_use]
+    pub const fn connections_within(sockets: usize) -> usize {
+        let most = sockets.saturating_sub(CLOSING_MAX);
+        let share = sockets / 5 * 4;
+        let least = sockets.saturating_sub(CLOSING_MIN);
+        // The first of the three whose part for closing sockets is what it assumes or less.
+        if most / 4 >= CLOSING_MAX {
+            most
+        } else if share / 4 >= CLOSING_MIN {
+            share
+        } else {
+            least
+        }
+    }
 
     /// Checks each value once, so that nothing that takes [`Limits`] checks again.
     ///
@@ -396,6 +432,29 @@ mod tests {
         // One field is a rule and no value.
         assert!(debug.contains("counts_loopback_addresses: "));
         assert_eq!(debug.matches(": ").count(), named.len() + 1, "{debug}");
+    }
+
+    /// Goal: connections that are chosen for a number of sockets need no more of them, and hardly fewer.
+    #[test]
+    fn connections_fit_their_sockets() {
+        for sockets in 0..5_000 {
+            let connections_max = LimitValues::connections_within(sockets);
+            let limits = LimitValues {
+                connections_max,
+                ..LimitValues::DEFAULT
+            };
+            if connections_max > 0 {
+                assert!(
+                    limits.sockets_max() <= sockets,
+                    "{sockets}: {connections_max}"
+                );
+                assert!(
+                    limits.sockets_max() + 64 > sockets,
+                    "{sockets}: {connections_max}"
+                );
+            }
+        }
+        assert_eq!(LimitValues::connections_within(16), 0);
     }
 
     /// Goal: what the servers run with is sound; each value has the range that is said of it, and one

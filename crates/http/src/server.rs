@@ -95,8 +95,6 @@ pub(crate) struct Server<S> {
     answered: Vec<SocketId>,
     /// Connections whose share of the last tick was used up.
     backlog_due: Vec<SocketId>,
-    /// It had no turn in the last tick, which was long.
-    is_backlog_late: bool,
     snapshots: Arc<Snapshots>,
     build_labels: Arc<[(&'static str, String)]>,
     scrape: Option<Arc<Scrape>>,
@@ -123,7 +121,6 @@ impl<S: Service> Server<S> {
             exchange,
             answered: Vec::new(),
             backlog_due: Vec::new(),
-            is_backlog_late: false,
             snapshots: parts.snapshots,
             build_labels: parts.build_labels,
             scrape: parts.scrape,

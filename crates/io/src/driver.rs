@@ -8,14 +8,11 @@
 //! Absent on purpose: reading on demand (bytes come when they come; [`Driver::pause_receive`] is
 //! the back-pressure) and per-socket user data (index your own table by [`SocketId::slot`]).
 
-mod accept_limits;
+mod accepting;
 mod busy_poll;
 mod buffer_queue;
-mod departures;
-mod linger;
-mod receiving;
-mod standing;
-mod turn;
+mod lifecycle;
+mod socket_count;
 mod receive_stamps;
 pub mod choice;
 pub mod features;
@@ -99,9 +96,9 @@ pub enum Event<'a> {
         /// The new socket.
         socket: SocketId,
     },
-    /// A connection waits but cannot be taken, most often for want of file descriptors. The
-    /// driver accepts again by itself, at once when a socket of its own closes, else a little
-    /// later; closing an idle socket here helps the waiting peer.
+    /// A connection waits but cannot be taken, most often for want of file descriptors. Closing an idle
+    /// socket here helps the waiting peer; otherwise it is reset in the next tick where descriptors have run
+    /// out, and waits where [`Driver::set_accepted_max`] or the kernel's memory is the limit.
     AcceptFailed {
         /// The kernel's answer.
         error: Errno,
@@ -185,13 +182,19 @@ pub struct DriverCounters {
     pub accepted: u64,
     /// [`Event::AcceptFailed`] delivered.
     pub accept_failures: u64,
+    /// Connections that were reset as soon as they were taken, for want of a descriptor.
+    pub accepts_refused: u64,
+    /// Sockets held now: taken or connected, and not closed by the kernel yet. Not a sum of work.
+    pub sockets_held: u64,
+    /// The most ever held at once.
+    pub sockets_peak: u64,
     /// Sends that left something over.
     pub sends_blocked: u64,
     /// [`Event::Woken`] delivered.
     pub wakes: u64,
     /// Kernel events dropped because their socket was gone.
     pub stale_events: u64,
-    /// Events that were handled later because clients that are served already came first.
+    /// Events that were handled in a later tick than they came in: its budget was spent.
     pub put_off: u64,
     /// Receives that found no buffer and were made again: of a ring.
     pub receive_starvations: u64,
@@ -229,6 +232,11 @@ pub trait Driver: Sized {
 
     /// Starts accepting from `listener`.
     fn listen(&mut self, listener: Listener) -> Result<(), IoError>;
+
+    /// Holds at most `count` sockets that peers opened, those included that are closing; no bound as long
+    /// as it is not called. At the bound the socket that has been closing for longest is ended; if none is,
+    /// [`Event::AcceptFailed`] says so and connections wait in the listener's queue until a socket closes.
+    fn set_accepted_max(&mut self, count: usize);
 
     /// Takes the connections that already wait for acceptance (they arrive in the next tick),
     /// then closes the listener.
@@ -321,14 +329,9 @@ pub trait Driver: Sized {
     fn has_peer_finished(&self, socket: SocketId) -> bool;
 
     /// What came last was many requests, however short it was, or came before the answers to others: it
-    /// costs more than its bytes tell. Until it has asked and waited again, the socket's events come
+    /// costs more than its bytes tell. Until it has asked and waited again, the socket's events wait
     /// behind those of clients that do. Said before the answers are sent.
     fn put_behind(&mut self, _socket: SocketId) {}
-
-    /// Whether clients that ask and wait for the answer are about, so that others have to wait.
-    fn has_regulars(&self) -> bool {
-        false
-    }
 
     /// Whether this tick left to a later one what has happened already, or may have: somebody's turn comes
     /// behind that of others, or the kernel was not asked to the end. Once this is false in a whole

@@ -37,6 +37,7 @@ pub mod proxy_protocol;
 pub mod driver;
 #[cfg(feature = "tls")]
 pub mod tls;
+mod scheduler;
 pub mod shard;
 pub mod resolver;
 pub mod connection_pool;
@@ -74,6 +75,7 @@ pub use port_share::PortShare;
 pub use priority::{may_raise_priority, raise_session_priority, raise_thread_priority};
 pub use resolver::{ResolveError, Resolver, ResolverConfig};
 pub use rustix::io::Errno;
+pub use scheduler::TICK_NS;
 pub use service_manager::{ServiceManager, ServiceState};
 pub use shard::{Protocol, Shard, ShardConfig, ShardContext, ShardReport, StopHandle, WaitPlan};
 pub use timer_wheel::{TimerId, TimerWheel};

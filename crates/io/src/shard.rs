@@ -11,6 +11,7 @@ use crate::clock::earlier;
 use crate::driver::{Driver, DriverCounters, Event};
 use crate::error::IoError;
 use crate::pools::ShardPools;
+use crate::scheduler::TIMERS_PER_TICK_MAX;
 use crate::time_slice;
 use crate::timer_wheel::TimerWheel;
 use crate::waker::Waker;
@@ -111,14 +112,6 @@ pub trait Protocol<D: Driver> {
         WaitPlan::default()
     }
 }
-
-/// Timers that fire in one tick. A crowd's deadlines pass together, and what each of them causes
-/// is some 25 us in a server: more of them would be what a regular client waits for. The rest fires in
-/// the next ticks, which do not sleep.
-const TIMERS_PER_TICK_MAX: usize = 2;
-/// The same while a regular client would wait for it: the end of one that did not read is a close with all
-/// that the kernel has of it, some 30 us.
-const TIMERS_BESIDE_REGULARS: usize = 1;
 
 /// The shortest that the kernel gives: a shard that has been woken is to run before whoever computes.
 const TIME_SLICE_NS: u64 = 100_000;
@@ -317,11 +310,7 @@ impl<D: Driver> Shard<D> {
         })?;
         self.pools.blocks.drain_remote();
         let now_ns = self.driver.now_ns();
-        let most = match self.driver.has_regulars() {
-            true => TIMERS_BESIDE_REGULARS,
-            false => TIMERS_PER_TICK_MAX,
-        };
-        for _ in 0..most {
+        for _ in 0..TIMERS_PER_TICK_MAX {
             let Some((user, _)) = self.timers.pop_expired(now_ns) else {
                 break;
             };

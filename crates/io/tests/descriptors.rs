@@ -28,7 +28,7 @@ fn descriptors_return_and_their_want_is_survived() {
 fn all_of<D: Driver>(make: impl Fn() -> D) {
     churn_leaks_nothing(&make);
     exhaustion_is_survived_by_closing(&make);
-    exhaustion_is_survived_by_waiting(&make);
+    exhaustion_without_room_is_told(&make);
 }
 
 /// A listening driver that remembers its sockets, oldest first.
@@ -171,31 +171,33 @@ fn exhaustion_is_survived_by_closing<D: Driver>(make: &impl Fn() -> D) {
     assert_eq!(peers[0].read(&mut [0]).unwrap(), 0);
 }
 
-/// Goal: when nothing of ours closes, the shard neither spins nor forgets: it accepts by itself
-/// once descriptors are there again.
-fn exhaustion_is_survived_by_waiting<D: Driver>(make: &impl Fn() -> D) {
+/// Goal: when nothing of ours closes, those who wait are reset instead of left to hang, the shard does
+/// not spin, and it accepts again once descriptors are there.
+fn exhaustion_without_room_is_told<D: Driver>(make: &impl Fn() -> D) {
     let mut server = Server::new(make, false);
-    let _peers: Vec<_> = (0..10)
+    let mut peers: Vec<_> = (0..10)
         .map(|_| TcpStream::connect(server.address).unwrap())
         .collect();
     {
         let _limit = DescriptorLimit::leaving(4);
-        server.run_until(|server| !server.accept_failures.is_empty());
+        server.run_until(|server| server.driver.counters().accepts_refused == 6);
         assert_eq!(server.sockets.len(), 4);
         let before = server.driver.counters();
         for _ in 0..20 {
             server.tick();
         }
         let after = server.driver.counters();
-        // Each retry is one wait with an event; all other waits of the 20 ticks slept.
-        let retries = after.accept_failures - before.accept_failures;
+        assert_eq!(after.accept_failures, before.accept_failures);
         let busy_waits = 20 - (after.empty_waits - before.empty_waits);
-        assert!(
-            busy_waits <= retries + 1,
-            "{busy_waits} busy waits for {retries} retries"
-        );
+        assert!(busy_waits <= 1, "{busy_waits} busy waits");
     }
-    server.run_until(|server| server.sockets.len() == 10);
+    for refused in &mut peers[4..] {
+        let outcome = refused.read(&mut [0]);
+        let error = outcome.expect_err("it was refused").kind();
+        assert_eq!(error, std::io::ErrorKind::ConnectionReset);
+    }
+    let _newcomer = TcpStream::connect(server.address).unwrap();
+    server.run_until(|server| server.sockets.len() == 5);
 }
 
 /// Lowers RLIMIT_NOFILE for its lifetime.

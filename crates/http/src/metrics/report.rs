@@ -225,6 +225,13 @@ fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
             out.sample(calls, &[("shard", &shard), ("call", &call)], count);
         }
     }
+    for (suffix, help, value) in DRIVER_GAUGES {
+        let name = format!("millpond_driver_{suffix}");
+        out.describe(&name, "gauge", help);
+        for (shard, ShardSnapshot { driver, .. }) in shards.iter().enumerate() {
+            out.sample(&name, &[("shard", &shard)], value(driver));
+        }
+    }
     for (suffix, help, value) in DRIVER_METRICS {
         let name = format!("millpond_driver_{suffix}");
         out.describe(&name, "counter", help);
@@ -236,8 +243,22 @@ fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
 
 type DriverMetric = (&'static str, &'static str, fn(&DriverCounters) -> u64);
 
+/// What a driver holds.
+const DRIVER_GAUGES: [DriverMetric; 2] = [
+    (
+        "sockets_held",
+        "Sockets of connections, those included that are closing.",
+        |driver| driver.sockets_held,
+    ),
+    (
+        "sockets_peak",
+        "The most sockets ever held at once.",
+        |driver| driver.sockets_peak,
+    ),
+];
+
 /// What a driver counts besides its calls.
-const DRIVER_METRICS: [DriverMetric; 13] = [
+const DRIVER_METRICS: [DriverMetric; 14] = [
     ("ticks_total", "Rounds of the event loop.", |driver| {
         driver.ticks
     }),
@@ -248,7 +269,7 @@ const DRIVER_METRICS: [DriverMetric; 13] = [
     ),
     (
         "put_off_total",
-        "Events handled later because clients that are being served came first.",
+        "Events handled in a later tick than they came in: its budget was spent.",
         |driver| driver.put_off,
     ),
     (
@@ -296,6 +317,11 @@ const DRIVER_METRICS: [DriverMetric; 13] = [
         "accept_failures_total",
         "Failed accepts, e.g. for want of descriptors.",
         |driver| driver.accept_failures,
+    ),
+    (
+        "accepts_refused_total",
+        "Connections reset as soon as they were taken, for want of a descriptor.",
+        |driver| driver.accepts_refused,
     ),
 ];
 

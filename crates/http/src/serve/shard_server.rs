@@ -81,6 +81,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
         make: impl FnOnce(ShardStart) -> Result<S, E>,
     ) -> Result<Self, E> {
         let mut shard = Shard::new(shard_config, driver);
+        shard.driver().set_accepted_max(config.limits.sockets_max());
         let service = make(ShardStart {
             index: shard_config.index,
             count: config.shards,

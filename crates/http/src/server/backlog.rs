@@ -6,58 +6,36 @@
 
 use super::Server;
 use crate::service::Service;
-use millpond_io::{Driver, ShardContext};
+use millpond_io::{Driver, ShardContext, TICK_NS};
 
-/// Connections that go on in one tick: a share is 64 requests, some ten microseconds.
-const TURNS_PER_TICK_MAX: usize = 8;
-/// The same while clients ask and wait for each answer: all of it is what they wait for.
-const TURNS_BESIDE_REGULARS: usize = 2;
-/// And what a share is then.
-const REQUESTS_BESIDE_REGULARS: usize = 16;
-/// A tick that has taken so long already when the backlog would have its turn is long enough for them:
-/// the backlog's is the next one.
-const TICK_NS_BEFORE_BACKLOG: u64 = 30_000;
+/// Requests of one share: a hundred are some 50 us.
+const SHARE_REQUESTS: usize = 16;
+/// What a share takes, with its answers.
+const SHARE_NS: u64 = TICK_NS / 4;
+/// Shares of one tick: what everybody else waits for them.
+const SHARES_PER_TICK: usize = (TICK_NS / SHARE_NS) as usize;
 /// What the next part of an answer counts for: 32 KiB that are read, and copied to the kernel.
-const STREAM_TURNS: usize = 4;
+const STREAM_SHARES: usize = 2;
 
 impl<S: Service> Server<S> {
-    /// Whether the tick was long and somebody waits for its end. Never twice in a row: a crowd that makes
-    /// every tick long would leave no turn.
-    fn is_late<D: Driver>(&mut self, shard: &ShardContext<'_, D>) -> bool {
-        self.is_backlog_late = !self.is_backlog_late
-            && shard.driver.has_regulars()
-            && shard.driver.clock_ns().saturating_sub(shard.now_ns) > TICK_NS_BEFORE_BACKLOG;
-        self.is_backlog_late
-    }
-
     pub(super) fn serve_backlog<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
-        if !self.backlog_due.is_empty() && self.is_late(shard) {
-            self.backlog_due.append(&mut self.exchange.marks.backlogged);
-            return;
-        }
-        let mut due = std::mem::take(&mut self.backlog_due);
         let requests_max = self.exchange.limits.pipelined_per_tick_max;
-        let (turns_max, requests) = match shard.driver.has_regulars() {
-            true => (
-                TURNS_BESIDE_REGULARS,
-                requests_max.min(REQUESTS_BESIDE_REGULARS),
-            ),
-            false => (TURNS_PER_TICK_MAX, requests_max),
-        };
-        self.exchange.requests_per_turn = requests;
-        let (mut turns, mut had_turn) = (0, 0);
-        while turns < turns_max && had_turn < due.len() {
+        self.exchange.requests_per_turn = requests_max.min(SHARE_REQUESTS);
+        let mut due = std::mem::take(&mut self.backlog_due);
+        let (mut shares, mut had_turn) = (0, 0);
+        while shares < SHARES_PER_TICK && had_turn < due.len() {
             let socket = due[had_turn];
             had_turn += 1;
             if let Some(connection) = self.connections.get_mut(socket) {
-                turns += match connection.stream {
-                    Some(_) => STREAM_TURNS,
+                shares += match connection.stream {
+                    Some(_) => STREAM_SHARES,
                     None => 1,
                 };
                 connection.is_backlogged = false;
                 self.go_on(shard, socket);
             }
         }
+        self.exchange.requests_per_turn = requests_max;
         due.drain(..had_turn);
         // Behind those that had no turn yet.
         due.append(&mut self.exchange.marks.backlogged);
@@ -95,13 +73,14 @@ mod tests {
         );
         bench.act(Server::tick_ended);
         let mut before = served(&bench);
-        let rounds = 2 * CROWD / TURNS_PER_TICK_MAX as u64;
+        let backlog_share = SHARE_REQUESTS as u64;
+        let rounds = 2 * CROWD * share / (SHARES_PER_TICK as u64 * backlog_share);
         for tick in 0..rounds {
             bench.act(Server::tick_ended);
             let now = served(&bench);
             assert_eq!(
                 now - before,
-                TURNS_PER_TICK_MAX as u64 * share,
+                SHARES_PER_TICK as u64 * backlog_share,
                 "tick {tick}"
             );
             before = now;

@@ -9,13 +9,13 @@
 //!
 //! ```text
 //! epoll.rs      the Driver methods, one tick
-//! dispatching.rs  what is ready, to who handles it: regulars first
+//! dispatching.rs  from what is ready to what handles it
 //! socket.rs     one socket's state
 //! waiting.rs    spinning and sleeping
 //! accepting.rs  the listener, running out of descriptors
 //! sending.rs    direct, blocked and drained sends
 //! receiving.rs  bytes, FIN and failures; pausing
-//! taking_turns.rs  those who wait: for more of what they have, or behind regulars
+//! taking_turns.rs  sockets with something left for a later tick
 //! closing.rs    lingering close and its bounds
 //! ```
 //!
@@ -32,14 +32,14 @@ mod closing;
 mod dispatching;
 
 use self::accepting::Accepting;
-use self::socket::{Socket, Stage};
+use self::socket::Socket;
 use self::taking_turns::Waiting;
+use super::accepting::Acceptor;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
-use super::departures::Departures;
+use super::lifecycle::{Closing, SocketDriver, Stage, fail_later, leave};
 use super::receive_stamps::{ReceiveStamps, stamp_socket};
-use super::standing::{Regulars, Standing};
-use super::turn::turn_bytes;
+use super::socket_count::{Opener, SocketCount};
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
 use crate::clock::monotonic_ns;
@@ -49,6 +49,7 @@ use crate::op::accept::{destination_of, peer_of};
 use crate::op::close::has_peer_finished;
 use crate::op::connect::connect_start;
 use crate::pools::ShardPools;
+use crate::scheduler::{CloseQueue, Scheduler, Usage, Work, receive_bytes};
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use millpond_mempool::{Buffer, Lease, PoolMode, PoolStats, Slab};
@@ -83,7 +84,7 @@ const WATCHED: EventFlags = EventFlags::IN
     .union(EventFlags::PRI)
     .union(EventFlags::ET);
 
-/// Whether an event that was put off has its turn.
+/// Whether an event that was put off was admitted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum IsTurn {
     No,
@@ -100,7 +101,8 @@ pub struct EpollDriver {
     /// Sockets in `Stage::Failing`, to be reported; may hold dead ids.
     failing: VecDeque<SocketId>,
     /// Descriptors of removed sockets; epoll watches none of them.
-    departures: Departures<OwnedFd>,
+    close_queue: CloseQueue<(OwnedFd, Opener)>,
+    socket_count: SocketCount,
     /// What the shard receives into, while it has sockets.
     io_buffer: Option<Lease>,
     /// How much each socket may receive, in this tick and its turn.
@@ -108,11 +110,11 @@ pub struct EpollDriver {
     events: Box<[epoll::Event]>,
     /// The last wait gave as many events as fit: the kernel may have more.
     is_wait_full: bool,
-    regulars: Regulars,
+    scheduler: Scheduler,
     waiting: Waiting,
     /// Deadlines of closing sockets and of the paused listener.
     deadlines: TimerWheel,
-    closing_count: usize,
+    closing: Closing,
     busy_poll: BusyPoll,
     receive_stamps: ReceiveStamps,
     now_ns: u64,
@@ -141,11 +143,11 @@ impl EpollDriver {
         })
     }
 
-    /// Others wait behind regulars for so long after the last message of one, for tests that a slow
-    /// machine must not disturb.
+    /// Others wait behind clients that are served for so long after the last message of one, for tests that
+    /// a slow machine must not disturb.
     #[doc(hidden)]
-    pub fn remember_regulars_for(&mut self, memory_ns: u64) {
-        self.regulars.remember_for(memory_ns);
+    pub fn protect_prompt_clients_for(&mut self, protected_ns: u64) {
+        self.scheduler.protect_for(protected_ns);
     }
 
     /// A driver without sockets; make it on the thread that ticks it.
@@ -169,15 +171,16 @@ impl EpollDriver {
             sockets: Slab::new("io_sockets", mode),
             queued_sends: Slab::new("io_queued_sends", mode),
             failing: VecDeque::new(),
-            departures: Departures::new(),
+            close_queue: CloseQueue::new(),
+            socket_count: SocketCount::default(),
             io_buffer: None,
-            turn_bytes: turn_bytes(0),
+            turn_bytes: receive_bytes(0),
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),
             is_wait_full: false,
-            regulars: Regulars::default(),
+            scheduler: Scheduler::default(),
             waiting: Waiting::new(),
             deadlines: TimerWheel::new(now_ns),
-            closing_count: 0,
+            closing: Closing::default(),
             busy_poll: BusyPoll::default(),
             receive_stamps: ReceiveStamps::default(),
             now_ns,
@@ -189,8 +192,10 @@ impl EpollDriver {
     /// Takes a new socket in and watches it.
     fn register(&mut self, socket: Socket) -> Result<SocketId, Errno> {
         let watched = socket.watched();
+        let opener = socket.opener();
         let handle = self.sockets.insert(socket).map_err(|_| Errno::NOMEM)?;
         let id = id_of(handle);
+        self.socket_count.opened(opener);
         let Some(socket) = self.sockets.get(handle) else {
             return Ok(id);
         };
@@ -231,53 +236,32 @@ impl EpollDriver {
         }
     }
 
-    /// Marks a socket whose failure its owner learns of in the next tick: methods report nothing
-    /// themselves, so that no handler runs inside another one.
     fn fail_later(&mut self, id: SocketId, error: Errno) {
-        let Self {
-            sockets,
-            queued_sends,
-            failing,
-            ..
-        } = self;
-        let Some(socket) = sockets.get_mut(handle_of(id)) else {
-            return;
-        };
-        match socket.stage {
-            Stage::Failing(_) => {}
-            // Its owner left: nobody is to be told.
-            Stage::Sending | Stage::Lingering => self.remove(id),
-            Stage::Connecting | Stage::Open => {
-                socket.queue.clear(queued_sends);
-                socket.stage = Stage::Failing(error);
-                failing.push_back(id);
-            }
-        }
+        fail_later(self, id, error);
     }
 
     /// Closes a socket and forgets all about it. Closing also ends epoll's watch: the
     /// descriptor has no duplicate.
-    fn remove(&mut self, id: SocketId) {
+    fn close_socket(&mut self, id: SocketId) {
         let Some(mut socket) = self.sockets.remove(handle_of(id)) else {
             return;
         };
         socket.queue.clear(&mut self.queued_sends);
-        if let Some(deadline) = socket.deadline {
-            self.deadlines.remove(deadline);
-        }
-        if matches!(socket.stage, Stage::Sending | Stage::Lingering) {
-            self.closing_count -= 1;
-        }
+        socket.life.close(&mut self.closing, &mut self.deadlines);
         self.counters.closes += 1;
-        if self.regulars.leaves_at_once(socket.standing) {
+        let is_at_once = self.close_queue.is_full()
+            || self.needs_descriptors()
+            || self.close_queue.is_empty() && self.scheduler.admits_end(socket.usage, Work::Close);
+        if is_at_once {
+            self.socket_count.closed(socket.opener());
             drop(socket);
             return self.descriptor_freed();
         }
-        self.depart(socket);
+        self.close_later(socket);
     }
 
     /// The kernel says that a socket failed. A crowd that resets its connections has that said of all
-    /// together, and each is a close: while regulars are about they have their turns.
+    /// together, and each is a close.
     fn fail_in_turn<H>(
         &mut self,
         id: SocketId,
@@ -290,11 +274,11 @@ impl EpollDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if self.regulars.leaves_at_once(socket.standing) {
+        if self.scheduler.admits_end(socket.usage, Work::End) {
             return self.remove_failed(id, error, pools, handler);
         }
-        // What it still sends until its turn must not count as a regular's.
-        socket.standing = Standing::Unknown;
+        // What it still sends until then must not count as prompt.
+        socket.usage = Usage::NEW;
         self.counters.put_off += 1;
         self.fail_later(id, error);
     }
@@ -323,6 +307,10 @@ impl Driver for EpollDriver {
         self.start_accepting(listener)
     }
 
+    fn set_accepted_max(&mut self, count: usize) {
+        self.socket_count.set_accepted_max(count);
+    }
+
     fn stop_listening(&mut self) {
         self.stop_accepting();
     }
@@ -341,7 +329,7 @@ impl Driver for EpollDriver {
         if self.receive_stamps.is_on() {
             stamp_socket(fd.as_fd());
         }
-        let mut socket = Socket::new(fd, Stage::Connecting, Standing::Ours);
+        let mut socket = Socket::new(fd, Stage::Connecting, Usage::OURS);
         socket.watches_room = true;
         let id = self.register(socket).map_err(|error| IoError::System {
             call: "epoll_ctl",
@@ -392,12 +380,8 @@ impl Driver for EpollDriver {
 
     fn put_behind(&mut self, socket: SocketId) {
         if let Some(socket) = self.sockets.get_mut(handle_of(socket)) {
-            socket.standing.brought_many();
+            socket.usage.brought_many();
         }
-    }
-
-    fn has_regulars(&self) -> bool {
-        self.regulars.are_about()
     }
 
     fn resume_receive(&mut self, socket: SocketId) {
@@ -417,7 +401,7 @@ impl Driver for EpollDriver {
     }
 
     fn close_after_send(&mut self, socket: SocketId) {
-        self.start_closing(socket);
+        leave(self, socket);
     }
 
     fn socket_count(&self) -> usize {
@@ -425,7 +409,7 @@ impl Driver for EpollDriver {
     }
 
     fn closing_count(&self) -> usize {
-        self.closing_count
+        self.closing.count
     }
 
     fn waker(&self) -> Waker {
@@ -459,6 +443,7 @@ impl Driver for EpollDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         self.counters.ticks += 1;
+        self.scheduler.begin_tick(self.now_ns);
         // Out of `self`, which the handler borrows.
         let mut events = std::mem::take(&mut self.events);
         let outcome = self.wait(deadline_ns, &mut events).map(|count| {
@@ -470,7 +455,7 @@ impl Driver for EpollDriver {
     }
 
     fn counters(&self) -> DriverCounters {
-        self.counters
+        self.socket_count.shown_in(self.counters)
     }
 
     fn trim_pools(&mut self) -> usize {

@@ -6,8 +6,6 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum DriverFeature {
-    /// One submission accepts connection after connection.
-    MultishotAccept,
     /// One submission receives message after message.
     MultishotReceive,
     /// The kernel picks the buffer when bytes arrive.
@@ -32,8 +30,7 @@ pub enum DriverFeature {
 
 impl DriverFeature {
     /// All there are.
-    pub const ALL: [Self; 11] = [
-        Self::MultishotAccept,
+    pub const ALL: [Self; 10] = [
         Self::MultishotReceive,
         Self::BufferRing,
         Self::IncrementalBuffers,
@@ -50,7 +47,6 @@ impl DriverFeature {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::MultishotAccept => "multishot-accept",
             Self::MultishotReceive => "multishot-receive",
             Self::BufferRing => "buffer-ring",
             Self::IncrementalBuffers => "incremental-buffers",
@@ -125,7 +121,7 @@ fn a_set_prints_what_it_holds() {
         .with(DriverFeature::SkipSuccess)
         .with(DriverFeature::BufferRing);
     assert_eq!(set.to_string(), "buffer-ring,skip-success");
-    assert!(set.has(DriverFeature::BufferRing) && !set.has(DriverFeature::MultishotAccept));
+    assert!(set.has(DriverFeature::BufferRing) && !set.has(DriverFeature::MultishotReceive));
     assert_eq!(
         set.without(DriverFeature::BufferRing).to_string(),
         "skip-success"

@@ -56,18 +56,21 @@ pub use network::{Network, PeerRead, SimPeer, Turn};
 
 use self::accepting::Accepting;
 use self::network::{DEFAULT_ADDRESS, refusal};
-use self::socket::{Socket, Stage};
+use self::socket::{Attempt, Socket};
 use self::wire::{EndId, INITIATOR, Wire};
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
-use crate::driver::receiving::Receiving;
+use crate::driver::lifecycle::{Closing, SocketDriver, Stage, fail_later, leave};
+use crate::driver::socket_count::{Opener, SocketCount};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::pools::ShardPools;
+use crate::scheduler::Scheduler;
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -80,11 +83,16 @@ pub struct SimDriver {
     wake: WakeReceiver,
     accepting: Option<Accepting>,
     sockets: Slab<Socket>,
-    /// Sockets in `Stage::Gone`.
+    /// Sockets in `Stage::Closed` whose slot is not free yet.
     gone: Vec<SocketId>,
     /// Deadlines of closing sockets and of the resting listener.
     deadlines: TimerWheel,
-    closing_count: usize,
+    closing: Closing,
+    socket_count: SocketCount,
+    scheduler: Scheduler,
+    /// Sockets that wait for the budget of a later tick, oldest first; may hold dead ids. Bound: each
+    /// socket stands in it once.
+    waiting: VecDeque<SocketId>,
     now_ns: u64,
     /// Bytes between a connection and a buffer.
     scratch: Vec<u8>,
@@ -111,7 +119,10 @@ impl Network {
             sockets: Slab::new("io_sockets", mode),
             gone: Vec::new(),
             deadlines: TimerWheel::new(now_ns),
-            closing_count: 0,
+            closing: Closing::default(),
+            socket_count: SocketCount::default(),
+            scheduler: Scheduler::default(),
+            waiting: VecDeque::new(),
             now_ns,
             scratch: Vec::new(),
             counters: DriverCounters::default(),
@@ -129,35 +140,23 @@ impl SimDriver {
     fn socket(&mut self, id: SocketId) -> Option<&mut Socket> {
         self.sockets
             .get_mut(handle_of(id))
-            .filter(|socket| !matches!(socket.stage, Stage::Gone { .. }))
+            .filter(|socket| socket.life.stage() != Stage::Closed)
     }
 
     fn stage(&mut self, id: SocketId) -> Option<Stage> {
-        self.socket(id).map(|socket| socket.stage)
+        self.socket(id).map(|socket| socket.life.stage())
     }
 
-    /// Marks a socket whose failure its owner learns of in the next tick.
     fn fail_later(&mut self, id: SocketId, error: Errno) {
-        let Some(socket) = self.socket(id) else {
-            return;
-        };
-        match socket.stage {
-            Stage::Failing(_) | Stage::Gone { .. } => {}
-            // Its owner left: nobody is to be told.
-            Stage::Sending | Stage::Lingering => self.remove(id),
-            Stage::Connecting(_) | Stage::Unanswered | Stage::Open => {
-                socket.queue.clear();
-                socket.stage = Stage::Failing(error);
-            }
-        }
+        fail_later(self, id, error);
     }
 
     /// Closes a socket and forgets all about it, now or, for its slot, some ticks later.
-    fn remove(&mut self, id: SocketId) {
+    fn close_socket(&mut self, id: SocketId) {
         self.remove_with(id, Wire::close);
     }
 
-    /// As [`Self::remove`]; `close` says whether it was by a reset.
+    /// As [`Self::close_socket`]; `close` says whether it was by a reset.
     fn remove_with(&mut self, id: SocketId, close: fn(&mut Wire, usize) -> bool) {
         let until_tick = {
             let mut state = self.network.state();
@@ -166,25 +165,30 @@ impl SimDriver {
             let ticks = state.rng.u64(1..=GONE_TICKS_MAX);
             is_delayed.then_some(self.counters.ticks + ticks)
         };
-        let Some(socket) = self.socket(id) else {
+        let Self {
+            sockets,
+            closing,
+            deadlines,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
-        let (end, deadline) = (socket.end, socket.deadline.take());
-        let is_closing = matches!(socket.stage, Stage::Sending | Stage::Lingering);
+        if !socket.life.close(closing, deadlines) {
+            return;
+        }
+        let end = socket.end;
         socket.queue.clear();
         match until_tick {
             Some(until_tick) => {
-                socket.stage = Stage::Gone { until_tick };
+                socket.until_tick = until_tick;
                 self.gone.push(id);
             }
             None => {
                 self.sockets.remove(handle_of(id));
+                self.socket_count.closed(end.opener());
             }
         }
-        if let Some(deadline) = deadline {
-            self.deadlines.remove(deadline);
-        }
-        self.closing_count -= usize::from(is_closing);
         self.counters.closes += 1;
         let mut state = self.network.state();
         let is_reset = close(state.wire(end), end.end);
@@ -208,23 +212,23 @@ impl SimDriver {
     }
 
     /// Where a connection attempt leads.
-    fn start_connecting(&mut self, to: &Address) -> Stage {
+    fn start_connecting(&mut self, to: &Address) -> Attempt {
         let mut state = self.network.state();
         let state = &mut *state;
         let wire = state.new_wire(to);
         state.note(wire, "driver connects", 0);
         if state.chance(state.plan.connect_failures) {
-            return Stage::Connecting(Err(FaultPlan::connect_error(&mut state.rng)));
+            return Attempt::Ends(Err(FaultPlan::connect_error(&mut state.rng)));
         }
         if state.silent.contains(to) {
-            return Stage::Unanswered;
+            return Attempt::Unanswered;
         }
         match state.listening_at(to) {
             Some(listening) => {
                 listening.waiting.push_back(wire);
-                Stage::Connecting(Ok(()))
+                Attempt::Ends(Ok(()))
             }
-            None => Stage::Connecting(Err(refusal(to))),
+            None => Attempt::Ends(Err(refusal(to))),
         }
     }
 }
@@ -241,13 +245,17 @@ impl Driver for SimDriver {
         self.listen_in_memory(&address, Some(listener))
     }
 
+    fn set_accepted_max(&mut self, count: usize) {
+        self.socket_count.set_accepted_max(count);
+    }
+
     fn stop_listening(&mut self) {
         self.stop_accepting();
     }
 
     fn peer(&self, socket: SocketId) -> Option<Peer> {
         let socket = self.sockets.get(handle_of(socket))?;
-        if matches!(socket.stage, Stage::Gone { .. }) {
+        if socket.life.stage() == Stage::Closed {
             return None;
         }
         Some(self.network.state().wire(socket.end).name)
@@ -266,16 +274,17 @@ impl Driver for SimDriver {
                 address: to.clone(),
             });
         }
-        let stage = self.start_connecting(to);
+        let attempt = self.start_connecting(to);
         let end = EndId {
             wire: self.network.state().wires.len() - 1,
             end: INITIATOR,
         };
-        let socket = Socket::new(end, stage);
+        let socket = Socket::new(end, Stage::Connecting, attempt);
         let handle = self.sockets.insert(socket).map_err(|_| IoError::System {
             call: "connect",
             error: Errno::NOMEM,
         })?;
+        self.socket_count.opened(Opener::Us);
         Ok(id_of(handle))
     }
 
@@ -294,10 +303,8 @@ impl Driver for SimDriver {
     }
 
     fn pause_receive(&mut self, socket: SocketId) {
-        if let Some(socket) = self.socket(socket)
-            && socket.receiving == Receiving::On
-        {
-            socket.receiving = Receiving::Paused;
+        if let Some(socket) = self.socket(socket) {
+            socket.life.pause();
         }
     }
 
@@ -328,10 +335,14 @@ impl Driver for SimDriver {
     }
 
     fn resume_receive(&mut self, socket: SocketId) {
-        if let Some(socket) = self.socket(socket)
-            && socket.receiving == Receiving::Paused
-        {
-            socket.receiving = Receiving::On;
+        if let Some(socket) = self.socket(socket) {
+            socket.life.resume();
+        }
+    }
+
+    fn put_behind(&mut self, socket: SocketId) {
+        if let Some(socket) = self.socket(socket) {
+            socket.usage.brought_many();
         }
     }
 
@@ -340,7 +351,7 @@ impl Driver for SimDriver {
     }
 
     fn close(&mut self, socket: SocketId) {
-        self.start_plain_closing(socket);
+        self.close_now(socket);
     }
 
     fn reset(&mut self, socket: SocketId) {
@@ -348,7 +359,7 @@ impl Driver for SimDriver {
     }
 
     fn close_after_send(&mut self, socket: SocketId) {
-        self.start_closing(socket);
+        leave(self, socket);
     }
 
     fn socket_count(&self) -> usize {
@@ -356,7 +367,7 @@ impl Driver for SimDriver {
     }
 
     fn closing_count(&self) -> usize {
-        self.closing_count
+        self.closing.count
     }
 
     fn waker(&self) -> Waker {
@@ -384,7 +395,7 @@ impl Driver for SimDriver {
     }
 
     fn counters(&self) -> DriverCounters {
-        self.counters
+        self.socket_count.shown_in(self.counters)
     }
 
     fn trim_pools(&mut self) -> usize {

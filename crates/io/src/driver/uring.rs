@@ -1,7 +1,7 @@
 //! The completion kernel: io_uring.
 //!
 //! One system call per tick hands over what the last tick asked for and waits for what comes next.
-//! Accepting and receiving are submissions that go on by themselves; the kernel picks the buffer
+//! Receiving is a submission that goes on by itself; the kernel picks the buffer
 //! when bytes arrive, so an idle connection has none.
 //!
 //! ```text
@@ -45,13 +45,13 @@ use self::operation::Operation;
 use self::probe::NO_BUFFER_RING;
 use self::receive_buffers::ReceiveBuffers;
 use self::ring::{COMPLETIONS_MAX, Ring, SUBMISSIONS_MAX};
-use self::socket::{Socket, Stage};
+use self::socket::Socket;
 use self::turn_queue::TurnQueue;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
-use super::departures::Departures;
 use super::features::{DriverFeature, DriverFeatures};
-use super::standing::Regulars;
+use super::lifecycle::{Closing, SocketDriver, Stage, expire_deadlines, fail_later};
+use super::socket_count::SocketCount;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
 use crate::clock::monotonic_ns;
@@ -60,11 +60,12 @@ use crate::listener::Listener;
 use crate::op::accept::{destination_of, peer_of};
 use crate::op::close::has_peer_finished;
 use crate::pools::{IO_BUFFER_BYTES, ShardPools};
+use crate::scheduler::{CloseQueue, Scheduler, Work};
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use io_uring::{cqueue, opcode, types};
 use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
@@ -100,17 +101,18 @@ pub struct UringDriver {
     waiting: TurnQueue,
     /// With bytes or a FIN held that are wanted: put off, or receiving again.
     resumed: Vec<SocketId>,
-    /// Accepted by the kernel, to be taken in when they have their turn.
-    accepted: VecDeque<OwnedFd>,
     /// Abandoned and with nothing in flight; may hold dead ids.
-    departures: Departures<SocketId>,
-    regulars: Regulars,
+    close_queue: CloseQueue<SocketId>,
+    socket_count: SocketCount,
+    scheduler: Scheduler,
     completions: Vec<cqueue::Entry>,
     /// Deadlines of closing sockets and of the paused listener.
     deadlines: TimerWheel,
     alive_count: usize,
-    closing_count: usize,
+    closing: Closing,
     is_withdrawal_asked: bool,
+    /// The last wait brought so many completions that the kernel may have more.
+    is_wait_full: bool,
     busy_poll: BusyPoll,
     now_ns: u64,
     counters: DriverCounters,
@@ -145,11 +147,11 @@ impl UringDriver {
         Ok(driver)
     }
 
-    /// Others wait behind regulars for so long after the last message of one, for tests that a slow
-    /// machine must not disturb.
+    /// Others wait behind clients that are served for so long after the last message of one, for tests that
+    /// a slow machine must not disturb.
     #[doc(hidden)]
-    pub fn remember_regulars_for(&mut self, memory_ns: u64) {
-        self.regulars.remember_for(memory_ns);
+    pub fn protect_prompt_clients_for(&mut self, protected_ns: u64) {
+        self.scheduler.protect_for(protected_ns);
     }
 
     /// A driver with some of the features that [`probe`] found, to test the ways around the others.
@@ -178,14 +180,15 @@ impl UringDriver {
             unwatched: list(),
             waiting: TurnQueue::new(),
             resumed: list(),
-            accepted: VecDeque::with_capacity(256),
-            departures: Departures::new(),
-            regulars: Regulars::default(),
+            close_queue: CloseQueue::new(),
+            socket_count: SocketCount::default(),
+            scheduler: Scheduler::default(),
             completions: Vec::with_capacity(COMPLETIONS_MAX as usize),
             deadlines: TimerWheel::new(now_ns),
             alive_count: 0,
-            closing_count: 0,
+            closing: Closing::default(),
             is_withdrawal_asked: false,
+            is_wait_full: false,
             busy_poll: BusyPoll::default(),
             now_ns,
             counters: DriverCounters::default(),
@@ -209,28 +212,11 @@ impl UringDriver {
     #[inline]
     fn known(&mut self, id: SocketId) -> Option<&mut Socket> {
         let socket = self.sockets.get_mut(handle_of(id))?;
-        matches!(
-            socket.stage,
-            Stage::Connecting | Stage::Open | Stage::Failing(_)
-        )
-        .then_some(socket)
+        socket.life.is_owned().then_some(socket)
     }
 
-    /// Marks a socket whose failure its owner learns of in the next tick: methods report nothing
-    /// themselves, so that no handler runs inside another one.
     fn fail_later(&mut self, id: SocketId, error: Errno) {
-        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
-            return;
-        };
-        match socket.stage {
-            Stage::Failing(_) | Stage::Abandoned => {}
-            // Its owner left: nobody is to be told.
-            Stage::Sending | Stage::Lingering => self.remove(id),
-            Stage::Connecting | Stage::Open => {
-                socket.stage = Stage::Failing(error);
-                self.failing.push_back(id);
-            }
-        }
+        fail_later(self, id, error);
     }
 
     /// Offers buffers to the kernel while there are sockets.
@@ -269,9 +255,8 @@ impl UringDriver {
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        self.regulars.begin_tick(self.now_ns);
         self.settle_sends();
-        self.release_departing();
+        self.release_waiting();
         if self.wake.take() {
             self.counters.wakes += 1;
             handler(self, pools, Event::Woken);
@@ -284,13 +269,12 @@ impl UringDriver {
             self.handle_completion(&completion, pools, handler);
         }
         self.completions = completions;
-        let mut turn = self.departures.turn_of_others(&mut self.regulars);
-        self.deliver_held(&mut turn, pools, handler);
-        self.take_in_accepted(&mut turn, pools, handler);
+        self.deliver_held(pools, handler);
+        self.accept_ready(pools, handler);
         if self.takes_last_connections() {
             self.finish_accepting(pools, handler);
         }
-        self.expire_deadlines();
+        expire_deadlines(self);
     }
 
     #[inline]
@@ -308,7 +292,7 @@ impl UringDriver {
         };
         match operation {
             Operation::Receive => self.receive_completed(id, completion, pools, handler),
-            Operation::Accept => self.accept_completed(completion, pools, handler),
+            Operation::Accept => self.accept_completed(completion),
             Operation::SendQueued => self.queued_send_completed(id, completion, pools, handler),
             Operation::Connect => self.connect_completed(id, completion, pools, handler),
             Operation::Watch => self.watch_completed(id, completion, pools, handler),
@@ -327,13 +311,21 @@ impl UringDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         // Failures that handlers cause meanwhile stay for the next tick, in the same queue.
-        let count = self.failing.len().min(self.regulars.ends_per_tick());
-        for _ in 0..count {
-            let Some(id) = self.failing.pop_front() else {
+        for _ in 0..self.failing.len() {
+            let Some(&id) = self.failing.front() else {
                 return;
             };
-            if let Some(Stage::Failing(error)) = self.known(id).map(|socket| socket.stage) {
+            let failed = self
+                .known(id)
+                .map(|socket| (socket.life.stage(), socket.usage));
+            if let Some((Stage::Failing(error), usage)) = failed {
+                if !self.scheduler.admits_end(usage, Work::End) {
+                    return;
+                }
+                self.failing.pop_front();
                 self.remove_failed(id, error, pools, handler);
+            } else {
+                self.failing.pop_front();
             }
         }
     }
@@ -352,13 +344,17 @@ impl Driver for UringDriver {
         self.start_accepting(listener)
     }
 
+    fn set_accepted_max(&mut self, count: usize) {
+        self.socket_count.set_accepted_max(count);
+    }
+
     fn stop_listening(&mut self) {
         self.stop_accepting();
     }
 
     fn peer(&self, socket: SocketId) -> Option<Peer> {
         let socket = self.sockets.get(handle_of(socket))?;
-        if socket.stage == Stage::Abandoned {
+        if socket.life.stage() == Stage::Closed {
             return None;
         }
         peer_of(socket.fd())
@@ -366,7 +362,7 @@ impl Driver for UringDriver {
 
     fn destination(&self, socket: SocketId) -> Option<Peer> {
         let socket = self.sockets.get(handle_of(socket))?;
-        if socket.stage == Stage::Abandoned {
+        if socket.life.stage() == Stage::Closed {
             return None;
         }
         destination_of(socket.fd())
@@ -405,12 +401,8 @@ impl Driver for UringDriver {
 
     fn put_behind(&mut self, socket: SocketId) {
         if let Some(socket) = self.sockets.get_mut(handle_of(socket)) {
-            socket.standing.brought_many();
+            socket.usage.brought_many();
         }
-    }
-
-    fn has_regulars(&self) -> bool {
-        self.regulars.are_about()
     }
 
     fn resume_receive(&mut self, socket: SocketId) {
@@ -418,7 +410,7 @@ impl Driver for UringDriver {
     }
 
     fn has_events_left(&mut self) -> bool {
-        self.is_behind()
+        self.is_behind() || self.is_wait_full
     }
 
     fn close(&mut self, socket: SocketId) {
@@ -438,7 +430,7 @@ impl Driver for UringDriver {
     }
 
     fn closing_count(&self) -> usize {
-        self.closing_count
+        self.closing.count
     }
 
     fn waker(&self) -> Waker {
@@ -463,6 +455,7 @@ impl Driver for UringDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         self.counters.ticks += 1;
+        self.scheduler.begin_tick(self.now_ns);
         self.provide_buffers(pools)?;
         self.give_turns();
         self.arm_watches();
@@ -477,11 +470,11 @@ impl Driver for UringDriver {
     }
 
     fn counters(&self) -> DriverCounters {
-        DriverCounters {
+        self.socket_count.shown_in(DriverCounters {
             early_submits: self.ring.early_submits,
             submissions: self.ring.submissions,
             ..self.counters
-        }
+        })
     }
 
     fn trim_pools(&mut self) -> usize {

@@ -7,9 +7,9 @@ use rustix::net::{SocketAddrAny, SocketFlags, accept_with, getpeername, getsockn
 use std::net::SocketAddr;
 
 /// What one accept found.
-pub(crate) enum Accepted {
+pub(crate) enum Accepted<C> {
     /// A connection, non-blocking, not inherited by children.
-    Connection(OwnedFd),
+    Connection(C),
     /// The queue is empty.
     NoneWaiting,
     /// This connection died while it waited; the next may be well.
@@ -18,7 +18,7 @@ pub(crate) enum Accepted {
     Exhausted(Errno),
 }
 
-pub(crate) fn accept_now(listener: BorrowedFd<'_>) -> Accepted {
+pub(crate) fn accept_now(listener: BorrowedFd<'_>) -> Accepted<OwnedFd> {
     match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
         Ok(fd) => Accepted::Connection(fd),
         Err(Errno::AGAIN) => Accepted::NoneWaiting,

@@ -201,6 +201,10 @@ impl<D: Driver> Driver for Tls<D> {
         self.inner.listen(listener)
     }
 
+    fn set_accepted_max(&mut self, count: usize) {
+        self.inner.set_accepted_max(count);
+    }
+
     fn stop_listening(&mut self) {
         self.inner.stop_listening();
         self.layer.hurry_heads(self.inner.clock_ns());
@@ -259,10 +263,6 @@ impl<D: Driver> Driver for Tls<D> {
 
     fn put_behind(&mut self, socket: SocketId) {
         self.inner.put_behind(socket);
-    }
-
-    fn has_regulars(&self) -> bool {
-        self.inner.has_regulars()
     }
 
     fn resume_receive(&mut self, socket: SocketId) {

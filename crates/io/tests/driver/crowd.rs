@@ -274,7 +274,7 @@ pub(crate) fn closes_take_turns<W: World>(world: &W) {
             ticks += 1;
             crowd.retain_mut(|other| !matches!(other.read(&mut [0]), Ok(0)));
         }
-        assert!(ticks >= ENDING / 2, "{ENDING} ended in {ticks} ticks");
+        assert!(ticks >= ENDING / 4, "{ENDING} ended in {ticks} ticks");
     }
     assert_eq!(pond.driver.socket_count(), 1);
 }

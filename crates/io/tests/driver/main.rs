@@ -232,7 +232,6 @@ mod uring {
     }
 
     each_missing! {
-        MultishotAccept: no_multishot_accept;
         MultishotReceive: no_multishot_receive;
         IncrementalBuffers: no_incremental_buffers;
         SkipSuccess: no_skip_success;

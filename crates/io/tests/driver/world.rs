@@ -54,13 +54,13 @@ pub(crate) trait KernelDriver: Driver {
 
 impl KernelDriver for EpollDriver {
     fn never_forget_regulars(&mut self) {
-        self.remember_regulars_for(HOUR_NS);
+        self.protect_prompt_clients_for(HOUR_NS);
     }
 }
 
 impl KernelDriver for UringDriver {
     fn never_forget_regulars(&mut self) {
-        self.remember_regulars_for(HOUR_NS);
+        self.protect_prompt_clients_for(HOUR_NS);
     }
 }
 

@@ -1,30 +1,33 @@
-//! The listener: taking connections in turns, and waiting when descriptors run out.
+//! The listener of the epoll driver: watched, or not while nothing can be taken.
 //!
 //! A listener whose connections cannot be taken would be ready for ever and keep the shard busy
-//! for nothing. So it is not watched while the process is out of descriptors: until a socket of
-//! this shard closes, or for [`RETRY_NS`], since other shards free descriptors too.
+//! for nothing. So it is not watched while accepting pauses: until a socket of this shard closes, or
+//! for [`RETRY_NS`], since other shards free descriptors too.
 
-use super::socket::{Socket, Stage};
-use super::{EpollDriver, Event, LISTENER_TOKEN};
-use crate::driver::accept_limits::{
-    ACCEPTS_AT_STOP_MAX, ACCEPTS_PER_TICK_MAX, RETRY_NS, RETRY_TIMER_USER,
+use super::socket::Socket;
+use super::{EpollDriver, LISTENER_TOKEN, SocketId};
+use crate::driver::DriverCounters;
+use crate::driver::accepting::{
+    AcceptState, Acceptor, RETRY_NS, RETRY_TIMER_USER, SpareDescriptor,
 };
-use crate::driver::standing::{Standing, Turn};
+use crate::driver::lifecycle::{Stage, end_oldest_closing};
+use crate::driver::socket_count::SocketCount;
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{Accepted, accept_now};
-use crate::pools::ShardPools;
+use crate::op::close::drop_unsent;
+use crate::scheduler::{Scheduler, Usage};
 use crate::timer_wheel::TimerId;
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
 
 /// The listener's state.
 pub(super) struct Accepting {
     listener: Listener,
     retry: TimerId,
-    /// Not watched: a connection waits and cannot be taken.
-    is_paused: bool,
-    /// Stop was asked for: one last round in this tick or the next.
-    is_last_round: bool,
+    spare: SpareDescriptor,
+    state: AcceptState<OwnedFd>,
 }
 
 impl EpollDriver {
@@ -42,15 +45,15 @@ impl EpollDriver {
         self.accepting = Some(Accepting {
             listener,
             retry,
-            is_paused: false,
-            is_last_round: false,
+            spare: SpareDescriptor::new(),
+            state: AcceptState::default(),
         });
         Ok(())
     }
 
     pub(super) fn stop_accepting(&mut self) {
         if let Some(accepting) = &mut self.accepting {
-            accepting.is_last_round = true;
+            accepting.state.is_last_round = true;
         }
     }
 
@@ -58,7 +61,7 @@ impl EpollDriver {
     pub(super) fn finish_accepting(&mut self) {
         if let Some(accepting) = self.accepting.take() {
             self.deadlines.remove(accepting.retry);
-            if !accepting.is_paused {
+            if !accepting.state.is_paused {
                 self.counters.controls += 1;
                 let _ = epoll::delete(&self.epoll, accepting.listener.fd());
             }
@@ -68,71 +71,21 @@ impl EpollDriver {
     pub(super) fn takes_last_connections(&self) -> bool {
         self.accepting
             .as_ref()
-            .is_some_and(|accepting| accepting.is_last_round)
+            .is_some_and(|accepting| accepting.state.is_last_round)
     }
 
-    pub(super) fn accept_waiting<H>(
-        &mut self,
-        turn: &mut Turn,
-        pools: &mut ShardPools,
-        handler: &mut H,
-    ) where
-        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
-    {
-        let is_last_round = self.takes_last_connections();
-        let count_max = if is_last_round {
-            ACCEPTS_AT_STOP_MAX
-        } else {
-            ACCEPTS_PER_TICK_MAX
-        };
-        for _ in 0..count_max {
-            let Some(accepting) = &self.accepting else {
-                return;
-            };
-            if !turn.lets_in() {
-                return;
-            }
-            self.counters.accepts += 1;
-            let exhausted = match accept_now(accepting.listener.fd()) {
-                Accepted::NoneWaiting => return,
-                Accepted::PeerGone => continue,
-                Accepted::Exhausted(error) => error,
-                Accepted::Connection(fd) => {
-                    let socket = Socket::new(fd, Stage::Open, Standing::Unknown);
-                    match self.register(socket) {
-                        Ok(socket) => {
-                            self.counters.accepted += 1;
-                            handler(self, pools, Event::Accepted { socket });
-                            continue;
-                        }
-                        Err(error) => error,
-                    }
-                }
-            };
-            self.pause_accepting();
-            self.counters.accept_failures += 1;
-            handler(self, pools, Event::AcceptFailed { error: exhausted });
-            return;
-        }
-    }
-
-    fn pause_accepting(&mut self) {
-        if let Some(accepting) = &mut self.accepting
-            && !accepting.is_paused
-        {
-            accepting.is_paused = true;
-            self.deadlines.set(accepting.retry, self.now_ns + RETRY_NS);
-            self.counters.controls += 1;
-            // Cannot fail: it is registered. An exclusive watch cannot be changed, only removed.
-            let _ = epoll::delete(&self.epoll, accepting.listener.fd());
-        }
+    /// A connection was taken with the spare descriptor: what becomes of it is decided in the next tick.
+    pub(super) fn has_pending_connection(&self) -> bool {
+        self.accepting
+            .as_ref()
+            .is_some_and(|accepting| accepting.state.has_pending())
     }
 
     pub(super) fn resume_accepting(&mut self) {
         let Some(accepting) = &mut self.accepting else {
             return;
         };
-        if !accepting.is_paused {
+        if !accepting.state.is_paused {
             return;
         }
         self.counters.controls += 1;
@@ -140,7 +93,7 @@ impl EpollDriver {
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         match epoll::add(&self.epoll, accepting.listener.fd(), data, flags) {
             Ok(()) => {
-                accepting.is_paused = false;
+                accepting.state.is_paused = false;
                 self.deadlines.clear(accepting.retry);
             }
             // Short of kernel memory still: rest once more.
@@ -148,15 +101,81 @@ impl EpollDriver {
         }
     }
 
-    /// A descriptor of ours was closed: somebody who waits may come in.
+    /// A descriptor of ours was closed: a connection that waits may come in.
     #[inline]
     pub(super) fn descriptor_freed(&mut self) {
         if self
             .accepting
             .as_ref()
-            .is_some_and(|accepting| accepting.is_paused)
+            .is_some_and(|accepting| accepting.state.is_paused)
         {
             self.resume_accepting();
+        }
+    }
+}
+
+impl Acceptor for EpollDriver {
+    type Connection = OwnedFd;
+
+    #[inline]
+    fn accept_state(&mut self) -> Option<&mut AcceptState<OwnedFd>> {
+        self.accepting
+            .as_mut()
+            .map(|accepting| &mut accepting.state)
+    }
+
+    #[inline]
+    fn socket_count(&self) -> SocketCount {
+        self.socket_count
+    }
+
+    fn counters_mut(&mut self) -> &mut DriverCounters {
+        &mut self.counters
+    }
+
+    fn scheduler_mut(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
+    }
+
+    fn accept_next(&mut self) -> Accepted<OwnedFd> {
+        let Some(accepting) = &self.accepting else {
+            return Accepted::NoneWaiting;
+        };
+        self.counters.accepts += 1;
+        accept_now(accepting.listener.fd())
+    }
+
+    fn take_in(&mut self, connection: OwnedFd) -> Result<SocketId, Errno> {
+        self.register(Socket::new(connection, Stage::Open, Usage::NEW))
+    }
+
+    fn refuse(&mut self, connection: OwnedFd) {
+        drop_unsent(connection.as_fd());
+    }
+
+    fn release_spare(&mut self) -> bool {
+        let accepting = self.accepting.as_mut();
+        accepting.is_some_and(|accepting| accepting.spare.release())
+    }
+
+    fn restore_spare(&mut self) -> bool {
+        let accepting = self.accepting.as_mut();
+        accepting.is_some_and(|accepting| accepting.spare.restore())
+    }
+
+    fn close_oldest_closing(&mut self) -> bool {
+        self.close_first_waiting() || end_oldest_closing(self)
+    }
+
+    fn pause_accepting(&mut self) {
+        if let Some(accepting) = &mut self.accepting
+            && !accepting.state.is_paused
+        {
+            accepting.state.is_paused = true;
+            self.deadlines.set(accepting.retry, self.now_ns + RETRY_NS);
+            self.counters.controls += 1;
+            // Cannot fail: it is registered. An exclusive watch cannot be changed, only removed.
+            let _ = epoll::delete(&self.epoll, accepting.listener.fd());
         }
     }
 }

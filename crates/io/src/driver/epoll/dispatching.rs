@@ -1,19 +1,15 @@
-//! What is ready, to who handles it: each socket's state says what that is, and whose turn it is the
-//! regulars.
-//!
-//! On the path: between the wait of a tick and `receiving`, `sending`, `accepting` and `closing`.
-//! Absent on purpose: deciding who is a regular (`driver::standing`).
+//! From what the kernel says is ready to what handles it: between the wait of a tick and `receiving`,
+//! `sending`, `accepting` and `closing`. What waits for a later tick is decided by the `scheduler`.
 
 use super::receiving::receive;
-use super::socket::Stage;
 use super::{EpollDriver, Event, IsTurn, LISTENER_TOKEN, READABLE, SocketId, WAKE_TOKEN};
+use crate::driver::accepting::accept_waiting;
 use crate::driver::handle_of;
-use crate::driver::receiving::Receiving;
-use crate::driver::standing::Turn;
-use crate::driver::turn::turn_bytes;
+use crate::driver::lifecycle::{Receiving, Stage, expire_deadlines};
 use crate::op::connect::connect_outcome;
 use crate::op::receive::Received;
 use crate::pools::ShardPools;
+use crate::scheduler::{Usage, Work, receive_bytes};
 use millpond_mempool::Lease;
 use rustix::event::epoll::{self, EventFlags};
 use std::thread;
@@ -36,14 +32,13 @@ impl EpollDriver {
             handler(self, pools, Event::Woken);
         }
         self.report_failing(pools, handler);
-        self.turn_bytes = turn_bytes(events.len() + self.waiting.count());
-        self.regulars.begin_tick(self.now_ns);
+        self.turn_bytes = receive_bytes(events.len() + self.waiting.count());
         let lacks_memory = self.handle_sockets(events, pools, handler);
         if self.takes_last_connections() {
-            self.accept_waiting(&mut Turn::endless(), pools, handler);
+            accept_waiting(self, pools, handler);
             self.finish_accepting();
         }
-        self.expire_deadlines();
+        expire_deadlines(self);
         self.io_buffer.take_if(|_| self.sockets.is_empty());
         if lacks_memory {
             // Peers wait, and the next tick would look again at once, hence the pause.
@@ -85,7 +80,6 @@ impl EpollDriver {
             };
             self.handle_socket(id, event.flags, IsTurn::No, buffer, pools, handler);
         }
-        let mut turn = self.departures.turn_of_others(&mut self.regulars);
         if self.waiting.count() > 0 && io_buffer.is_none() {
             io_buffer = pools.io_buffers.lease().ok();
         }
@@ -93,12 +87,12 @@ impl EpollDriver {
             && let Some(buffer) = &mut io_buffer
         {
             self.go_on(held_over, buffer, pools, handler);
-            self.give_turns(&mut turn, buffer, pools, handler);
+            self.give_turns(buffer, pools, handler);
         }
         let lacks_memory = self.waiting.count() > 0 && io_buffer.is_none();
         self.io_buffer = io_buffer;
-        if is_listener_ready {
-            self.accept_waiting(&mut turn, pools, handler);
+        if is_listener_ready || self.has_pending_connection() {
+            accept_waiting(self, pools, handler);
         }
         lacks_memory
     }
@@ -121,20 +115,21 @@ impl EpollDriver {
         let Self {
             sockets,
             receive_stamps,
-            regulars,
+            scheduler,
             ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             self.counters.stale_events += 1;
             return;
         };
-        if !regulars.is_first(socket.standing) && is_turn == IsTurn::No {
-            return self.put_off(id, flags);
+        if is_turn == IsTurn::No && !scheduler.is_prompt(socket.usage) {
+            let usage = socket.usage;
+            return self.handle_other(id, flags, usage, buffer, pools, handler);
         }
         // What nearly all events are, before the rest is told apart.
-        if socket.stage == Stage::Open
+        if socket.life.stage() == Stage::Open
             && flags == EventFlags::IN
-            && socket.receiving == Receiving::On
+            && socket.life.receiving() == Receiving::On
         {
             let received = receive(socket, buffer, turn_bytes, receive_stamps);
             if let Received::Bytes(count) = received
@@ -166,7 +161,7 @@ impl EpollDriver {
         };
         let flags = flags.union(socket.ready);
         socket.ready = flags.difference(EventFlags::OUT);
-        match socket.stage {
+        match socket.life.stage() {
             Stage::Open => {
                 if flags.contains(EventFlags::OUT) {
                     self.flush_open(id, pools, handler);
@@ -177,9 +172,32 @@ impl EpollDriver {
             }
             Stage::Connecting => self.finish_connecting(id, pools, handler),
             Stage::Sending | Stage::Lingering => self.advance_closing(id, flags, buffer),
-            // Reported in the next tick.
-            Stage::Failing(_) => {}
+            // Reported in a later tick.
+            Stage::Failing(_) | Stage::Closed => {}
         }
+    }
+
+    /// A socket that is not prompt is ready: handled as it comes if none of its kind waits and the tick's
+    /// budget is not spent, else in a later tick.
+    #[inline(never)]
+    fn handle_other<H>(
+        &mut self,
+        id: SocketId,
+        flags: EventFlags,
+        usage: Usage,
+        buffer: &mut Lease,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        if !self.waiting.admits_next(usage, &mut self.scheduler) {
+            return self.put_off(id, flags);
+        }
+        let turn_bytes = self.turn_bytes;
+        self.turn_bytes = self.turn_bytes_of_others();
+        self.handle_socket(id, flags, IsTurn::Yes, buffer, pools, handler);
+        self.turn_bytes = turn_bytes;
     }
 
     fn finish_connecting<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)
@@ -192,7 +210,7 @@ impl EpollDriver {
         if let Err(error) = connect_outcome(socket.fd()) {
             return self.remove_failed(id, error, pools, handler);
         }
-        socket.stage = Stage::Open;
+        socket.life.connected();
         let has_queue = !socket.queue.is_empty();
         if !has_queue {
             self.watch_room(id, false);
@@ -209,13 +227,21 @@ impl EpollDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         // Failures that handlers cause meanwhile stay for the next tick, in the same queue.
-        let count = self.failing.len().min(self.regulars.ends_per_tick());
-        for _ in 0..count {
-            let Some(id) = self.failing.pop_front() else {
+        for _ in 0..self.failing.len() {
+            let Some(&id) = self.failing.front() else {
                 return;
             };
-            if let Some(Stage::Failing(error)) = self.socket(id).map(|socket| socket.stage) {
+            let failed = self
+                .socket(id)
+                .map(|socket| (socket.life.stage(), socket.usage));
+            if let Some((Stage::Failing(error), usage)) = failed {
+                if !self.scheduler.admits_end(usage, Work::End) {
+                    return;
+                }
+                self.failing.pop_front();
                 self.remove_failed(id, error, pools, handler);
+            } else {
+                self.failing.pop_front();
             }
         }
     }

@@ -1,14 +1,14 @@
 //! Receives: one per turn, and pausing without system calls.
 
-use super::socket::{Socket, Stage};
+use super::socket::Socket;
 use super::{EpollDriver, Event, IsTurn, STICKY, SocketId};
 use crate::driver::handle_of;
+use crate::driver::lifecycle::{Receiving, Stage, perform};
 use crate::driver::receive_stamps::ReceiveStamps;
-use crate::driver::receiving::Receiving;
-use crate::driver::standing::Standing;
 use crate::op::close::pending_error;
 use crate::op::receive::{Received, receive_now};
 use crate::pools::ShardPools;
+use crate::scheduler::{Usage, Work};
 use millpond_mempool::Lease;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -35,10 +35,10 @@ impl EpollDriver {
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if socket.stage != Stage::Open {
+        if socket.life.stage() != Stage::Open {
             return;
         }
-        if socket.receiving != Receiving::On {
+        if socket.life.receiving() != Receiving::On {
             let flags = socket.ready;
             return self.ready_but_unwanted(id, flags, pools, handler);
         }
@@ -84,15 +84,15 @@ impl EpollDriver {
     {
         let turn_bytes = self.turn_bytes;
         let Self {
-            sockets, regulars, ..
+            sockets, scheduler, ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
         let flags = socket.ready;
         let leaves = matches!(received, Received::Finished) && is_turn == IsTurn::No;
-        if leaves && !regulars.leaves_at_once(socket.standing) {
-            socket.standing = Standing::Unknown;
+        if leaves && !scheduler.admits_end(socket.usage, Work::End) {
+            socket.usage = Usage::NEW;
             return self.put_off(id, flags);
         }
         socket.ready = left_after(received, flags, turn_bytes);
@@ -115,7 +115,10 @@ impl EpollDriver {
     {
         match received {
             Received::Finished => {
-                socket_finished(self, id);
+                if let Some(socket) = self.socket(id) {
+                    let step = socket.life.peer_finished();
+                    perform(self, id, step);
+                }
                 handler(self, pools, Event::PeerFinished { socket: id });
             }
             Received::Bytes(_) | Received::NotReady => {}
@@ -124,10 +127,8 @@ impl EpollDriver {
     }
 
     pub(super) fn pause(&mut self, id: SocketId) {
-        if let Some(socket) = self.socket(id)
-            && socket.receiving == Receiving::On
-        {
-            socket.receiving = Receiving::Paused;
+        if let Some(socket) = self.socket(id) {
+            socket.life.pause();
         }
     }
 
@@ -135,11 +136,9 @@ impl EpollDriver {
         let Some(socket) = self.socket(id) else {
             return;
         };
-        if socket.receiving != Receiving::Paused {
-            return;
+        if socket.life.resume() {
+            self.look_again(id);
         }
-        socket.receiving = Receiving::On;
-        self.look_again(id);
     }
 
     /// Bytes, a FIN or a failure came while nobody wants bytes.
@@ -156,7 +155,7 @@ impl EpollDriver {
         let Some(socket) = self.socket(id) else {
             return;
         };
-        let (receiving, is_send_finished) = (socket.receiving, socket.is_send_finished);
+        let (receiving, is_send_finished) = (socket.life.receiving(), socket.is_send_finished);
         // Kept for the time when receiving goes on. A unix peer that closed has its last bytes here, and
         // sends fail by themselves.
         socket.ready = match receiving {
@@ -205,13 +204,7 @@ pub(super) fn receive(
         receive_now(socket.fd(), buffer, turn_bytes)
     };
     if let Received::Bytes(count) = received {
-        socket.standing.received(count);
+        socket.usage.received(count);
     }
     received
-}
-
-fn socket_finished(driver: &mut EpollDriver, id: SocketId) {
-    if let Some(socket) = driver.socket(id) {
-        socket.receiving = Receiving::Finished;
-    }
 }

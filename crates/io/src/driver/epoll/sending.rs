@@ -1,7 +1,7 @@
 //! Sends: straight to the kernel, or queued while it has no room.
 
-use super::socket::Stage;
 use super::{EpollDriver, Event, SendOutcome, SocketId, handle_of};
+use crate::driver::lifecycle::Stage;
 use crate::op::close::finish_sending;
 use crate::op::send::send_now;
 use crate::op::send_file::send_file_now;
@@ -33,8 +33,8 @@ impl EpollDriver {
             data.release();
             return SendOutcome::Done;
         };
-        socket.standing.sent();
-        if socket.stage != Stage::Open || !socket.queue.is_empty() {
+        socket.usage.sent();
+        if socket.life.stage() != Stage::Open || !socket.queue.is_empty() {
             return self.queue_send(id, std::mem::take(data));
         }
         self.counters.sends += 1;
@@ -65,7 +65,7 @@ impl EpollDriver {
         range: &Range<u64>,
     ) -> Option<u64> {
         let socket = self.sockets.get(handle_of(id))?;
-        if socket.stage != Stage::Open || !socket.queue.is_empty() {
+        if socket.life.stage() != Stage::Open || !socket.queue.is_empty() {
             return None;
         }
         let sent = send_file_now(socket.fd(), file, range)?;
@@ -79,10 +79,10 @@ impl EpollDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return SendOutcome::Done;
         };
-        if socket.stage == Stage::Connecting || !socket.queue.is_empty() {
+        if socket.life.stage() == Stage::Connecting || !socket.queue.is_empty() {
             return SendOutcome::Blocked;
         }
-        if socket.stage == Stage::Open {
+        if socket.life.stage() == Stage::Open {
             socket.is_send_finished = true;
             // A connection that is gone already needs none.
             let _ = finish_sending(socket.fd());
@@ -102,10 +102,10 @@ impl EpollDriver {
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return SendOutcome::Done;
         };
-        match socket.stage {
+        match socket.life.stage() {
             // Its owner is told in the socket's turn; until then it makes no more of what nobody gets.
             Stage::Failing(_) => return SendOutcome::Blocked,
-            Stage::Sending | Stage::Lingering => return SendOutcome::Done,
+            Stage::Sending | Stage::Lingering | Stage::Closed => return SendOutcome::Done,
             Stage::Connecting | Stage::Open => {}
         }
         if socket.queue.push(queued_sends, data).is_err() {
@@ -151,7 +151,7 @@ impl EpollDriver {
         // The handler may have closed it since.
         if self
             .socket(id)
-            .is_none_or(|socket| socket.stage != Stage::Open)
+            .is_none_or(|socket| socket.life.stage() != Stage::Open)
         {
             return;
         }

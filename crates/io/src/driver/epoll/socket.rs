@@ -4,40 +4,18 @@
 
 use super::WATCHED;
 use crate::driver::buffer_queue::BufferQueue;
-use crate::driver::receiving::Receiving;
-use crate::driver::standing::Standing;
-use crate::timer_wheel::TimerId;
+use crate::driver::lifecycle::{Life, Receiving, Stage};
+use crate::driver::socket_count::Opener;
+use crate::scheduler::Usage;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
-
-/// Where a socket is in its life.
-///
-/// ```text
-/// Connecting -> Open -> Sending -> Lingering -> gone      (close_after_send)
-///        \________\__-> Failing -> gone                   (reported in the next tick)
-/// ```
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Stage {
-    /// The handshake runs; what is sent waits.
-    Connecting,
-    /// Bytes flow.
-    Open,
-    /// Its owner left; the queue still goes out, arriving bytes are discarded.
-    Sending,
-    /// Everything and a FIN went out; arriving bytes are discarded until the peer's FIN.
-    Lingering,
-    /// A call failed outside the socket's own event; the owner learns of it in the next tick.
-    Failing(Errno),
-}
 
 /// One socket.
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
-    pub(super) stage: Stage,
-    pub(super) receiving: Receiving,
-    pub(super) standing: Standing,
+    pub(super) life: Life,
+    pub(super) usage: Usage,
     /// What the kernel said and nobody has acted on: it says everything once.
     pub(super) ready: EventFlags,
     /// Stands among those who wait for a turn.
@@ -47,31 +25,31 @@ pub(super) struct Socket {
     pub(super) queue: BufferQueue,
     /// A FIN was sent and receiving goes on: that both sides have finished is no failure.
     pub(super) is_send_finished: bool,
-    /// How much more is discarded before the socket closes anyway.
-    pub(super) discard_bytes: u32,
-    /// Ends `Sending` and `Lingering`.
-    pub(super) deadline: Option<TimerId>,
 }
 
 impl Socket {
-    pub(super) fn new(fd: OwnedFd, stage: Stage, standing: Standing) -> Self {
+    pub(super) fn new(fd: OwnedFd, stage: Stage, usage: Usage) -> Self {
         Self {
             fd,
-            stage,
-            receiving: Receiving::On,
-            standing,
+            life: Life::new(stage),
+            usage,
             ready: EventFlags::empty(),
             is_waiting: false,
             watches_room: false,
             queue: BufferQueue::default(),
             is_send_finished: false,
-            discard_bytes: 0,
-            deadline: None,
         }
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    pub(super) fn opener(&self) -> Opener {
+        match self.usage {
+            Usage::OURS => Opener::Us,
+            _ => Opener::Peer,
+        }
     }
 
     pub(super) fn into_fd(self) -> OwnedFd {
@@ -88,10 +66,10 @@ impl Socket {
 
     /// Whether a turn would change anything.
     pub(super) fn wants_turn(&self) -> bool {
-        let wanted = match self.stage {
+        let wanted = match self.life.stage() {
             // Reported in a turn of another kind.
             Stage::Failing(_) => EventFlags::empty(),
-            Stage::Open if self.receiving != Receiving::On => {
+            Stage::Open if self.life.receiving() != Receiving::On => {
                 EventFlags::OUT | EventFlags::ERR | EventFlags::HUP
             }
             _ => EventFlags::all(),

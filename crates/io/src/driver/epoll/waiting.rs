@@ -19,10 +19,10 @@ impl EpollDriver {
         events: &mut [epoll::Event],
     ) -> Result<usize, IoError> {
         // All answers of the tick before have left.
-        self.close_departing();
+        self.close_waiting();
         let own_deadline_ns = self.deadlines.next_deadline_ns();
         let deadline_ns = earlier(deadline_ns, own_deadline_ns);
-        let must_look_only = self.is_behind() || !self.departures.is_empty();
+        let must_look_only = self.is_behind() || !self.close_queue.is_empty();
         let mut wait_ns = match deadline_ns {
             _ if must_look_only => Some(0),
             Some(deadline_ns) => Some(deadline_ns.saturating_sub(monotonic_ns())),
@@ -54,7 +54,10 @@ impl EpollDriver {
 
     /// Who is ready has not all been told of.
     pub(super) fn is_behind(&self) -> bool {
-        !self.failing.is_empty() || self.waiting.count() > 0 || self.takes_last_connections()
+        !self.failing.is_empty()
+            || self.waiting.count() > 0
+            || self.takes_last_connections()
+            || self.has_pending_connection()
     }
 
     /// Looks again and again until there is something to handle. `None`: the time for that is

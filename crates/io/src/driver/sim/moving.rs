@@ -1,9 +1,9 @@
 //! Bytes in and out of one socket, in the pieces that the plan's chances make of them.
 
-use super::socket::{Socket, Stage};
+use super::socket::Socket;
 use super::wire::Arrived;
 use super::{Event, SendOutcome, SimDriver, SocketId};
-use crate::driver::receiving::Receiving;
+use crate::driver::lifecycle::{Receiving, Stage, perform};
 use crate::pools::ShardPools;
 use millpond_mempool::{Buffer, Handle, Lease};
 use rustix::io::Errno;
@@ -28,19 +28,20 @@ impl SimDriver {
             data.release();
             return SendOutcome::Done;
         };
+        socket.usage.sent();
         let end = socket.end;
-        match socket.stage {
+        match socket.life.stage() {
             Stage::Open if socket.queue.is_empty() => {}
             Stage::Open if socket.is_late => {
                 socket.queue.push_back(mem::take(data));
                 return SendOutcome::Done;
             }
-            Stage::Open | Stage::Connecting(_) | Stage::Unanswered => {
+            Stage::Open | Stage::Connecting => {
                 socket.queue.push_back(mem::take(data));
                 socket.owes_blocked = false;
                 return SendOutcome::Blocked;
             }
-            Stage::Failing(_) | Stage::Sending | Stage::Lingering | Stage::Gone { .. } => {
+            Stage::Failing(_) | Stage::Sending | Stage::Lingering | Stage::Closed => {
                 data.release();
                 return SendOutcome::Done;
             }
@@ -90,7 +91,7 @@ impl SimDriver {
         match flushed {
             Flushed::All => {}
             Flushed::Some { .. } => {
-                socket.owes_blocked = socket.stage == Stage::Open;
+                socket.owes_blocked = socket.life.stage() == Stage::Open;
                 self.counters.sends_blocked += 1;
             }
             Flushed::Failed(error) => self.fail_later(id, error),
@@ -105,7 +106,7 @@ impl SimDriver {
         let ids: Vec<SocketId> = self.sockets.iter().filter_map(late).collect();
         for id in ids {
             if let Some(socket) = self.socket(id)
-                && socket.stage == Stage::Sending
+                && socket.life.stage() == Stage::Sending
             {
                 // What follows the last byte is up to the closing.
                 socket.is_late = false;
@@ -176,7 +177,10 @@ impl SimDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         let network = self.network.clone();
-        let Some(&mut Socket { end, receiving, .. }) = self.socket(id) else {
+        let Some((end, receiving)) = self
+            .socket(id)
+            .map(|socket| (socket.end, socket.life.receiving()))
+        else {
             return;
         };
         if receiving != Receiving::On {
@@ -194,12 +198,16 @@ impl SimDriver {
         match self.fill(end, &mut buffer) {
             Arrived::Bytes(count) => {
                 self.counters.received_bytes += count as u64;
+                if let Some(socket) = self.socket(id) {
+                    socket.usage.received(count);
+                }
                 let bytes = &buffer[..];
                 handler(self, pools, Event::Received { socket: id, bytes });
             }
             Arrived::Finished => {
                 if let Some(socket) = self.socket(id) {
-                    socket.receiving = Receiving::Finished;
+                    let step = socket.life.peer_finished();
+                    perform(self, id, step);
                 }
                 handler(self, pools, Event::PeerFinished { socket: id });
             }

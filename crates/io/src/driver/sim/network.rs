@@ -412,7 +412,7 @@ impl SimPeer {
         self.state.borrow_mut().wire(self.end).is_accepted
     }
 
-    /// Whether a fault of the plan broke the connection.
+    /// Whether a fault of the plan broke the connection: a reset, or that no descriptor was left for it.
     #[must_use]
     pub fn is_reset_by_network(&self) -> bool {
         self.state.borrow_mut().wire(self.end).is_reset_by_network

@@ -1,49 +1,39 @@
 //! What the simulated driver knows about one of its sockets.
 
 use super::wire::EndId;
-use crate::driver::receiving::Receiving;
-use crate::timer_wheel::TimerId;
+use crate::driver::lifecycle::{Life, Stage};
+use crate::driver::socket_count::Opener;
+use crate::scheduler::Usage;
 use millpond_mempool::Buffer;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// Where a socket is in its life; the stages of the epoll driver, and one more.
+/// How the connection attempt of a socket ends, which the network knows already.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Stage {
-    /// Asked for; how it ends is known to the network already.
-    Connecting(Result<(), Errno>),
-    /// Asked for where nobody ever answers.
+pub(super) enum Attempt {
+    /// With this outcome, in the next tick.
+    Ends(Result<(), Errno>),
+    /// Never: where nobody ever answers.
     Unanswered,
-    /// Bytes flow.
-    Open,
-    /// Its owner left; the queue still goes out, arriving bytes are discarded.
-    Sending,
-    /// Everything and a FIN went out; arriving bytes are discarded until the peer's FIN.
-    Lingering,
-    /// It failed outside its own event; the owner learns of it in the next tick.
-    Failing(Errno),
-    /// Closed, but its slot is not free before this tick.
-    Gone { until_tick: u64 },
 }
 
 /// One socket.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) end: EndId,
-    pub(super) stage: Stage,
-    pub(super) receiving: Receiving,
+    pub(super) life: Life,
+    pub(super) attempt: Attempt,
+    /// Of a closed one: its slot is not free before this tick.
+    pub(super) until_tick: u64,
+    pub(super) usage: Usage,
+    /// Stands in the queue of those that wait for a later tick.
+    pub(super) is_waiting: bool,
     /// What waits for room or for the next tick, oldest first.
     pub(super) queue: VecDeque<Buffer>,
     /// The queue was given in this tick and counts as sent; whether there is room shows later.
     pub(super) is_late: bool,
     /// There was no room for it, which its owner does not know yet.
     pub(super) owes_blocked: bool,
-    /// Its owner closed it while bytes that counted as sent were in the queue: no lingering.
-    pub(super) is_plain_close: bool,
-    /// How much more is discarded before the socket closes anyway.
-    pub(super) discard_bytes: u32,
-    /// Ends `Sending` and `Lingering`.
-    pub(super) deadline: Option<TimerId>,
 }
 
 impl Socket {
@@ -52,17 +42,20 @@ impl Socket {
         !self.queue.is_empty() && (self.is_late || self.owes_blocked)
     }
 
-    pub(super) fn new(end: EndId, stage: Stage) -> Self {
+    pub(super) fn new(end: EndId, stage: Stage, attempt: Attempt) -> Self {
         Self {
             end,
-            stage,
-            receiving: Receiving::On,
+            life: Life::new(stage),
+            attempt,
+            until_tick: 0,
+            usage: match end.opener() {
+                Opener::Us => Usage::OURS,
+                Opener::Peer => Usage::NEW,
+            },
+            is_waiting: false,
             queue: VecDeque::new(),
             is_late: false,
             owes_blocked: false,
-            is_plain_close: false,
-            discard_bytes: 0,
-            deadline: None,
         }
     }
 }

@@ -1,11 +1,13 @@
 //! One tick: let the peers act, jump to the next moment at which something happens, report it.
 
-use super::socket::{Socket, Stage};
+use super::socket::{Attempt, Socket};
 use super::{Event, SimDriver, SocketId, handle_of, id_of};
 use crate::clock::timespec_of_ns;
-use crate::driver::receiving::Receiving;
+use crate::driver::accepting::accept_waiting;
+use crate::driver::lifecycle::{Receiving, Stage, expire_deadlines};
 use crate::error::IoError;
 use crate::pools::ShardPools;
+use crate::scheduler::{Usage, Work};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -28,6 +30,7 @@ impl SimDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         self.counters.ticks += 1;
+        self.scheduler.begin_tick(self.now_ns);
         self.release_gone();
         self.make_late_sends();
         self.counters.waits += 1;
@@ -46,13 +49,14 @@ impl SimDriver {
                 tasks.push(task);
             }
         }
+        self.give_turns(pools, &mut handler);
         if self.takes_last_connections() {
             self.resume_accepting();
-            self.accept_waiting(pools, &mut handler);
+            accept_waiting(self, pools, &mut handler);
             // Those that could not be taken are refused, and so is whoever comes later.
             self.end_accepting();
         }
-        self.expire_deadlines();
+        expire_deadlines(self);
         Ok(())
     }
 
@@ -155,19 +159,18 @@ impl SimDriver {
         let is_queued = !socket.queue.is_empty() && !socket.is_late;
         let can_flush = is_queued && (wire.room(end) > 0 || error.is_some());
         let has_arrived = wire.waiting(end) > 0 || wire.is_finished(end) || error.is_some();
-        match socket.stage {
-            Stage::Connecting(_) | Stage::Failing(_) => true,
+        match socket.life.stage() {
+            Stage::Connecting => socket.attempt != Attempt::Unanswered,
+            Stage::Failing(_) => true,
             Stage::Open => {
-                let is_heard = match socket.receiving {
+                let is_heard = match socket.life.receiving() {
                     Receiving::On => has_arrived,
                     Receiving::Paused | Receiving::Finished => error.is_some(),
                 };
                 can_flush || is_heard || socket.owes_blocked
             }
-            Stage::Sending if socket.is_plain_close => can_flush,
-            Stage::Sending => can_flush || has_arrived && socket.receiving != Receiving::Finished,
-            Stage::Lingering => has_arrived,
-            Stage::Unanswered | Stage::Gone { .. } => false,
+            Stage::Sending | Stage::Lingering => can_flush || has_arrived && socket.life.discards(),
+            Stage::Closed => false,
         }
     }
 
@@ -186,7 +189,7 @@ impl SimDriver {
     /// Whether more of a socket's completions arrive in the same tick.
     fn bursts(&self, id: SocketId) -> bool {
         let socket = self.sockets.get(handle_of(id));
-        let is_open = socket.is_some_and(|socket| socket.stage == Stage::Open);
+        let is_open = socket.is_some_and(|socket| socket.life.stage() == Stage::Open);
         let mut state = self.network.state();
         let probability = state.plan.bursts;
         let is_lucky = is_open && state.chance(probability);
@@ -203,8 +206,62 @@ impl SimDriver {
                 self.counters.wakes += 1;
                 handler(self, pools, Event::Woken);
             }
-            Task::Listener => self.accept_waiting(pools, handler),
+            Task::Listener => {
+                accept_waiting(self, pools, handler);
+            }
+            Task::Socket(id) if self.must_wait(id) => {}
             Task::Socket(id) => self.look_at(id, pools, handler),
+        }
+    }
+
+    /// Whether what is to be told of a socket waits behind others of its kind, or for the budget of a later
+    /// tick; then it stands in the queue.
+    fn must_wait(&mut self, id: SocketId) -> bool {
+        let is_queue_empty = self.waiting.is_empty();
+        let Self {
+            sockets,
+            scheduler,
+            waiting,
+            counters,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return false;
+        };
+        let work = match socket.life.stage() {
+            Stage::Open if scheduler.is_prompt(socket.usage) => return false,
+            Stage::Open => socket.usage.work(),
+            Stage::Failing(_) => Work::End,
+            _ => return false,
+        };
+        if socket.usage == Usage::OURS || is_queue_empty && scheduler.admits(work) {
+            return false;
+        }
+        if !std::mem::replace(&mut socket.is_waiting, true) {
+            counters.put_off += 1;
+            waiting.push_back(id);
+        }
+        true
+    }
+
+    /// As many of those that wait as the tick's budget admits.
+    fn give_turns<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        for _ in 0..self.waiting.len() {
+            let Some(&id) = self.waiting.front() else {
+                return;
+            };
+            let usage = self.socket(id).map(|socket| socket.usage);
+            if usage.is_some_and(|usage| !self.scheduler.admits(usage.work())) {
+                return;
+            }
+            self.waiting.pop_front();
+            if let Some(socket) = self.socket(id) {
+                socket.is_waiting = false;
+                self.look_at(id, pools, handler);
+            }
         }
     }
 
@@ -212,7 +269,10 @@ impl SimDriver {
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        let Some((end, stage)) = self.socket(id).map(|socket| (socket.end, socket.stage)) else {
+        let looked_at = self
+            .socket(id)
+            .map(|socket| (socket.end, socket.life.stage(), socket.attempt));
+        let Some((end, stage, attempt)) = looked_at else {
             self.counters.stale_events += 1;
             return;
         };
@@ -225,8 +285,8 @@ impl SimDriver {
                 state.note(end.wire, "reset by the network", 0);
             }
         }
-        match stage {
-            Stage::Open => {
+        match (stage, attempt) {
+            (Stage::Open, _) => {
                 self.tell_if_blocked(id, pools, handler);
                 self.flush_if_blocked(id, pools, handler);
                 // The handler may have closed it.
@@ -234,17 +294,17 @@ impl SimDriver {
                     self.receive_if_ready(id, pools, handler);
                 }
             }
-            Stage::Connecting(Ok(())) => {
+            (Stage::Connecting, Attempt::Ends(Ok(()))) => {
                 if let Some(socket) = self.socket(id) {
-                    socket.stage = Stage::Open;
+                    socket.life.connected();
                 }
                 handler(self, pools, Event::Connected { socket: id });
             }
-            Stage::Connecting(Err(error)) | Stage::Failing(error) => {
+            (Stage::Connecting, Attempt::Ends(Err(error))) | (Stage::Failing(error), _) => {
                 self.remove_failed(id, error, pools, handler);
             }
-            Stage::Sending | Stage::Lingering => self.advance_closing(id),
-            Stage::Unanswered | Stage::Gone { .. } => {}
+            (Stage::Sending | Stage::Lingering, _) => self.advance_closing(id),
+            (Stage::Connecting, Attempt::Unanswered) | (Stage::Closed, _) => {}
         }
     }
 
@@ -264,7 +324,7 @@ impl SimDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         let is_blocked = |socket: &mut Socket| {
-            socket.stage == Stage::Open && !socket.is_late && !socket.queue.is_empty()
+            socket.life.stage() == Stage::Open && !socket.is_late && !socket.queue.is_empty()
         };
         if self.socket(id).is_some_and(is_blocked) {
             self.flush_open(id, pools, handler);
@@ -285,16 +345,25 @@ impl SimDriver {
     }
 
     fn release_gone(&mut self) {
-        let (tick, sockets) = (self.counters.ticks, &mut self.sockets);
-        self.gone.retain(|&id| {
+        let (tick, gone_before) = (self.counters.ticks, self.gone.len());
+        let Self {
+            gone,
+            sockets,
+            socket_count,
+            ..
+        } = self;
+        gone.retain(|&id| {
             let handle = handle_of(id);
-            let is_due = sockets.get(handle).is_none_or(
-                |socket| matches!(socket.stage, Stage::Gone { until_tick } if until_tick <= tick),
-            );
-            if is_due {
-                sockets.remove(handle);
+            let is_due = sockets
+                .get(handle)
+                .is_none_or(|socket| socket.until_tick <= tick);
+            if is_due && let Some(socket) = sockets.remove(handle) {
+                socket_count.closed(socket.end.opener());
             }
             !is_due
         });
+        if self.gone.len() < gone_before {
+            self.resume_accepting();
+        }
     }
 }

@@ -8,6 +8,7 @@
 
 use super::faults::Cuts;
 use crate::address::Peer as PeerName;
+use crate::driver::socket_count::Opener;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
@@ -23,6 +24,13 @@ pub(super) struct EndId {
 }
 
 impl EndId {
+    pub(super) fn opener(self) -> Opener {
+        match self.end {
+            INITIATOR => Opener::Us,
+            _ => Opener::Peer,
+        }
+    }
+
     pub(super) const fn other(self) -> Self {
         Self {
             wire: self.wire,

@@ -1,35 +1,46 @@
-//! The listener: one submission that keeps accepting, and a rest when descriptors run out.
+//! The listener of the ring driver: one poll that says when connections wait, and system calls that
+//! take them, as many as have their turn.
 //!
-//! The kernel ends the submission when it cannot give out a descriptor. It is made again as soon as
-//! a socket of this shard closes, or after [`RETRY_NS`], since other shards free descriptors too.
+//! An accept in the ring would take connections as fast as they come, whatever the cap on sockets and
+//! before anybody has time for them; a descriptor would be held for each.
 #![allow(unsafe_code)]
 
 use super::operation::{Operation, is_slot_nameable};
-use super::probe::{accept_on_entry, accept_once_entry};
-use super::socket::{Socket, Stage};
+use super::socket::Socket;
 use super::{Event, UringDriver, id_of};
-use crate::driver::accept_limits::{ACCEPTS_AT_STOP_MAX, RETRY_NS, RETRY_TIMER_USER};
-use crate::driver::features::DriverFeature;
-use crate::driver::standing::{Standing, Turn};
+use crate::driver::accepting::{
+    AcceptState, Acceptor, RETRY_NS, RETRY_TIMER_USER, SpareDescriptor, accept_waiting,
+};
+use crate::driver::lifecycle::{Stage, end_oldest_closing};
+use crate::driver::socket_count::{Opener, SocketCount};
+use crate::driver::{DriverCounters, SocketId};
 use crate::error::IoError;
 use crate::listener::Listener;
-use crate::op::accept::{Accepted, accept_now, is_about_one_peer};
+use crate::op::accept::{Accepted, accept_now};
+use crate::op::close::drop_unsent;
 use crate::pools::ShardPools;
+use crate::scheduler::{Scheduler, Usage};
 use crate::timer_wheel::TimerId;
-use io_uring::cqueue;
-use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use io_uring::{cqueue, opcode, types};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::Errno;
 
 /// The listener's state.
 pub(super) struct Accepting {
     listener: Listener,
     retry: TimerId,
-    /// The kernel accepts.
+    spare: SpareDescriptor,
+    state: AcceptState<OwnedFd>,
+    /// The kernel watches the listener.
     has_operation: bool,
-    /// A connection waits and cannot be taken.
-    is_paused: bool,
-    /// Stop was asked for: one last round in this tick or the next.
-    is_last_round: bool,
+    /// It said that connections wait, and not all were taken yet.
+    is_ready: bool,
+}
+
+impl Accepting {
+    pub(super) fn has_operation(&self) -> bool {
+        self.has_operation
+    }
 }
 
 impl UringDriver {
@@ -41,9 +52,10 @@ impl UringDriver {
         self.accepting = Some(Accepting {
             listener,
             retry,
+            spare: SpareDescriptor::new(),
+            state: AcceptState::default(),
             has_operation: false,
-            is_paused: false,
-            is_last_round: false,
+            is_ready: false,
         });
         self.arm_accept();
         Ok(())
@@ -53,7 +65,7 @@ impl UringDriver {
         let Some(accepting) = &mut self.accepting else {
             return;
         };
-        if std::mem::replace(&mut accepting.is_last_round, true) {
+        if std::mem::replace(&mut accepting.state.is_last_round, true) {
             return;
         }
         if accepting.has_operation {
@@ -64,121 +76,69 @@ impl UringDriver {
     pub(super) fn takes_last_connections(&self) -> bool {
         self.accepting
             .as_ref()
-            .is_some_and(|accepting| accepting.is_last_round)
+            .is_some_and(|accepting| accepting.state.is_last_round)
+    }
+
+    /// Connections wait that may be taken, or one was taken with the spare descriptor.
+    pub(super) fn has_waiting_connections(&self) -> bool {
+        self.accepting.as_ref().is_some_and(|accepting| {
+            accepting.state.has_pending() || accepting.is_ready && !accepting.state.is_paused
+        })
     }
 
     fn arm_accept(&mut self) {
         let Some(accepting) = &mut self.accepting else {
             return;
         };
-        if accepting.has_operation || accepting.is_paused || accepting.is_last_round {
+        let is_idle = accepting.has_operation || accepting.is_ready;
+        if is_idle || accepting.state.is_paused || accepting.state.is_last_round {
             return;
         }
         accepting.has_operation = true;
-        let listener = accepting.listener.fd().as_raw_fd();
-        let entry = match self.features.has(DriverFeature::MultishotAccept) {
-            true => accept_on_entry(listener),
-            false => accept_once_entry(listener),
-        };
-        self.counters.accepts += 1;
+        // Once, so that nothing is heard of the listener while accepting pauses. Exclusive matters for
+        // a unix listener, whose queue all shards share: one wakes.
+        let events = (libc::EPOLLIN | libc::EPOLLEXCLUSIVE).cast_unsigned();
+        let listener = types::Fd(accepting.listener.fd().as_raw_fd());
+        let entry = opcode::PollAdd::new(listener, events)
+            .build()
+            .user_data(Operation::Accept.alone());
+        self.counters.controls += 1;
         // SAFETY: the entry points to no memory.
-        unsafe { self.ring.push(&entry.user_data(Operation::Accept.alone())) };
+        unsafe { self.ring.push(&entry) };
     }
 
-    /// The kernel accepted, or says why not.
-    pub(super) fn accept_completed<H>(
-        &mut self,
-        completion: &cqueue::Entry,
-        pools: &mut ShardPools,
-        handler: &mut H,
-    ) where
-        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
-    {
-        let result = completion.result();
-        if !cqueue::more(completion.flags())
-            && let Some(accepting) = &mut self.accepting
-        {
-            accepting.has_operation = false;
-        }
-        if result >= 0 {
-            // SAFETY: a successful accept hands out a new descriptor, which nobody else knows.
-            let fd = unsafe { OwnedFd::from_raw_fd(result) };
-            if self.regulars.are_about() {
-                self.counters.put_off += 1;
-                self.accepted.push_back(fd);
-            } else {
-                self.take_in(fd, pools, handler);
-            }
-        } else {
-            let error = Errno::from_raw_os_error(-result);
-            if error != Errno::CANCELED && !is_about_one_peer(error) && error != Errno::AGAIN {
-                self.accept_refused(error, pools, handler);
-            }
-        }
+    /// The kernel says that connections wait, or ends its watch.
+    pub(super) fn accept_completed(&mut self, completion: &cqueue::Entry) {
+        let Some(accepting) = &mut self.accepting else {
+            return;
+        };
+        accepting.has_operation = false;
+        // Of a failure other than the end of the watch the first accept tells more.
+        let error = Errno::from_raw_os_error(-completion.result().min(-1));
+        accepting.is_ready |= completion.result() >= 0 || error != Errno::CANCELED;
         self.arm_accept();
     }
 
     /// Takes in as many as have their turn; when listening ends, all.
-    pub(super) fn take_in_accepted<H>(
-        &mut self,
-        turn: &mut Turn,
-        pools: &mut ShardPools,
-        handler: &mut H,
-    ) where
-        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
-    {
-        while !self.accepted.is_empty() && (turn.lets_in() || self.takes_last_connections()) {
-            if let Some(fd) = self.accepted.pop_front() {
-                self.take_in(fd, pools, handler);
-            }
-        }
-    }
-
-    /// Makes a socket of an accepted descriptor, unless it came after listening ended.
-    fn take_in<H>(&mut self, fd: OwnedFd, pools: &mut ShardPools, handler: &mut H)
+    pub(super) fn accept_ready<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        if self.accepting.is_none() {
+        if !self.has_waiting_connections() || self.takes_last_connections() {
             return;
         }
-        let inserted = self
-            .sockets
-            .insert(Socket::new(fd, Stage::Open, Standing::Unknown));
-        let handle = match inserted {
-            Ok(handle) if is_slot_nameable(handle.index()) => handle,
-            Ok(handle) => {
-                self.sockets.remove(handle);
-                return self.accept_refused(Errno::NOMEM, pools, handler);
-            }
-            Err(_) => return self.accept_refused(Errno::NOMEM, pools, handler),
-        };
-        let socket = id_of(handle);
-        self.alive_count += 1;
-        self.counters.accepted += 1;
-        handler(self, pools, Event::Accepted { socket });
-        self.arm_receive(socket);
-    }
-
-    fn accept_refused<H>(&mut self, error: Errno, pools: &mut ShardPools, handler: &mut H)
-    where
-        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
-    {
-        if let Some(accepting) = &mut self.accepting
-            && !accepting.is_paused
-        {
-            accepting.is_paused = true;
-            self.deadlines.set(accepting.retry, self.now_ns + RETRY_NS);
+        let has_taken_all = accept_waiting(self, pools, handler);
+        if let Some(accepting) = &mut self.accepting {
+            accepting.is_ready &= !has_taken_all;
         }
-        self.counters.accept_failures += 1;
-        handler(self, pools, Event::AcceptFailed { error });
+        self.arm_accept();
     }
 
     pub(super) fn resume_accepting(&mut self) {
         if let Some(accepting) = &mut self.accepting
-            && accepting.is_paused
+            && accepting.state.is_paused
         {
-            accepting.is_paused = false;
+            accepting.state.is_paused = false;
             self.deadlines.clear(accepting.retry);
             self.arm_accept();
         }
@@ -190,26 +150,94 @@ impl UringDriver {
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        for _ in 0..ACCEPTS_AT_STOP_MAX {
-            let Some(accepting) = &self.accepting else {
-                return;
-            };
-            self.counters.accepts += 1;
-            match accept_now(accepting.listener.fd()) {
-                Accepted::Connection(fd) => self.take_in(fd, pools, handler),
-                Accepted::PeerGone => {}
-                Accepted::NoneWaiting => break,
-                Accepted::Exhausted(error) => {
-                    self.accept_refused(error, pools, handler);
-                    break;
-                }
-            }
-        }
+        accept_waiting(self, pools, handler);
         if let Some(accepting) = &self.accepting
             && !accepting.has_operation
         {
             self.deadlines.remove(accepting.retry);
             self.accepting = None;
+        }
+    }
+}
+
+impl Acceptor for UringDriver {
+    type Connection = OwnedFd;
+
+    #[inline]
+    fn accept_state(&mut self) -> Option<&mut AcceptState<OwnedFd>> {
+        self.accepting
+            .as_mut()
+            .map(|accepting| &mut accepting.state)
+    }
+
+    #[inline]
+    fn socket_count(&self) -> SocketCount {
+        self.socket_count
+    }
+
+    fn counters_mut(&mut self) -> &mut DriverCounters {
+        &mut self.counters
+    }
+
+    fn scheduler_mut(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
+    }
+
+    fn accept_next(&mut self) -> Accepted<OwnedFd> {
+        let Some(accepting) = &self.accepting else {
+            return Accepted::NoneWaiting;
+        };
+        self.counters.accepts += 1;
+        accept_now(accepting.listener.fd())
+    }
+
+    fn take_in(&mut self, connection: OwnedFd) -> Result<SocketId, Errno> {
+        let socket = Socket::new(connection, Stage::Open, Usage::NEW);
+        let handle = self.sockets.insert(socket).map_err(|_| Errno::NOMEM)?;
+        if !is_slot_nameable(handle.index()) {
+            self.sockets.remove(handle);
+            return Err(Errno::NOMEM);
+        }
+        self.alive_count += 1;
+        self.socket_count.opened(Opener::Peer);
+        Ok(id_of(handle))
+    }
+
+    fn taken_in(&mut self, socket: SocketId) {
+        self.arm_receive(socket);
+    }
+
+    fn refuse(&mut self, connection: OwnedFd) {
+        drop_unsent(connection.as_fd());
+    }
+
+    fn release_spare(&mut self) -> bool {
+        let accepting = self.accepting.as_mut();
+        accepting.is_some_and(|accepting| accepting.spare.release())
+    }
+
+    fn restore_spare(&mut self) -> bool {
+        let accepting = self.accepting.as_mut();
+        accepting.is_some_and(|accepting| accepting.spare.restore())
+    }
+
+    fn close_oldest_closing(&mut self) -> bool {
+        if self.release_first_waiting() {
+            return true;
+        }
+        // The kernel is about to let go of these.
+        if self.sockets.len() > self.alive_count {
+            return true;
+        }
+        end_oldest_closing(self)
+    }
+
+    fn pause_accepting(&mut self) {
+        if let Some(accepting) = &mut self.accepting
+            && !accepting.state.is_paused
+        {
+            accepting.state.is_paused = true;
+            self.deadlines.set(accepting.retry, self.now_ns + RETRY_NS);
         }
     }
 }

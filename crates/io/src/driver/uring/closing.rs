@@ -3,18 +3,19 @@
 //!
 //! A descriptor closed under an operation stays open in the kernel and sends no FIN. So a socket
 //! with operations is shut down, which the peer sees, and they are cancelled; it keeps slot,
-//! descriptor and queue as [`Stage::Abandoned`] until the last one has come back, and behind that
-//! for its turn (see `departures`).
+//! descriptor and queue as [`Stage::Closed`] until the last one has come back, and then until the
+//! budget of a tick has room for the close.
 #![allow(unsafe_code)]
 
 use super::operation::Operation;
-use super::socket::{SendOperation, Stage};
+use super::socket::SendOperation;
 use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
-use crate::driver::accept_limits::RETRY_TIMER_USER;
-use crate::driver::linger::{CLOSED_LATE_PER_TICK_MAX, DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
-use crate::driver::receiving::Receiving;
+use crate::driver::accepting::Acceptor;
+use crate::driver::lifecycle::{Closing, Life, SocketDriver, Stage, leave, perform};
 use crate::op::close::{drop_unsent, finish_sending};
 use crate::pools::ShardPools;
+use crate::scheduler::Work;
+use crate::timer_wheel::TimerWheel;
 use io_uring::{opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
@@ -25,13 +26,13 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if socket.stage == Stage::Open
+        if socket.life.stage() == Stage::Open
             && socket.send == SendOperation::Due
             && self.send_due_directly(id) == SendOutcome::Blocked
         {
             // Its owner was told that these bytes are done: they still go out.
             if let Some(socket) = self.known(id)
-                && socket.stage == Stage::Open
+                && socket.life.stage() == Stage::Open
             {
                 return self.start_closing(id);
             }
@@ -44,45 +45,33 @@ impl UringDriver {
         self.remove(id);
     }
 
-    /// Forgets a socket; the kernel may need it a little longer.
-    pub(super) fn remove(&mut self, id: SocketId) {
-        self.abandon(id);
-        self.release_in_turn(id);
-    }
-
     /// Forgets a socket but for its descriptor: somebody has to release it.
     pub(super) fn abandon(&mut self, id: SocketId) {
         let Self {
             sockets,
             queued,
             deadlines,
-            regulars,
+            closing,
+            scheduler,
             ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
-        let stage = std::mem::replace(&mut socket.stage, Stage::Abandoned);
-        if stage == Stage::Abandoned {
+        if !socket.life.close(closing, deadlines) {
             return;
         }
-        if let Some(deadline) = socket.deadline.take() {
-            deadlines.remove(deadline);
-        }
         socket.held.clear(queued);
-        if matches!(stage, Stage::Sending | Stage::Lingering) {
-            self.closing_count -= 1;
-        }
         self.alive_count -= 1;
         self.counters.closes += 1;
         if !socket.is_in_flight() {
             return;
         }
         self.counters.abandoned += 1;
-        // Who waits for a turn to be closed sees that as his end: to be shut down takes as long. But
-        // what is only watched or received from ends by being cancelled, and a send may not.
-        let is_at_once = regulars.leaves_at_once(socket.standing);
-        if is_at_once || socket.send == SendOperation::Queued || socket.has_connect {
+        // A peer whose close waits sees that as the end: a shutdown takes as long as a close. But what is
+        // only watched or received from ends by being cancelled, and a send may not.
+        let must_shut_down = socket.send == SendOperation::Queued || socket.has_connect;
+        if must_shut_down || scheduler.admits_end(socket.usage, Work::Close) {
             // Fails if the connection is gone already; then nobody needs a FIN.
             let _ = shutdown(socket.fd(), Shutdown::Both);
         }
@@ -121,37 +110,49 @@ impl UringDriver {
         }
     }
 
-    /// Lets go of an abandoned socket, when it has its turn.
+    /// Lets go of an abandoned socket, in a later tick where the budget of this one is spent.
     pub(super) fn release_in_turn(&mut self, id: SocketId) {
+        let is_needed = self.close_queue.is_full() || self.needs_descriptors();
         let Self {
             sockets,
             queued,
-            regulars,
-            departures,
+            scheduler,
+            close_queue,
             ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if regulars.leaves_at_once(socket.standing) {
+        if socket.is_in_flight() {
+            return;
+        }
+        let is_at_once =
+            is_needed || close_queue.is_empty() && scheduler.admits_end(socket.usage, Work::Close);
+        if is_at_once {
             self.release_if_idle(id);
-        } else if !socket.is_in_flight() {
+        } else {
             socket.queue.clear(queued);
-            departures.push(id);
+            close_queue.push(id);
         }
     }
 
-    /// Releases those whose turn it is.
+    /// Releases as many of those that wait as the tick admits: one at least.
     #[inline]
-    pub(super) fn release_departing(&mut self) {
-        for _ in 0..self.departures.begin_tick(self.regulars) {
-            // Dead ids take nobody's turn.
-            while let Some(id) = self.departures.pop() {
-                if self.release_if_idle(id) {
-                    break;
-                }
+    pub(super) fn release_waiting(&mut self) {
+        while !self.close_queue.is_empty() && self.scheduler.admits(Work::Close) {
+            self.release_first_waiting();
+        }
+    }
+
+    /// Releases the first of those that are only to be closed; false if there is none.
+    pub(super) fn release_first_waiting(&mut self) -> bool {
+        // Dead ids take nobody's turn.
+        while let Some(id) = self.close_queue.pop() {
+            if self.release_if_idle(id) {
+                return true;
             }
         }
+        false
     }
 
     /// Lets go of an abandoned socket that the kernel has let go of; says whether it did.
@@ -163,17 +164,18 @@ impl UringDriver {
             return false;
         };
         let is_held = socket.is_in_flight() || socket.send == SendOperation::HandedOver;
-        if socket.stage != Stage::Abandoned || is_held {
+        if socket.life.stage() != Stage::Closed || is_held {
             return false;
         }
         socket.queue.clear(queued);
+        self.socket_count.closed(socket.opener());
         self.sockets.remove(handle_of(id));
         self.resume_accepting();
         true
     }
 
     /// The kernel says that a socket failed. A crowd that resets its connections has that said of all
-    /// together, and each is a close: while regulars are about they have their turns.
+    /// together, and each is a close.
     pub(super) fn fail_in_turn<H>(
         &mut self,
         id: SocketId,
@@ -186,7 +188,7 @@ impl UringDriver {
         let Some(socket) = self.sockets.get(handle_of(id)) else {
             return;
         };
-        if self.regulars.leaves_at_once(socket.standing) {
+        if self.scheduler.admits_end(socket.usage, Work::End) {
             return self.remove_failed(id, error, pools, handler);
         }
         self.counters.put_off += 1;
@@ -211,9 +213,6 @@ impl UringDriver {
         let Some(socket) = self.known(id) else {
             return;
         };
-        if socket.stage != Stage::Open {
-            return self.remove(id);
-        }
         if socket.send == SendOperation::Due {
             let _ = self.send_due_directly(id);
         }
@@ -223,86 +222,67 @@ impl UringDriver {
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if socket.stage != Stage::Open {
-            return self.remove(id);
-        }
-        socket.stage = Stage::Sending;
-        socket.discard_bytes = DISCARD_BYTES_MAX;
         socket.held.clear(queued);
         if std::mem::take(&mut socket.has_held_finish) {
-            socket.receiving = Receiving::Finished;
+            let step = socket.life.peer_finished();
+            perform(self, id, step);
         }
-        let has_queue = !socket.queue.is_empty();
-        let deadline = self.deadlines.create(id.to_bits());
-        socket.deadline = Some(deadline);
-        self.closing_count += 1;
-        if !has_queue {
-            return self.start_lingering(id);
-        }
-        self.deadlines.set(deadline, self.now_ns + STALL_NS);
-        // What arrives is discarded from here on, so that the peer can go on to read.
+        leave(self, id);
+    }
+}
+
+impl SocketDriver for UringDriver {
+    fn life(&mut self, id: SocketId) -> Option<&mut Life> {
+        let socket = self.sockets.get_mut(handle_of(id));
+        socket.map(|socket| &mut socket.life)
+    }
+
+    fn closing_mut(&mut self) -> &mut Closing {
+        &mut self.closing
+    }
+
+    fn deadlines_mut(&mut self) -> &mut TimerWheel {
+        &mut self.deadlines
+    }
+
+    fn tick_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn has_queue(&mut self, id: SocketId) -> bool {
+        let socket = self.sockets.get(handle_of(id));
+        socket.is_some_and(|socket| !socket.queue.is_empty())
+    }
+
+    fn send_fin(&mut self, id: SocketId) -> Result<(), Errno> {
+        let socket = self.sockets.get(handle_of(id));
+        socket.map_or(Ok(()), |socket| finish_sending(socket.fd()))
+    }
+
+    fn receive_to_discard(&mut self, id: SocketId) {
         self.arm_receive(id);
     }
 
-    /// The queue is out: send a FIN and wait for the peer's.
-    pub(super) fn start_lingering(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
-            return;
-        };
-        // Who finished before us is only to be closed, which sends our FIN as well.
-        let is_over =
-            socket.receiving == Receiving::Finished || finish_sending(socket.fd()).is_err();
-        if is_over {
-            return self.remove(id);
-        }
-        socket.stage = Stage::Lingering;
-        if let Some(deadline) = socket.deadline {
-            self.deadlines.set(deadline, self.now_ns + LINGER_NS);
-        }
-        self.arm_receive(id);
+    /// Forgets a socket; the kernel may need it a little longer.
+    fn remove(&mut self, id: SocketId) {
+        self.abandon(id);
+        self.release_in_turn(id);
     }
 
-    /// Bytes arrived that nobody wants.
-    pub(super) fn discard(&mut self, id: SocketId, count: usize) {
-        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
-            return;
-        };
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        socket.discard_bytes = socket.discard_bytes.saturating_sub(count);
-        if socket.discard_bytes == 0 {
-            self.remove(id);
-        }
-    }
-
-    /// Closes a socket with a reset, for its owner or because its queue does not move.
-    pub(super) fn reset_now(&mut self, id: SocketId) {
+    fn reset_now(&mut self, id: SocketId) {
         if let Some(socket) = self.sockets.get(handle_of(id))
-            && socket.stage != Stage::Abandoned
+            && socket.life.stage() != Stage::Closed
         {
             drop_unsent(socket.fd());
         }
         self.remove(id);
     }
 
-    /// The time it had to close is over. After our FIN the peer may still be reading what was sent.
-    fn give_up(&mut self, id: SocketId) {
-        match self.sockets.get(handle_of(id)).map(|socket| socket.stage) {
-            Some(Stage::Sending) => self.reset_now(id),
-            _ => self.remove(id),
-        }
+    fn report_failure_later(&mut self, id: SocketId) {
+        self.failing.push_back(id);
     }
 
-    /// Ends what took too long; wakes the listener that rested.
-    pub(super) fn expire_deadlines(&mut self) {
-        let most = CLOSED_LATE_PER_TICK_MAX.min(self.regulars.ends_per_tick());
-        for _ in 0..most {
-            let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) else {
-                return;
-            };
-            match user {
-                RETRY_TIMER_USER => self.resume_accepting(),
-                bits => self.give_up(SocketId::from_bits(bits)),
-            }
-        }
+    fn accept_again(&mut self) {
+        self.resume_accepting();
     }
 }

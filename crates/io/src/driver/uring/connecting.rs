@@ -2,13 +2,15 @@
 #![allow(unsafe_code)]
 
 use super::operation::{Operation, is_slot_nameable};
-use super::socket::{Socket, Stage};
+use super::socket::Socket;
 use super::{Event, SocketId, UringDriver, handle_of, id_of};
 use crate::address::Address;
-use crate::driver::standing::Standing;
+use crate::driver::lifecycle::Stage;
+use crate::driver::socket_count::Opener;
 use crate::error::IoError;
 use crate::op::connect::{connect_outcome, connect_start};
 use crate::pools::ShardPools;
+use crate::scheduler::Usage;
 use io_uring::{cqueue, opcode, types};
 use rustix::io::Errno;
 use std::net::IpAddr;
@@ -27,7 +29,7 @@ impl UringDriver {
         };
         let Ok(handle) = self
             .sockets
-            .insert(Socket::new(fd, Stage::Connecting, Standing::Ours))
+            .insert(Socket::new(fd, Stage::Connecting, Usage::OURS))
         else {
             return Err(no_memory);
         };
@@ -37,6 +39,7 @@ impl UringDriver {
         }
         let id = id_of(handle);
         self.alive_count += 1;
+        self.socket_count.opened(Opener::Us);
         if let Err(error) = started {
             self.fail_later(id, error);
             return Ok(id);
@@ -67,8 +70,8 @@ impl UringDriver {
             return;
         };
         socket.has_connect = false;
-        match socket.stage {
-            Stage::Abandoned => return self.release_in_turn(id),
+        match socket.life.stage() {
+            Stage::Closed => return self.release_in_turn(id),
             Stage::Connecting => {}
             _ => return,
         }
@@ -80,7 +83,7 @@ impl UringDriver {
         if let Err(error) = outcome {
             return self.remove_failed(id, error, pools, handler);
         }
-        socket.stage = Stage::Open;
+        socket.life.connected();
         // Whoever connects means to exchange more than one message.
         socket.is_lasting = true;
         self.arm_queued_send(id);

@@ -6,7 +6,7 @@ use super::operation::Operation;
 use super::ring::Wait;
 use super::{Event, UringDriver, id_of};
 use crate::clock::monotonic_ns;
-use crate::driver::standing::Regulars;
+use crate::driver::lifecycle::SocketDriver;
 use crate::pools::ShardPools;
 use io_uring::cqueue;
 use millpond_mempool::PoolMode;
@@ -21,13 +21,12 @@ impl Drop for UringDriver {
         while let Some(id) = self.due.pop() {
             let _ = self.send_due_directly(id);
         }
-        let has_accept = self.accepting.take().is_some();
+        let accepting = self.accepting.take();
+        let has_accept = accepting.is_some_and(|accepting| accepting.has_operation());
         if has_accept {
             self.cancel(Operation::Accept.alone());
         }
         self.cancel(Operation::Wake.alone());
-        // Nobody is left to wait for.
-        self.regulars = Regulars::default();
         let handles: Vec<_> = self.sockets.handles().collect();
         for handle in handles {
             self.remove(id_of(handle));
@@ -66,10 +65,7 @@ impl UringDriver {
                 let is_last = !cqueue::more(completion.flags());
                 match Operation::from_user_data(completion.user_data()) {
                     Some((Operation::Wake, _)) => has_wake &= !is_last,
-                    Some((Operation::Accept, _)) => {
-                        has_accept &= !is_last;
-                        self.accept_completed(&completion, &mut pools, &mut nobody);
-                    }
+                    Some((Operation::Accept, _)) => has_accept &= !is_last,
                     _ => self.handle_completion(&completion, &mut pools, &mut nobody),
                 }
             }

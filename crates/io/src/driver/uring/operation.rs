@@ -15,7 +15,7 @@ const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(super) enum Operation {
-    /// Connections from the listener.
+    /// Whether connections wait.
     Accept = 1,
     /// Bytes of a socket.
     Receive = 2,

@@ -1,9 +1,8 @@
 //! What this kernel's io_uring can do, found out by trying it, once per process.
 //!
 //! Version numbers lie: distributions backport, containers forbid single calls, and some features
-//! came with faults. So a ring is set up the way a shard does it, opcodes are asked for, one accept
-//! must take two connections, and incremental buffers must deliver two split messages in order
-//! before they are trusted.
+//! came with faults. So a ring is set up the way a shard does it, opcodes are asked for, and
+//! incremental buffers must deliver two split messages in order before they are trusted.
 #![allow(unsafe_code)]
 
 use super::receive_buffers::{GROUP, ReceiveBuffers};
@@ -14,11 +13,8 @@ use crate::pools::IO_BUFFER_BYTES;
 use io_uring::{Probe, cqueue, opcode, types};
 use millpond_mempool::{BufferPool, PoolMode};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname,
-    listen, send, socket_with, socketpair,
-};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 /// Why there is no io_uring here.
@@ -106,9 +102,6 @@ fn probe_kernel() -> Result<DriverFeatures, UringUnavailable> {
     require_operations(|code| known.is_supported(code))?;
     // Polling without system calls is opted into; the flag costs every other shard a little.
     let mut features = ring.features().without(DriverFeature::TaskRunFlag);
-    if !accepts_on(ring.features())? {
-        features = features.without(DriverFeature::MultishotAccept);
-    }
     // What is newest is doubted first.
     for doubted in [
         DriverFeature::IncrementalBuffers,
@@ -144,8 +137,7 @@ fn known_operations(ring: &Ring) -> Result<Probe, UringUnavailable> {
 }
 
 /// The operations that every shard uses.
-const NEEDED: [(u8, &str); 5] = [
-    (opcode::Accept::CODE, "accept"),
+const NEEDED: [(u8, &str); 4] = [
     (opcode::Recv::CODE, "receive"),
     (opcode::Send::CODE, "send"),
     (opcode::PollAdd::CODE, "poll"),
@@ -157,46 +149,6 @@ fn require_operations(is_known: impl Fn(u8) -> bool) -> Result<(), UringUnavaila
         Some((_, lacks)) => Err(UringUnavailable::TooOld { lacks }),
         None => Ok(()),
     }
-}
-
-/// The self-test of accepting: one submission must take two connections. An accept that goes on
-/// has the number of any other, so that its name alone proves nothing.
-fn accepts_on(features: DriverFeatures) -> Result<bool, UringUnavailable> {
-    let refused = |error| UringUnavailable::OutOfResources { error };
-    let stream = || {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(refused)
-    };
-    let listener = stream()?;
-    // Without a name of ours the kernel gives it one that nobody has.
-    bind(&listener, &SocketAddrUnix::new_unnamed()).map_err(refused)?;
-    listen(&listener, 2).map_err(refused)?;
-    let name = getsockname(&listener).map_err(refused)?;
-    let peers = [stream()?, stream()?];
-    for peer in &peers {
-        connect(peer, &name).map_err(refused)?;
-    }
-    // One of its own, with which the accept ends.
-    let mut ring = Ring::new(features, 8)?;
-    // SAFETY: the entry points to no memory.
-    unsafe { ring.push(&accept_on_entry(listener.as_raw_fd())) };
-    let mut completions = Vec::new();
-    let mut accepted = 0;
-    let mut is_on = true;
-    let give_up_ns = monotonic_ns() + SELF_TEST_NS;
-    while is_on && accepted < peers.len() && monotonic_ns() < give_up_ns {
-        ring.enter(Wait::Until(give_up_ns)).map_err(unavailable)?;
-        ring.take_completions(&mut completions);
-        for completion in completions.drain(..) {
-            is_on = cqueue::more(completion.flags());
-            if completion.result() >= 0 {
-                // SAFETY: a successful accept hands out a new descriptor, which nobody else knows.
-                drop(unsafe { OwnedFd::from_raw_fd(completion.result()) });
-                accepted += 1;
-            }
-        }
-    }
-    Ok(accepted == peers.len())
 }
 
 /// The self-test of receiving: four messages on two sockets, written in turns, must arrive whole
@@ -277,21 +229,6 @@ fn exchange(
         }
     }
     got.iter().all(|got| *got == ROUNDS.concat())
-}
-
-/// Accepts that go on.
-pub(super) fn accept_on_entry(listener: i32) -> io_uring::squeue::Entry {
-    opcode::AcceptMulti::new(types::Fd(listener))
-        .flags(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)
-        .build()
-}
-
-/// One accept. No room for the address, as with those that go on: the driver asks for it.
-pub(super) fn accept_once_entry(listener: i32) -> io_uring::squeue::Entry {
-    let nowhere = std::ptr::null_mut();
-    opcode::Accept::new(types::Fd(listener), nowhere, nowhere.cast())
-        .flags(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)
-        .build()
 }
 
 /// Receives that go on, each into whichever buffer of the table comes next.

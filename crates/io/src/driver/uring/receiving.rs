@@ -12,19 +12,19 @@
 //! leaves bytes behind waits for the next one. Once they are all taken, the submission goes on by
 //! itself again.
 //!
-//! While regulars are about (see `standing`), what others sent is put off: held as during a pause,
-//! and delivered in turns.
+//! What comes when the tick's budget for its kind is spent (see `scheduler`) is put off: held as during a
+//! pause, and delivered in later ticks.
 #![allow(unsafe_code)]
 
 use super::operation::Operation;
 use super::probe::{receive_on_entry, receive_once_entry};
-use super::socket::{ReceiveOperation, Stage};
+use super::socket::ReceiveOperation;
 use super::{Event, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
-use crate::driver::receiving::Receiving;
-use crate::driver::standing::Turn;
+use crate::driver::lifecycle::{Receiving, SocketDriver, Stage, perform};
 use crate::op::close::pending_error;
 use crate::pools::ShardPools;
+use crate::scheduler::{RECEIVES_BYTES, Work};
 use io_uring::{cqueue, opcode, types};
 use millpond_mempool::Buffer;
 use rustix::io::Errno;
@@ -47,22 +47,21 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        let is_wanted = match socket.stage {
+        let is_wanted = match socket.life.stage() {
             Stage::Open => {
-                socket.receiving == Receiving::On
+                socket.life.receiving() == Receiving::On
                     && socket.held.is_empty()
                     && !socket.has_held_finish
             }
-            Stage::Sending | Stage::Lingering => socket.receiving != Receiving::Finished,
-            _ => false,
+            _ => socket.life.discards(),
         };
         if !is_wanted || socket.receive != ReceiveOperation::None {
             return;
         }
         // Who sends much takes all buffers, and all the time to put it off, if nothing bounds it.
         let is_flooding =
-            socket.stage == Stage::Open && socket.is_lasting && socket.standing.is_flooding();
-        if is_flooding && self.regulars.are_about() {
+            socket.life.stage() == Stage::Open && socket.is_lasting && socket.usage.is_bulk();
+        if is_flooding && self.scheduler.is_protecting() {
             return self.wait_for_turn(id, Place::Last);
         }
         let entry = if socket.is_lasting && is_multishot_known {
@@ -82,10 +81,13 @@ impl UringDriver {
         if self.waiting.is_empty() {
             return;
         }
-        let most_others = self.regulars.receives_of_others(self.resumed.len());
-        let mut turns = self.waiting.turns(most_others);
-        while let Some(id) = self.waiting.pop(&mut turns) {
-            self.arm_turn(id, turns.bytes);
+        let bytes = self.waiting.receive_bytes();
+        let mut left = RECEIVES_BYTES / bytes;
+        while left > 0
+            && let Some(id) = self.waiting.pop(&mut self.scheduler)
+        {
+            left -= 1;
+            self.arm_turn(id, bytes);
         }
     }
 
@@ -96,7 +98,7 @@ impl UringDriver {
         if socket.receive != ReceiveOperation::Waiting {
             return;
         }
-        if socket.stage != Stage::Open || socket.receiving != Receiving::On {
+        if socket.life.stage() != Stage::Open || socket.life.receiving() != Receiving::On {
             socket.receive = ReceiveOperation::None;
             return self.after_receive(id);
         }
@@ -115,8 +117,8 @@ impl UringDriver {
         {
             socket.receive = ReceiveOperation::Waiting;
             match place {
-                Place::Last => self.waiting.push(id, socket.standing),
-                Place::Next => self.waiting.push_again(id, socket.standing),
+                Place::Last => self.waiting.push(id, socket.usage),
+                Place::Next => self.waiting.push_again(id, socket.usage),
             }
         }
     }
@@ -139,7 +141,10 @@ impl UringDriver {
             return;
         };
         let is_heard = socket.has_watch || socket.has_receive();
-        if socket.stage != Stage::Open || is_heard || socket.receiving == Receiving::On {
+        if socket.life.stage() != Stage::Open
+            || is_heard
+            || socket.life.receiving() == Receiving::On
+        {
             return;
         }
         socket.has_watch = true;
@@ -176,31 +181,40 @@ impl UringDriver {
         if !cqueue::more(completion.flags()) {
             socket.receive = ReceiveOperation::None;
         }
-        let stage = socket.stage;
+        let stage = socket.life.stage();
         match bytes {
             Some(bytes) if result > 0 => {
                 self.counters.receives += 1;
                 self.counters.received_bytes += bytes.len() as u64;
                 socket.is_lasting = true;
-                let is_wanted = socket.receiving == Receiving::On && socket.held.is_empty();
+                let is_wanted = socket.life.receiving() == Receiving::On && socket.held.is_empty();
                 match stage {
                     Stage::Open if is_wanted => {
-                        if !self.regulars.is_first(socket.standing) {
-                            self.hold(id, bytes, pools);
-                            return self.put_off(id);
+                        // A turn was admitted when it was asked for.
+                        if !was_turn && !self.scheduler.is_prompt(socket.usage) {
+                            let work = socket.usage.work();
+                            if !self.resumed.is_empty() || !self.scheduler.admits(work) {
+                                self.hold(id, bytes, pools);
+                                return self.put_off(id);
+                            }
                         }
-                        socket.standing.received(bytes.len());
+                        socket.usage.received(bytes.len());
                         handler(self, pools, Event::Received { socket: id, bytes });
                     }
                     Stage::Open => self.hold(id, bytes, pools),
-                    Stage::Sending | Stage::Lingering => self.discard(id, bytes.len()),
+                    Stage::Sending | Stage::Lingering => {
+                        let step = socket.life.discarded(bytes.len());
+                        perform(self, id, step);
+                    }
                     _ => self.counters.stale_events += 1,
                 }
             }
             _ if result == 0 => match stage {
                 Stage::Open => self.finish_arrived(id, pools, handler),
-                Stage::Sending => socket.receiving = Receiving::Finished,
-                Stage::Lingering => self.abandon(id),
+                Stage::Sending | Stage::Lingering => {
+                    let step = socket.life.peer_finished();
+                    perform(self, id, step);
+                }
                 _ => {}
             },
             _ => {
@@ -225,9 +239,9 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        match socket.stage {
-            Stage::Abandoned => self.release_in_turn(id),
-            Stage::Open if socket.receiving != Receiving::On => self.quiet(id),
+        match socket.life.stage() {
+            Stage::Closed => self.release_in_turn(id),
+            Stage::Open if socket.life.receiving() != Receiving::On => self.quiet(id),
             _ if socket.receive == ReceiveOperation::None => self.arm_receive(id),
             // It goes on by itself.
             _ => {}
@@ -276,9 +290,10 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        let is_wanted = socket.receiving == Receiving::On && socket.held.is_empty();
-        if is_wanted && self.regulars.leaves_at_once(socket.standing) {
-            socket.receiving = Receiving::Finished;
+        let is_wanted = socket.life.receiving() == Receiving::On && socket.held.is_empty();
+        if is_wanted && self.scheduler.admits_end(socket.usage, Work::End) {
+            let step = socket.life.peer_finished();
+            perform(self, id, step);
             return handler(self, pools, Event::PeerFinished { socket: id });
         }
         socket.has_held_finish = true;
@@ -322,7 +337,7 @@ impl UringDriver {
             }
             // We cancelled it, or it must simply be asked again.
             Errno::CANCELED | Errno::AGAIN | Errno::INTR => {}
-            error => match socket.stage {
+            error => match socket.life.stage() {
                 Stage::Open => self.fail_in_turn(id, error, pools, handler),
                 Stage::Sending | Stage::Lingering => self.remove(id),
                 _ => {}
@@ -332,9 +347,8 @@ impl UringDriver {
 
     pub(super) fn pause(&mut self, id: SocketId) {
         if let Some(socket) = self.known(id)
-            && socket.receiving == Receiving::On
+            && socket.life.pause()
         {
-            socket.receiving = Receiving::Paused;
             // With a receive in flight a failure is heard of; else somebody has to listen.
             if socket.receive == ReceiveOperation::None {
                 self.watch(id);
@@ -346,10 +360,9 @@ impl UringDriver {
         let Some(socket) = self.known(id) else {
             return;
         };
-        if socket.receiving != Receiving::Paused {
+        if !socket.life.resume() {
             return;
         }
-        socket.receiving = Receiving::On;
         if socket.held.is_empty() && !socket.has_held_finish {
             self.arm_receive(id);
         } else {
@@ -358,19 +371,20 @@ impl UringDriver {
     }
 
     /// Hands out what was held of sockets that receive again, or have their turn now.
-    pub(super) fn deliver_held<H>(
-        &mut self,
-        turn: &mut Turn,
-        pools: &mut ShardPools,
-        handler: &mut H,
-    ) where
+    pub(super) fn deliver_held<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         // Those that handlers resume meanwhile wait for the next tick, in the same vector.
         let waiting = self.resumed.len();
         let mut count = 0;
-        while count < waiting && turn.goes_on() {
+        while count < waiting {
             let id = self.resumed[count];
+            let usage = self.known(id).map(|socket| socket.usage);
+            // Closed meanwhile, those cost nothing.
+            if usage.is_some_and(|usage| !self.scheduler.admits_end(usage, usage.work())) {
+                break;
+            }
             count += 1;
             while let Some(bytes) = self.next_held(id) {
                 let event = Event::Received {
@@ -380,11 +394,12 @@ impl UringDriver {
                 handler(self, pools, event);
             }
             if let Some(socket) = self.known(id)
-                && socket.receiving == Receiving::On
+                && socket.life.receiving() == Receiving::On
                 && socket.held.is_empty()
                 && std::mem::take(&mut socket.has_held_finish)
             {
-                socket.receiving = Receiving::Finished;
+                let step = socket.life.peer_finished();
+                perform(self, id, step);
                 handler(self, pools, Event::PeerFinished { socket: id });
             }
             self.after_receive(id);
@@ -397,11 +412,11 @@ impl UringDriver {
             sockets, queued, ..
         } = self;
         let socket = sockets.get_mut(handle_of(id))?;
-        if socket.stage != Stage::Open || socket.receiving != Receiving::On {
+        if socket.life.stage() != Stage::Open || socket.life.receiving() != Receiving::On {
             return None;
         }
         let bytes = socket.held.pop(queued)?;
-        socket.standing.received(bytes.len());
+        socket.usage.received(bytes.len());
         Some(bytes)
     }
 
@@ -420,17 +435,20 @@ impl UringDriver {
             return;
         };
         socket.has_watch = cqueue::more(completion.flags());
-        if socket.stage == Stage::Abandoned {
+        if socket.life.stage() == Stage::Closed {
             return self.release_in_turn(id);
         }
         let is_over =
             completion.result() > 0 && completion.result() & (libc::EPOLLERR | libc::EPOLLHUP) != 0;
         // While bytes are wanted the receive tells it, after the bytes.
-        if !is_over || socket.stage != Stage::Open || socket.receiving == Receiving::On {
+        if !is_over
+            || socket.life.stage() != Stage::Open
+            || socket.life.receiving() == Receiving::On
+        {
             return;
         }
         let is_send_finished = socket.is_send_finished;
-        match (pending_error(socket.fd()), socket.receiving) {
+        match (pending_error(socket.fd()), socket.life.receiving()) {
             (Some(error), _) => self.fail_in_turn(id, error, pools, handler),
             // Hung up after the FIN was reported: sending cannot work any more either.
             (None, Receiving::Finished) if !is_send_finished => {

@@ -12,10 +12,10 @@
 #![allow(unsafe_code)]
 
 use super::operation::Operation;
-use super::socket::{SendOperation, Stage};
+use super::socket::SendOperation;
 use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
-use crate::driver::linger::STALL_NS;
+use crate::driver::lifecycle::{SocketDriver, Stage, perform};
 use crate::op::close::finish_sending;
 use crate::op::send::send_now;
 use crate::op::send_file::send_file_now;
@@ -36,8 +36,8 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return SendOutcome::Done;
         };
-        socket.standing.sent();
-        match socket.stage {
+        socket.usage.sent();
+        match socket.life.stage() {
             Stage::Open if socket.queue.is_empty() => {}
             Stage::Open | Stage::Connecting => return self.queue_send(id, data),
             // Its owner is told in the socket's turn; until then it makes no more of what nobody gets.
@@ -61,7 +61,7 @@ impl UringDriver {
     fn send_second(&mut self, id: SocketId, data: Buffer) -> SendOutcome {
         match self.send_due_directly(id) {
             SendOutcome::Done => match self.known(id) {
-                Some(socket) if socket.stage == Stage::Open => self.send_directly(id, data),
+                Some(socket) if socket.life.stage() == Stage::Open => self.send_directly(id, data),
                 _ => SendOutcome::Blocked,
             },
             SendOutcome::Blocked => self.queue_send(id, data),
@@ -100,7 +100,7 @@ impl UringDriver {
         range: &Range<u64>,
     ) -> Option<u64> {
         let socket = self.sockets.get(handle_of(id))?;
-        if socket.stage != Stage::Open
+        if socket.life.stage() != Stage::Open
             || socket.send != SendOperation::None
             || !socket.queue.is_empty()
         {
@@ -144,10 +144,10 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return SendOutcome::Done;
         };
-        if socket.stage == Stage::Connecting || !socket.queue.is_empty() {
+        if socket.life.stage() == Stage::Connecting || !socket.queue.is_empty() {
             return SendOutcome::Blocked;
         }
-        if socket.stage == Stage::Open {
+        if socket.life.stage() == Stage::Open {
             debug_assert!(socket.send == SendOperation::None);
             socket.is_send_finished = true;
             // A connection that is gone already needs none.
@@ -186,7 +186,7 @@ impl UringDriver {
             return;
         };
         if socket.send != SendOperation::None
-            || !matches!(socket.stage, Stage::Open | Stage::Sending)
+            || !matches!(socket.life.stage(), Stage::Open | Stage::Sending)
         {
             return;
         }
@@ -308,7 +308,7 @@ impl UringDriver {
         while let Some(id) = self.found_blocked.pop() {
             if self
                 .known(id)
-                .is_some_and(|socket| socket.stage == Stage::Open)
+                .is_some_and(|socket| socket.life.stage() == Stage::Open)
             {
                 handler(self, pools, Event::SendBlocked { socket: id });
             }
@@ -337,7 +337,7 @@ impl UringDriver {
             return;
         };
         socket.send = SendOperation::None;
-        if socket.stage == Stage::Abandoned {
+        if socket.life.stage() == Stage::Closed {
             return self.release_in_turn(id);
         }
         let error = match usize::try_from(result) {
@@ -351,19 +351,21 @@ impl UringDriver {
                 error => Some(error),
             },
         };
-        let (stage, is_empty) = (socket.stage, socket.queue.is_empty());
+        let (stage, is_empty) = (socket.life.stage(), socket.queue.is_empty());
         match (stage, error) {
             (Stage::Open, Some(error)) => self.fail_in_turn(id, error, pools, handler),
             (Stage::Sending, Some(_)) => self.remove(id),
             (Stage::Open, None) if is_empty => {
                 handler(self, pools, Event::SendDrained { socket: id });
             }
-            (Stage::Sending, None) if is_empty => self.start_lingering(id),
+            (Stage::Sending, None) if is_empty => {
+                let step = socket.life.queue_sent();
+                perform(self, id, step);
+            }
             (Stage::Open, None) => self.arm_queued_send(id),
             (Stage::Sending, None) => {
-                if let Some(deadline) = socket.deadline {
-                    self.deadlines.set(deadline, self.now_ns + STALL_NS);
-                }
+                let step = socket.life.queue_moved();
+                perform(self, id, step);
                 self.arm_queued_send(id);
             }
             _ => {}

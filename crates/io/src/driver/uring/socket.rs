@@ -3,35 +3,11 @@
 //! An idle socket owns no buffer: the kernel picks one when bytes arrive.
 
 use crate::driver::buffer_queue::BufferQueue;
-use crate::driver::receiving::Receiving;
-use crate::driver::standing::Standing;
-use crate::timer_wheel::TimerId;
+use crate::driver::lifecycle::{Life, Stage};
+use crate::driver::socket_count::Opener;
+use crate::scheduler::Usage;
 use millpond_mempool::Buffer;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use rustix::io::Errno;
-
-/// Where a socket is in its life.
-///
-/// ```text
-/// Connecting -> Open -> Sending -> Lingering -> Abandoned -> gone   (close_after_send)
-///        \________\__-> Failing -> Abandoned -> gone                (reported in the next tick)
-/// ```
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Stage {
-    /// The handshake runs; what is sent waits.
-    Connecting,
-    /// Bytes flow.
-    Open,
-    /// Its owner left; the queue still goes out, arriving bytes are discarded.
-    Sending,
-    /// Everything and a FIN went out; arriving bytes are discarded until the peer's FIN.
-    Lingering,
-    /// An operation failed; the owner learns of it in the next tick.
-    Failing(Errno),
-    /// Nobody knows it any more but the kernel, which still has operations on it and may read from
-    /// its queue. It keeps its slot until the last one has come back.
-    Abandoned,
-}
 
 /// The receive operation of a socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -67,9 +43,8 @@ pub(super) enum SendOperation {
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
-    pub(super) stage: Stage,
-    pub(super) receiving: Receiving,
-    pub(super) standing: Standing,
+    pub(super) life: Life,
+    pub(super) usage: Usage,
     pub(super) receive: ReceiveOperation,
     pub(super) send: SendOperation,
     /// The kernel watches the handshake's end.
@@ -82,25 +57,20 @@ pub(super) struct Socket {
     pub(super) has_held_finish: bool,
     /// A FIN was sent and receiving goes on: that both sides have finished is no failure.
     pub(super) is_send_finished: bool,
-    /// How much more is discarded before the socket closes anyway.
-    pub(super) discard_bytes: u32,
     /// The bytes of `SendOperation::Due` and `HandedOver`.
     pub(super) sending: Buffer,
     /// What the kernel had no room for.
     pub(super) queue: BufferQueue,
     /// What came during a pause, or was put off.
     pub(super) held: BufferQueue,
-    /// Ends `Sending` and `Lingering`.
-    pub(super) deadline: Option<TimerId>,
 }
 
 impl Socket {
-    pub(super) fn new(fd: OwnedFd, stage: Stage, standing: Standing) -> Self {
+    pub(super) fn new(fd: OwnedFd, stage: Stage, usage: Usage) -> Self {
         Self {
             fd,
-            stage,
-            receiving: Receiving::On,
-            standing,
+            life: Life::new(stage),
+            usage,
             receive: ReceiveOperation::None,
             send: SendOperation::None,
             has_connect: false,
@@ -108,11 +78,16 @@ impl Socket {
             is_lasting: false,
             has_held_finish: false,
             is_send_finished: false,
-            discard_bytes: 0,
             sending: Buffer::new(),
             queue: BufferQueue::default(),
             held: BufferQueue::default(),
-            deadline: None,
+        }
+    }
+
+    pub(super) fn opener(&self) -> Opener {
+        match self.usage {
+            Usage::OURS => Opener::Us,
+            _ => Opener::Peer,
         }
     }
 

@@ -1,84 +1,66 @@
-//! Sockets that wait for a turn to receive: they found no buffer, or had more to say than a turn holds.
-//!
-//! Each kind is served in the order in which it came. Regulars (see `standing`) go first, as many as a
-//! tick has buffers for; of the others as many as have their turn in a tick anyhow, and those have it
-//! however many regulars there are.
+//! Sockets that wait to receive: they found no buffer, or flood and are not asked more often than the tick's
+//! budget admits.
 
 use crate::driver::SocketId;
-use crate::driver::standing::Standing;
-use crate::driver::turn::{TURNS_BYTES, turn_bytes};
+use crate::scheduler::{Scheduler, Usage, Work, receive_bytes};
 use std::collections::VecDeque;
 
-/// Both kinds; may hold dead ids.
+/// Both kinds, each in the order in which it came; may hold dead ids. Bound: a socket stands in one of them
+/// once, and what is left of a closed one is passed over when its turn comes.
 pub(super) struct TurnQueue {
-    regulars: VecDeque<SocketId>,
-    others: VecDeque<SocketId>,
-}
-
-/// The turns of one tick.
-#[derive(Debug, Eq, PartialEq)]
-pub(super) struct Turns {
-    /// The length of each.
-    pub(super) bytes: usize,
-    of_regulars: usize,
-    of_others: usize,
+    starved: VecDeque<SocketId>,
+    bulk: VecDeque<SocketId>,
+    /// The last one was a starved one: neither kind takes all buffers.
+    was_starved: bool,
 }
 
 impl TurnQueue {
     pub(super) fn new() -> Self {
         Self {
-            regulars: VecDeque::with_capacity(256),
-            others: VecDeque::with_capacity(256),
+            starved: VecDeque::with_capacity(256),
+            bulk: VecDeque::with_capacity(256),
+            was_starved: false,
         }
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.regulars.is_empty() && self.others.is_empty()
+        self.starved.is_empty() && self.bulk.is_empty()
     }
 
-    pub(super) fn push(&mut self, id: SocketId, standing: Standing) {
-        self.queue_of(standing).push_back(id);
+    pub(super) fn push(&mut self, id: SocketId, usage: Usage) {
+        self.queue_of(usage).push_back(id);
     }
 
     /// It found no buffer in its turn either: it stays the next.
-    pub(super) fn push_again(&mut self, id: SocketId, standing: Standing) {
-        self.queue_of(standing).push_front(id);
+    pub(super) fn push_again(&mut self, id: SocketId, usage: Usage) {
+        self.queue_of(usage).push_front(id);
     }
 
-    fn queue_of(&mut self, standing: Standing) -> &mut VecDeque<SocketId> {
-        match standing {
-            Standing::Regular | Standing::AskingAgain { .. } => &mut self.regulars,
-            _ => &mut self.others,
+    fn queue_of(&mut self, usage: Usage) -> &mut VecDeque<SocketId> {
+        match usage.is_bulk() {
+            true => &mut self.bulk,
+            false => &mut self.starved,
         }
     }
 
-    /// How many have a turn in this tick, all together no more than its share of buffers; of the
-    /// others `others_max` at most.
-    pub(super) fn turns(&self, others_max: usize) -> Turns {
-        let bytes = turn_bytes(self.regulars.len() + self.others.len());
-        let most = TURNS_BYTES / bytes;
-        // Without regulars about, `others_max` is no bound.
-        let most_others = match self.regulars.is_empty() {
-            true => most,
-            false => most / 2,
-        };
-        let of_others = self.others.len().min(others_max).min(most_others);
-        Turns {
-            bytes,
-            of_regulars: self.regulars.len().min(most - of_others),
-            of_others,
-        }
+    /// How much each may receive.
+    pub(super) fn receive_bytes(&self) -> usize {
+        receive_bytes(self.starved.len() + self.bulk.len())
     }
 
-    /// Whose turn it is, if there is one left.
-    pub(super) fn pop(&mut self, turns: &mut Turns) -> Option<SocketId> {
-        let (left, queue) = match turns.of_regulars {
-            0 => (&mut turns.of_others, &mut self.others),
-            _ => (&mut turns.of_regulars, &mut self.regulars),
-        };
-        *left = left.checked_sub(1)?;
-        queue.pop_front()
+    /// The next that may receive in this tick.
+    pub(super) fn pop(&mut self, scheduler: &mut Scheduler) -> Option<SocketId> {
+        let is_bulk_next = self.was_starved || self.starved.is_empty();
+        self.was_starved = false;
+        if is_bulk_next
+            && !self.bulk.is_empty()
+            && (!scheduler.is_protecting() || scheduler.admits(Work::Bulk))
+        {
+            return self.bulk.pop_front();
+        }
+        self.was_starved = !self.starved.is_empty();
+        self.starved.pop_front()
     }
 }
 
@@ -86,66 +68,55 @@ impl TurnQueue {
 mod tests {
     use super::*;
 
-    fn queue(regulars: u64, others: u64) -> TurnQueue {
+    const BULK: u64 = 1_000_000;
+
+    fn queue(starved: u64, bulk: u64) -> TurnQueue {
+        let mut flooding = Usage::NEW;
+        flooding.brought_many();
         let mut queue = TurnQueue::new();
-        // In turns, as they would come.
-        for number in 0..regulars.max(others) {
-            if number < others {
-                queue.push(SocketId::from_bits(1_000_000 + number), Standing::Unknown);
-            }
-            if number < regulars {
-                queue.push(SocketId::from_bits(number), Standing::Regular);
-            }
-        }
+        (0..bulk).for_each(|number| queue.push(SocketId::from_bits(BULK + number), flooding));
+        (0..starved).for_each(|number| queue.push(SocketId::from_bits(number), Usage::NEW));
         queue
     }
 
-    fn served(queue: &mut TurnQueue, others_max: usize) -> Vec<u64> {
-        let mut turns = queue.turns(others_max);
-        std::iter::from_fn(|| queue.pop(&mut turns))
-            .map(SocketId::to_bits)
-            .collect()
+    fn protecting() -> Scheduler {
+        let mut scheduler = Scheduler::default();
+        scheduler.begin_tick(1);
+        let mut prompt = Usage::NEW;
+        prompt.sent();
+        assert!(scheduler.is_prompt(prompt));
+        scheduler.begin_tick(2);
+        assert!(scheduler.is_protecting());
+        scheduler
     }
 
-    /// Goal: regulars first, in their order; a few of the others in theirs; the next tick goes on where
-    /// this one ended.
+    /// Goal: each kind in its order, alternating, none of the second beyond the tick's budget; without a
+    /// client to protect both take what there is.
     #[test]
-    fn regulars_go_first_and_others_have_their_turn() {
-        let mut waiting = queue(200, 100);
-        let first: Vec<u64> = (0..58).chain(1_000_000..1_000_006).collect();
-        assert_eq!(served(&mut waiting, 6), first);
-        let second: Vec<u64> = (58..116).chain(1_000_006..1_000_012).collect();
-        assert_eq!(served(&mut waiting, 6), second);
+    fn floods_are_asked_as_often_as_the_budget_admits() {
+        let mut waiting = queue(4, 9);
+        let mut scheduler = protecting();
+        let bits = |id: SocketId| id.to_bits();
+        let next = |waiting: &mut TurnQueue, scheduler: &mut Scheduler| {
+            let served = std::iter::from_fn(|| waiting.pop(scheduler)).map(bits);
+            served.collect::<Vec<u64>>()
+        };
+        let first = [0, BULK, 1, BULK + 1, 2, 3];
+        assert_eq!(next(&mut waiting, &mut scheduler), first);
+        scheduler.begin_tick(3);
+        assert_eq!(next(&mut waiting, &mut scheduler), [BULK + 2, BULK + 3]);
+        let left: Vec<u64> = (BULK + 4..BULK + 9).collect();
+        assert_eq!(next(&mut waiting, &mut Scheduler::default()), left);
+        assert!(waiting.is_empty());
     }
 
-    /// Goal: who found no buffer in his turn has the next one.
+    /// Goal: a turn in vain is the next one again.
     #[test]
     fn a_turn_in_vain_is_made_good() {
-        let mut waiting = queue(100, 10);
-        assert_eq!(served(&mut waiting, 6).len(), 64);
-        waiting.push_again(SocketId::from_bits(7), Standing::Regular);
-        waiting.push_again(SocketId::from_bits(1_000_003), Standing::Unknown);
-        let next = served(&mut waiting, 1);
-        assert_eq!((next.first(), next.last()), (Some(&7), Some(&1_000_003)));
-    }
-
-    /// Goal: alone, each kind has all turns; together, neither takes them all; nobody is forgotten.
-    #[test]
-    fn neither_kind_takes_all_turns() {
-        assert_eq!(served(&mut queue(0, 100), usize::MAX).len(), 64);
-        assert_eq!(served(&mut queue(100, 0), 6).len(), 64);
-        let both = served(&mut queue(100, 100), usize::MAX);
-        assert_eq!(both.iter().filter(|id| **id < 1_000_000).count(), 32);
-        assert_eq!(both.len(), 64);
-        for (regulars, others) in [(3, 500), (500, 3), (1, 1), (0, 7), (70, 70)] {
-            let mut waiting = queue(regulars, others);
-            let mut all: Vec<u64> = Vec::new();
-            while !waiting.is_empty() {
-                let tick = served(&mut waiting, 6);
-                assert!(!tick.is_empty());
-                all.extend(tick);
-            }
-            assert_eq!(all.len() as u64, regulars + others);
-        }
+        let mut waiting = queue(3, 0);
+        let mut scheduler = protecting();
+        let id = waiting.pop(&mut scheduler).unwrap();
+        waiting.push_again(id, Usage::NEW);
+        assert_eq!(waiting.pop(&mut scheduler), Some(id));
     }
 }

@@ -16,13 +16,16 @@ use std::thread;
 /// Up to so many sends go out one by one before a spin; more are cheaper through the ring.
 const DIRECT_SENDS_MAX: usize = 2;
 
-/// Calls of one tick that look for regulars behind a crowd.
-const LOOKS_FOR_REGULARS_MAX: usize = 16;
+/// The kernel works out some twenty completions in a call. After so many it may have more.
+const HANDED_OUT_MAX: usize = 16;
+
+/// Calls of one tick that look for prompt clients behind a crowd.
+const LOOKS_FOR_PROMPT_CLIENTS_MAX: usize = 16;
 
 impl UringDriver {
     /// Hands everything over, waits, and takes the completions out.
     pub(super) fn wait(&mut self, deadline_ns: Option<u64>) -> Result<(), IoError> {
-        let must_look_only = self.is_behind() || !self.departures.is_empty();
+        let must_look_only = self.is_behind() || !self.close_queue.is_empty();
         let own_deadline_ns = self.deadlines.next_deadline_ns();
         let deadline_ns = earlier(deadline_ns, own_deadline_ns);
         let wait = match deadline_ns {
@@ -44,7 +47,7 @@ impl UringDriver {
     pub(super) fn is_behind(&mut self) -> bool {
         !self.failing.is_empty()
             || !self.resumed.is_empty()
-            || !self.accepted.is_empty()
+            || self.has_waiting_connections()
             || !self.waiting.is_empty()
             || self.takes_last_connections()
             || self.ring.has_completions()
@@ -137,7 +140,7 @@ impl UringDriver {
     fn take_completions(&mut self) -> Result<(), IoError> {
         self.ring.take_completions(&mut self.completions);
         self.now_ns = monotonic_ns();
-        self.look_for_regulars()?;
+        self.look_for_prompt_clients()?;
         // Sends count as done when nothing is heard of them: so everything must have been said.
         let mut rounds_left = 1_000;
         while !self.ring.is_handed_over() || self.ring.is_overflowing() {
@@ -154,16 +157,18 @@ impl UringDriver {
             self.enter(Wait::Look)?;
             self.ring.take_completions(&mut self.completions);
         }
+        self.is_wait_full = self.completions.len() >= HANDED_OUT_MAX;
         Ok(())
     }
 
     /// While others wait for their turns, takes all that the kernel has: it hands out about twenty
-    /// completions per call, and a regular's may be behind a crowd's.
-    fn look_for_regulars(&mut self) -> Result<(), IoError> {
-        if self.resumed.is_empty() && self.accepted.is_empty() || !self.regulars.are_about() {
+    /// completions per call, and a prompt client's may be behind a crowd's.
+    fn look_for_prompt_clients(&mut self) -> Result<(), IoError> {
+        let is_waiting = !self.resumed.is_empty() || self.has_waiting_connections();
+        if !is_waiting || !self.scheduler.is_protecting() {
             return Ok(());
         }
-        for _ in 0..LOOKS_FOR_REGULARS_MAX {
+        for _ in 0..LOOKS_FOR_PROMPT_CLIENTS_MAX {
             let before = self.completions.len();
             self.wait_once(Wait::Look)?;
             self.ring.take_completions(&mut self.completions);

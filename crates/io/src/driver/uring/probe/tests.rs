@@ -51,16 +51,6 @@ fn every_way_of_receiving_is_tried() {
     }
 }
 
-/// Goal: what the probe found is what a ring of these features does.
-#[test]
-fn accepts_that_go_on_are_tried() {
-    let Ok(found) = probe() else { return };
-    assert_eq!(
-        accepts_on(found).unwrap(),
-        found.has(DriverFeature::MultishotAccept)
-    );
-}
-
 /// Goal: each operation that a shard cannot do without is asked for, and named when it is missing.
 #[test]
 fn a_missing_operation_is_named() {

@@ -1,0 +1,443 @@
+//! Which work comes first in a tick, and how much of the rest is done in it; the same for every driver.
+//!
+//! A client that asks and is answered, and asks again, loses most by a crowd of others that connect,
+//! dribble, hang up or flood: its next request would stand behind all of theirs. So what such a client
+//! sends is *prompt*: handled when it comes. All other work waits in queues, each in the order in which
+//! it came, and has a budget in each tick:
+//!
+//! - One of each kind is done in every tick, whatever the others take: what stands at place `n` of its
+//!   queue is done within `n` ticks.
+//! - More are done while their estimated time fits into [`TICK_NS`], or into half the time that prompt work
+//!   took in the tick before, if that is more: a flood of prompt clients leaves a third to the others.
+//! - Where no prompt client has been seen for [`PROTECTED_NS`] the budget is [`UNPROTECTED_TICK_NS`].
+//!
+//! Times are estimates: a clock read for each piece of work would tell what it took only when it is too
+//! late, and would make runs differ. There is no order among connections that this process opened: a load
+//! generator that handled short answers before long ones would measure what it did itself.
+
+use crate::pools::IO_BUFFER_BYTES;
+use std::collections::VecDeque;
+
+/// What the work that may wait takes of a tick: about what a client that is served waits longer for it. All
+/// other numbers follow from this one.
+pub const TICK_NS: u64 = 50_000;
+
+/// The same while nobody is known that would wait.
+const UNPROTECTED_TICK_NS: u64 = 8 * TICK_NS;
+
+/// How long after its last message a prompt client is still waited for: it comes back.
+const PROTECTED_NS: u64 = 2_000 * TICK_NS;
+
+/// What a prompt request takes, with its answer.
+const PROMPT_NS: u64 = TICK_NS / 10;
+
+/// What a timer takes that ends a connection: http's deadlines, those of closing sockets.
+const TIMER_NS: u64 = TICK_NS / 2;
+
+/// Timers that fire in one tick. A crowd's deadlines pass together.
+pub(crate) const TIMERS_PER_TICK_MAX: usize = (TICK_NS / TIMER_NS) as usize;
+
+/// More than this is not a message but a load.
+const MESSAGE_BYTES_MAX: usize = 4 << 10;
+
+/// Many clients send the head and the body of a request apart, and some the end of a chunked body
+/// too. More pieces than this are dribbled.
+const MESSAGE_PIECES_MAX: u16 = 4;
+
+/// How often a socket that brought many requests at once has to ask and wait before it is prompt: the
+/// end of a flood's message is short too, and is answered.
+const TIMES_TO_FORGET: u16 = 9;
+
+/// What a socket did lately, in 16 bits: how many answers it is away from being prompt, and in how many
+/// pieces its message came that is not answered yet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Usage(u16);
+
+impl Usage {
+    const ANSWER: u16 = 1 << 8;
+
+    /// Of a socket that was accepted: prompt once it is answered.
+    pub(crate) const NEW: Self = Self(Self::ANSWER);
+
+    /// Of a socket that we connected.
+    pub(crate) const OURS: Self = Self(u16::MAX);
+
+    #[inline]
+    pub(crate) fn received(&mut self, bytes: usize) {
+        // What nearly all receives of a server are.
+        if self.0 < MESSAGE_PIECES_MAX && bytes <= MESSAGE_BYTES_MAX {
+            self.0 += 1;
+        } else {
+            self.received_otherwise(bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn received_otherwise(&mut self, bytes: usize) {
+        if *self == Self::OURS {
+            return;
+        }
+        self.0 = match bytes {
+            // Not prompt until it is answered.
+            0..=MESSAGE_BYTES_MAX => self.0.max(MESSAGE_PIECES_MAX),
+            // The answer to the load does not count.
+            _ => self.0.max(2 * Self::ANSWER),
+        };
+    }
+
+    /// Its last message was short, but not so what it asked for.
+    pub(crate) fn brought_many(&mut self) {
+        if *self != Self::OURS {
+            self.0 = TIMES_TO_FORGET * Self::ANSWER;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn sent(&mut self) {
+        if self.0 < Self::ANSWER {
+            self.0 = 0;
+        } else {
+            self.sent_otherwise();
+        }
+    }
+
+    #[inline(never)]
+    fn sent_otherwise(&mut self) {
+        if *self != Self::OURS {
+            self.0 = (self.0 / Self::ANSWER - 1) * Self::ANSWER;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_prompt(self) -> bool {
+        // `OURS` is the largest number and wraps to the smallest.
+        self.0.wrapping_add(1) <= MESSAGE_PIECES_MAX
+    }
+
+    /// Nothing is known of it but that it sends much.
+    pub(crate) fn is_bulk(self) -> bool {
+        self.0 >= 2 * Self::ANSWER && self != Self::OURS
+    }
+
+    /// What waits for it, if it is not prompt.
+    pub(crate) fn work(self) -> Work {
+        match self.is_bulk() {
+            true => Work::Bulk,
+            false => Work::Receive,
+        }
+    }
+}
+
+/// Kinds of work that may wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Work {
+    /// A connection taken from the listener's queue: one in each tick is the reserved slot of new clients.
+    Accept,
+    /// Bytes of a socket that is not prompt.
+    Receive,
+    /// Bytes of one that floods.
+    Bulk,
+    /// A FIN or a failure, of which the owner is told.
+    End,
+    /// A descriptor to be closed, with what the kernel has of its socket.
+    Close,
+}
+
+impl Work {
+    #[cfg(test)]
+    const ALL: [Self; 5] = [
+        Self::Accept,
+        Self::Receive,
+        Self::Bulk,
+        Self::End,
+        Self::Close,
+    ];
+
+    /// What one takes, with what follows from it when the tick ends.
+    const fn cost_ns(self) -> u64 {
+        match self {
+            Self::Receive => PROMPT_NS,
+            Self::Accept | Self::End => TICK_NS / 5,
+            Self::Bulk | Self::Close => TICK_NS / 2,
+        }
+    }
+}
+
+/// The budget of one tick.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Scheduler {
+    left_ns: u64,
+    /// Bits of kinds that had none in this tick.
+    reserved: u8,
+    /// Prompt messages of this tick.
+    prompt_count: u32,
+    tick_ns: u64,
+    /// When the last tick with a prompt message began; `None`: never.
+    prompt_ns: Option<u64>,
+    is_protecting: bool,
+    protected_ns: Option<u64>,
+}
+
+impl Scheduler {
+    /// Prompt clients are waited for so long, for tests that a slow machine must not disturb.
+    pub(crate) fn protect_for(&mut self, protected_ns: u64) {
+        self.protected_ns = Some(protected_ns);
+    }
+
+    #[inline]
+    pub(crate) fn begin_tick(&mut self, now_ns: u64) {
+        if self.prompt_count > 0 {
+            self.prompt_ns = Some(self.tick_ns);
+        }
+        let protected_ns = self.protected_ns.unwrap_or(PROTECTED_NS);
+        self.is_protecting = self
+            .prompt_ns
+            .is_some_and(|prompt_ns| now_ns.saturating_sub(prompt_ns) < protected_ns);
+        self.left_ns = match self.is_protecting {
+            true => TICK_NS.max(u64::from(self.prompt_count) * PROMPT_NS / 2),
+            false => UNPROTECTED_TICK_NS,
+        };
+        self.prompt_count = 0;
+        self.reserved = u8::MAX;
+        self.tick_ns = now_ns;
+    }
+
+    /// Whether what such a socket sends is handled when it comes.
+    #[inline]
+    pub(crate) fn is_prompt(&mut self, usage: Usage) -> bool {
+        let is_prompt = usage.is_prompt();
+        self.prompt_count += u32::from(is_prompt && usage != Usage::OURS);
+        is_prompt
+    }
+
+    /// Whether a client that is served is about, so that others have to wait.
+    #[inline]
+    pub(crate) fn is_protecting(self) -> bool {
+        self.is_protecting
+    }
+
+    /// Whether one more piece of such work is done in this tick.
+    pub(crate) fn admits(&mut self, work: Work) -> bool {
+        let reserved = 1_u8 << work as u8;
+        let is_admitted = self.reserved & reserved != 0 || self.left_ns >= work.cost_ns();
+        if is_admitted {
+            self.reserved &= !reserved;
+            self.left_ns = self.left_ns.saturating_sub(work.cost_ns());
+        }
+        is_admitted
+    }
+
+    /// The same for the end of a socket: one that we connected waits for nothing.
+    pub(crate) fn admits_end(&mut self, usage: Usage, work: Work) -> bool {
+        usage == Usage::OURS || self.admits(work)
+    }
+}
+
+/// What all receives of a tick may bring together: a fraction of a millisecond's work.
+pub(crate) const RECEIVES_BYTES: usize = 256 << 10;
+
+/// The shortest receive. Most requests fit; shorter ones would cost more calls than they save time.
+const RECEIVE_BYTES_MIN: usize = 4 << 10;
+
+/// The longest receive of a socket that is not prompt, while clients are about that are. Whatever of it is
+/// not served at once is copied.
+pub(crate) const RECEIVE_BYTES_OF_OTHERS: usize = 16 << 10;
+
+/// How much one socket may receive in a tick when so many have something: a whole buffer while they are
+/// few, as large uploads like it.
+#[inline]
+pub(crate) fn receive_bytes(ready: usize) -> usize {
+    if ready * IO_BUFFER_BYTES <= RECEIVES_BYTES {
+        return IO_BUFFER_BYTES;
+    }
+    (RECEIVES_BYTES / ready).clamp(RECEIVE_BYTES_MIN, IO_BUFFER_BYTES)
+}
+
+/// Closes that wait at most; one more is done at once. A descriptor that waits is one that others lack.
+pub(crate) const CLOSES_WAITING_MAX: usize = 256;
+
+/// What is only to be closed any more and has not been admitted yet, in the order in which it came.
+pub(crate) struct CloseQueue<T>(VecDeque<T>);
+
+impl<T> CloseQueue<T> {
+    pub(crate) fn new() -> Self {
+        Self(VecDeque::with_capacity(CLOSES_WAITING_MAX))
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the next close must happen at once.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= CLOSES_WAITING_MAX
+    }
+
+    pub(crate) fn push(&mut self, closing: T) {
+        self.0.push_back(closing);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.0.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn served() -> Usage {
+        let mut usage = Usage::NEW;
+        usage.received(100);
+        usage.sent();
+        usage
+    }
+
+    /// Goal: only short messages in few pieces, each answered before the next, are prompt; a load takes that
+    /// away until a short one is answered, and a flood for longer.
+    #[test]
+    fn a_client_that_asks_and_waits_is_prompt() {
+        assert!(!Usage::NEW.is_prompt() && served().is_prompt());
+        let mut dribbling = served();
+        for _ in 0..MESSAGE_PIECES_MAX {
+            assert!(dribbling.is_prompt(), "{dribbling:?}");
+            dribbling.received(1);
+        }
+        dribbling.received(1);
+        assert!(!dribbling.is_prompt());
+        assert_eq!(dribbling.work(), Work::Receive);
+        dribbling.sent();
+        assert!(dribbling.is_prompt());
+        let mut loading = served();
+        loading.received(MESSAGE_BYTES_MAX + 1);
+        assert_eq!(loading.work(), Work::Bulk);
+        loading.sent();
+        assert!(!loading.is_prompt());
+        loading.received(1);
+        loading.sent();
+        assert!(loading.is_prompt());
+        let mut flooding = served();
+        flooding.brought_many();
+        for time in 0..TIMES_TO_FORGET {
+            assert!(!flooding.is_prompt(), "{time}");
+            flooding.received(200);
+            flooding.sent();
+        }
+        assert!(flooding.is_prompt());
+        let mut ours = Usage::OURS;
+        ours.received(IO_BUFFER_BYTES);
+        ours.brought_many();
+        ours.sent();
+        assert!(ours == Usage::OURS && ours.is_prompt());
+    }
+
+    /// Goal: others wait only while a prompt client is about, which it is for a while after it asked.
+    #[test]
+    fn others_wait_while_a_prompt_client_is_about() {
+        let mut scheduler = Scheduler::default();
+        let accepts = |scheduler: &mut Scheduler| {
+            (0..1_000)
+                .take_while(|_| scheduler.admits(Work::Accept))
+                .count()
+        };
+        let mut now_ns = 1_000 * PROTECTED_NS;
+        scheduler.begin_tick(now_ns);
+        assert_eq!(accepts(&mut scheduler), 40);
+        assert!(scheduler.is_prompt(served()) && scheduler.is_prompt(Usage::OURS));
+        let asked_ns = now_ns;
+        for later_ns in [1, PROTECTED_NS - 1] {
+            now_ns = asked_ns + later_ns;
+            scheduler.begin_tick(now_ns);
+            assert_eq!(accepts(&mut scheduler), 5, "{later_ns}");
+        }
+        scheduler.begin_tick(asked_ns + PROTECTED_NS);
+        assert_eq!(accepts(&mut scheduler), 40);
+    }
+
+    /// For some ticks, how many prompt messages come, and how many pieces of each kind of work.
+    fn arrivals() -> impl Strategy<Value = Vec<(u32, [usize; 5])>> {
+        let few_or_many = prop_oneof![4 => 0..3_usize, 1 => 0..400_usize];
+        let tick = (0..2_000_u32, proptest::array::uniform5(few_or_many));
+        proptest::collection::vec(tick, 1..60)
+    }
+
+    /// Goal: a receive is never longer than a buffer or shorter than a request, shrinks with the crowd, and
+    /// all together keep within a tick's share as long as that is possible.
+    #[test]
+    fn receives_shrink_with_the_crowd() {
+        assert_eq!(receive_bytes(0), IO_BUFFER_BYTES);
+        for ready in 1..10_000 {
+            let bytes = receive_bytes(ready);
+            assert!((RECEIVE_BYTES_MIN..=IO_BUFFER_BYTES).contains(&bytes));
+            assert!(receive_bytes(ready + 1) <= bytes);
+            assert!(bytes == RECEIVE_BYTES_MIN || bytes * ready <= RECEIVES_BYTES);
+        }
+    }
+
+    proptest! {
+        /// Goal: whatever comes, work at place `n` of its queue is done within `n` ticks, no tick takes longer
+        /// for it than its budget and one of each kind, and prompt clients leave a third to the others.
+        #[test]
+        fn nothing_waits_longer_than_its_place_says(ticks in arrivals()) {
+            let mut scheduler = Scheduler::default();
+            let mut queues: [VecDeque<usize>; 5] = Default::default();
+            let reserve_ns: u64 = Work::ALL.iter().map(|work| work.cost_ns()).sum();
+            let mut prompt_before = 0_u64;
+            let quiet = std::iter::repeat_n((1_u32, [0; 5]), 25_000);
+            for (tick, (prompt, came)) in ticks.into_iter().chain(quiet).enumerate() {
+                scheduler.begin_tick(1_000_000_000 + tick as u64 * TICK_NS);
+                let budget_ns = match scheduler.is_protecting() {
+                    true => TICK_NS.max(prompt_before * PROMPT_NS / 2),
+                    false => UNPROTECTED_TICK_NS,
+                };
+                (0..prompt).for_each(|_| assert!(scheduler.is_prompt(served())));
+                let mut spent_ns = 0;
+                for ((work, queue), came) in Work::ALL.into_iter().zip(&mut queues).zip(came) {
+                    // The last tick in which it may be done.
+                    (0..came).for_each(|_| queue.push_back(tick + queue.len()));
+                    while let Some(&latest) = queue.front() {
+                        if !scheduler.admits(work) {
+                            break;
+                        }
+                        prop_assert!(tick <= latest, "{work:?} waited for {} ticks too long", tick - latest);
+                        spent_ns += work.cost_ns();
+                        queue.pop_front();
+                    }
+                }
+                prop_assert!(spent_ns <= budget_ns + reserve_ns);
+                let is_busy = queues.iter().any(|queue| !queue.is_empty());
+                prop_assert!(!is_busy || spent_ns + Work::Close.cost_ns() >= prompt_before * PROMPT_NS / 2);
+                prompt_before = u64::from(prompt);
+                if !is_busy && tick > 60 {
+                    break;
+                }
+            }
+            prop_assert!(queues.iter().all(VecDeque::is_empty));
+        }
+
+        /// Goal: a socket that is not answered is not prompt for long, whatever it sends; one that asks shortly and
+        /// is answered each time is prompt again after a bounded number of answers.
+        #[test]
+        fn no_past_is_for_ever(past in proptest::collection::vec((0..3_u8, 0..10_000_usize), 0..200)) {
+            let mut usage = Usage::NEW;
+            for (step, bytes) in past {
+                match step {
+                    0 => usage.received(bytes),
+                    1 => usage.sent(),
+                    _ => usage.brought_many(),
+                }
+            }
+            let mut silent = usage;
+            (0..=MESSAGE_PIECES_MAX).for_each(|_| silent.received(1));
+            prop_assert!(!silent.is_prompt());
+            for _ in 0..TIMES_TO_FORGET {
+                usage.received(1);
+                usage.sent();
+            }
+            prop_assert!(usage.is_prompt());
+        }
+    }
+}
