@@ -312,15 +312,15 @@ impl Driver for SimDriver {
         let Some(state) = self.socket(socket) else {
             return SendOutcome::Done;
         };
-        if state.is_late && state.stage == Stage::Open {
+        if state.is_late && state.life.stage() == Stage::Open {
             // As a ring does, which sends at once what was to be handed over with the next wait.
             self.send_late(socket);
         }
         let Some(state) = self.socket(socket) else {
             return SendOutcome::Done;
         };
-        let (end, stage) = (state.end, state.stage);
-        if matches!(stage, Stage::Connecting(_)) || !state.queue.is_empty() {
+        let (end, stage) = (state.end, state.life.stage());
+        if matches!(stage, Stage::Connecting) || !state.queue.is_empty() {
             return SendOutcome::Blocked;
         }
         if stage == Stage::Open {
