@@ -112,7 +112,7 @@ fn an_entity_survives_a_restart() {
 #[test]
 fn too_few_descriptors_are_told_at_the_start() {
     let script = "ulimit -n 300; exec \"$0\" \"$@\"";
-    for (connections, told) in [("1000", Some("ulimit -n 1124")), ("100", None)] {
+    for (connections, told) in [("1000", Some("ulimit -n 1374")), ("100", None)] {
         let mut command = Command::new("bash");
         command.args(["-c", script, env!("CARGO_BIN_EXE_millpond")]);
         command.args(["serve", "plaintext", "--listen", "127.0.0.1:0"]);
