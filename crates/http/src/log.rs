@@ -8,9 +8,13 @@
 //! manager adds it), targets, spans, and everything else of a logging framework.
 
 use crate::access_log::calendar::Moment;
+use millpond_io::{ServiceManager, ServiceState};
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
 use std::io::Write;
+use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How much a line matters.
@@ -46,6 +50,74 @@ pub fn configure(format: LogFormat, level: LogLevel) {
     FORMAT.store(format as u8, Ordering::Relaxed);
 }
 
+/// The service manager's line about this process.
+struct StatusLine {
+    manager: ServiceManager,
+    /// What it says without an error.
+    status: String,
+}
+
+static STATUS_LINE: Mutex<Option<StatusLine>> = Mutex::new(None);
+
+/// Errors are shown in the manager's status line from now on, behind `status`, with their time.
+pub(crate) fn show_errors_to(manager: &ServiceManager, status: &str) {
+    let line = StatusLine {
+        manager: manager.clone(),
+        status: status.to_owned(),
+    };
+    *STATUS_LINE.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+}
+
+/// No longer.
+pub(crate) fn show_errors_to_no_manager() {
+    *STATUS_LINE.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+/// The last error stays in the status line when what it says is over: so its time stands there.
+fn show_error(message: &str) {
+    let line = STATUS_LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(line) = &*line {
+        let status = status_with_error(&line.status, unix_ms(), message);
+        line.manager.tell(ServiceState::Failing { status: &status });
+    }
+}
+
+fn status_with_error(status: &str, unix_ms: u64, message: &str) -> String {
+    let mut time = Vec::new();
+    Moment::of_unix_ms(unix_ms).write_iso(&mut time);
+    let time = String::from_utf8_lossy(&time);
+    let message = message.trim_end().replace(char::is_control, " ");
+    format!("{status}; last error at {time}: {message}")
+}
+
+/// Panics of any thread are lines of the log from now on, with the place, and with a backtrace where
+/// `RUST_BACKTRACE` asks for one. For programs: the hook is the process's.
+pub fn write_panics() {
+    std::panic::set_hook(Box::new(|info| write(LogLevel::Error, PanicLine(info))));
+}
+
+struct PanicLine<'a>(&'a PanicHookInfo<'a>);
+
+impl fmt::Display for PanicLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("without a name");
+        let payload = self.0.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        write!(f, "thread {name} panicked")?;
+        if let Some(place) = self.0.location() {
+            write!(f, " at {place}")?;
+        }
+        write!(f, ": {}", text.unwrap_or("(not a text)"))?;
+        let backtrace = Backtrace::capture();
+        if backtrace.status() == BacktraceStatus::Captured {
+            write!(f, "\n{backtrace}")?;
+        }
+        Ok(())
+    }
+}
+
 /// Writes a line, if its level is wanted.
 pub fn write(level: LogLevel, message: impl fmt::Display) {
     write_with(level, None, message);
@@ -68,7 +140,10 @@ fn write_with(level: LogLevel, event: Option<(&str, u64)>, message: impl fmt::Di
             LogLevel::Warn => format!("millpond: warning: {message}\n"),
             LogLevel::Info | LogLevel::Debug => format!("millpond: {message}\n"),
         };
-        put(level, text, event, message);
+        put(level, text, event, &message);
+        if level == LogLevel::Error {
+            show_error(&message.to_string());
+        }
     }
 }
 
@@ -273,6 +348,39 @@ mod tests {
         ] {
             assert_eq!(Grouped(count).to_string(), text);
         }
+    }
+
+    /// Goal: the log's line about a panic names the thread, the place and the reason.
+    #[test]
+    fn a_panic_is_said_with_its_place() {
+        static SAID: Mutex<String> = Mutex::new(String::new());
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|info| {
+            *SAID.lock().unwrap() = PanicLine(info).to_string();
+        }));
+        let thread = std::thread::Builder::new().name("worker".to_owned());
+        let number = 7;
+        let ended = thread
+            .spawn(move || panic!("number {number}"))
+            .unwrap()
+            .join();
+        std::panic::set_hook(usual);
+        assert!(ended.is_err());
+        let said = SAID.lock().unwrap();
+        let begin = "thread worker panicked at crates/http/src/log.rs:";
+        assert!(
+            said.starts_with(begin) && said.contains(": number 7"),
+            "{said}"
+        );
+    }
+
+    /// Goal: the status is one line with the time, whatever the error says.
+    #[test]
+    fn an_error_is_one_line_of_the_status() {
+        let status = status_with_error("listening on x", 0, "no room\non the disk\n");
+        let expected =
+            "listening on x; last error at 1970-01-01T00:00:00.000Z: no room on the disk";
+        assert_eq!(status, expected);
     }
 
     /// Goal: whatever stands in a message, a line of JSON is one line and its strings stay closed.

@@ -21,6 +21,7 @@ pub use shard_server::ShardServer;
 pub use shards::{Running, serve_with};
 pub use tls::{TLS_HANDSHAKE_BYTES_MAX, load_tls};
 
+use crate::log;
 use crate::service::{Service, ShardStart};
 use millpond_io::{Address, ServiceState};
 use shards::ControlEvent;
@@ -51,11 +52,15 @@ where
         let status = format!("listening on {}", running.local_address());
         let ready = ServiceState::Ready { status: &status };
         config.tell(ready);
+        if let Some(manager) = &config.service_manager {
+            log::show_errors_to(manager, &status);
+        }
         shards::wait_for_end(running, notices, |event| match event {
             ControlEvent::RereadBegins => config.tell(ServiceState::Reloading),
             ControlEvent::RereadEnds => config.tell(ready),
             ControlEvent::StopBegins => config.tell(ServiceState::Stopping),
         });
+        log::show_errors_to_no_manager();
         forwarder.stop();
         Ok(())
     })

@@ -32,6 +32,11 @@ pub enum ServiceState<'a> {
         /// One line.
         status: &'a str,
     },
+    /// Something happened that people have to know; it goes on serving.
+    Failing {
+        /// One line.
+        status: &'a str,
+    },
     /// Files are read again; [`Self::Ready`] follows.
     Reloading,
     /// What was asked is answered, then it ends.
@@ -84,6 +89,7 @@ impl fmt::Display for ServiceState<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ready { status } => write!(formatter, "READY=1\nSTATUS={status}\n"),
+            Self::Failing { status } => writeln!(formatter, "STATUS={status}"),
             // With the time, `Type=notify-reload` can tell this reload from the one before.
             Self::Reloading => {
                 let now_us = monotonic_ns() / 1_000;
@@ -120,6 +126,7 @@ mod tests {
             manager.tell(ServiceState::Ready {
                 status: "listening on x",
             });
+            manager.tell(ServiceState::Failing { status: "no disk" });
             manager.tell(ServiceState::Reloading);
             manager.tell(ServiceState::Stopping);
             let mut room = [0; 256];
@@ -128,6 +135,7 @@ mod tests {
                 String::from_utf8(room[..length].to_vec()).unwrap()
             };
             assert_eq!(next(), "READY=1\nSTATUS=listening on x\n");
+            assert_eq!(next(), "STATUS=no disk\n");
             let reloading = next();
             let time = reloading
                 .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")

@@ -35,6 +35,7 @@ impl LogFlags {
             output::log_is_json();
         }
         millpond_http::log::configure(self.log_format, self.log_level);
+        millpond_http::log::write_panics();
     }
 
     pub(super) fn access_log(&self) -> Option<AccessLogConfig> {

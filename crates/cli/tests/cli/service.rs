@@ -135,6 +135,38 @@ fn missing_sockets_are_explained() {
     assert_eq!(finished.code(), 2, "{finished:?}");
 }
 
+/// Goal: what a person has to do something about stands in the manager's status, with its time.
+#[test]
+fn a_service_manager_shows_the_last_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let words = ["serve", "plaintext", "--listen", "127.0.0.1:0"];
+    let mut command = millpond(&words);
+    command.args(["--shards", "1", "--access-log", "/dev/full"]);
+    let mut process = Running::start(command.env("NOTIFY_SOCKET", &path));
+    let mut room = [0; 1024];
+    let mut next = || {
+        let length = manager.recv(&mut room).unwrap();
+        String::from_utf8(room[..length].to_vec()).unwrap()
+    };
+    let address = listening(&mut process);
+    let serving = format!("STATUS=listening on {address}");
+    assert_eq!(next(), format!("READY=1\n{serving}\n"));
+    assert_eq!(curl(&[&format!("http://{address}/plaintext")]).0, 200);
+    let status = next();
+    let error = status.strip_prefix(&format!("{serving}; last error at "));
+    assert!(
+        error.is_some_and(|error| error.contains("/dev/full") && error.ends_with('\n')),
+        "{status}"
+    );
+    assert_eq!(status.lines().count(), 1, "{status}");
+    process.signal("TERM");
+    assert!(next().starts_with("STOPPING=1"));
+    process.finish();
+}
+
 /// Goal: the manager hears that the server accepts, that it reads its files again and has done so, and
 /// that it stops, in this order; SIGHUP does not end a server that has a manager and no files.
 #[test]

@@ -33,6 +33,10 @@ pub struct Faults {
     pub panicking_reads: bool,
     /// The n-th visit of each snapshot (counted from 1) fails, and all later ones.
     pub failed_visit: Option<u64>,
+    /// The same visits panic.
+    pub panicking_visit: Option<u64>,
+    /// Every checkpoint panics.
+    pub panicking_checkpoints: bool,
 }
 
 /// A store whose faults are planted.
@@ -158,7 +162,9 @@ impl<T: Snapshot> Snapshot for FaultySnapshot<T> {
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError> {
         let number = self.visits.fetch_add(1, Ordering::SeqCst) + 1;
-        let fails = self.faults.failed_visit.is_some_and(|from| number >= from);
+        let is_from = |first: Option<u64>| first.is_some_and(|first| number >= first);
+        assert!(!is_from(self.faults.panicking_visit), "planted panic");
+        let fails = is_from(self.faults.failed_visit);
         if fails || self.faults.failed_reads {
             return Err(planted("scan", "planted fault"));
         }
@@ -191,6 +197,7 @@ impl<S: Engine> Engine for FaultyStore<S> {
     }
 
     fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
+        assert!(!self.faults.panicking_checkpoints, "planted panic");
         self.inner.checkpoint(path)
     }
 

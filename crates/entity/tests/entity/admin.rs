@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::support::{TestServer, wait_until};
 use millpond_entity::record::{Head, Version, encode};
+use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, Write};
 use millpond_entity::{
@@ -252,6 +253,28 @@ fn checkpoint_while_serving_is_one_moment() {
             value(&copy, &number.to_be_bytes()).is_some(),
             "{number} is missing"
         );
+    }
+}
+
+/// Goal: a checkpoint that panics is answered 500 and counted, and the thread that makes them goes on.
+#[test]
+fn a_panicking_checkpoint_ends_no_thread() {
+    let home = tempfile::tempdir().unwrap();
+    let faults = Faults {
+        panicking_checkpoints: true,
+        ..Faults::default()
+    };
+    let store = FaultyStore::new(open_at(&home.path().join("data")).unwrap(), faults);
+    let server = TestServer::start(&Arc::new(store), |config, _| {
+        config.checkpoints = Some(home.path().to_owned());
+    });
+    let mut client = server.connect();
+    for asked in 1..=2 {
+        let reply = client.request("PUT", "/v0/admin/checkpoint?name=monday", b"");
+        assert_eq!(reply.status, 500);
+        let panics = "millpond_entity_thread_panics_total{thread=\"keeper\"}";
+        assert_eq!(client.metric(panics), asked);
+        assert_eq!(client.put(b"key", b"value"), 201);
     }
 }
 

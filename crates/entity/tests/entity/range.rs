@@ -381,49 +381,71 @@ fn too_many_ranges_are_refused() {
 }
 
 /// Goal: an engine that fails at once is 503; one that fails in the middle cuts the answer before
-/// its last chunk, so that nobody takes it for whole.
+/// its last chunk, so that nobody takes it for whole. A panic is the same, is counted, and ends no thread:
+/// the next range is answered too.
 #[test]
 fn failed_scan_is_seen() {
-    for (failed_visit, begins) in [(1, false), (3, true)] {
-        let faults = Faults {
-            failed_visit: Some(failed_visit),
+    for (visit, begins) in [(1, false), (3, true)] {
+        let failed = Faults {
+            failed_visit: Some(visit),
             ..Faults::default()
         };
-        let store = FaultyStore::new(MemoryStore::new(), faults);
-        let head = Head {
-            version: Version(1),
-            expires_ms: 0,
-            content_type: b"",
+        let panicking = Faults {
+            panicking_visit: Some(visit),
+            ..Faults::default()
         };
-        let value = encode(&head, &[7; 20_000]);
-        for n in 0..100_u8 {
-            let write = millpond_entity::store::Write::Put {
-                key: &[n],
-                head: b"",
-                value: &value,
-            };
-            store
-                .commit([write].into_iter(), 0, Durability::Synced)
-                .unwrap();
-        }
-        let server = TestServer::start(&Arc::new(store), |_, _| {});
-        if begins {
-            let mut chunks = Chunks::ask(&server, b"\0", None);
-            let mut count = 0;
-            let error = loop {
-                match chunks.next() {
-                    Ok(Some(_)) => count += 1,
-                    Ok(None) => panic!("a cut answer looks whole"),
-                    Err(error) => break error,
+        for (faults, panics_each) in [(failed, 0), (panicking, 1)] {
+            let server = TestServer::start(&Arc::new(of_hundred_records(faults)), |_, _| {});
+            for asked in 1..=3 {
+                match begins {
+                    true => assert_is_cut_after_two(&server),
+                    false => {
+                        let mut client = server.connect();
+                        let reply = client.request("GET", "/v0/entities?start=%00", b"");
+                        assert_eq!(reply.status, 503);
+                    }
                 }
-            };
-            assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
-            assert_eq!(count, 2, "a turn holds one such record");
-        } else {
-            let mut client = server.connect();
-            let reply = client.request("GET", "/v0/entities?start=%00", b"");
-            assert_eq!(reply.status, 503);
-            assert_eq!(client.metric("millpond_entity_ranges_open "), 0);
+                let mut client = server.connect();
+                wait_until(|| client.metric("millpond_entity_ranges_open ") == 0);
+                let panics = "millpond_entity_thread_panics_total{thread=\"scanner\"}";
+                assert_eq!(client.metric(panics), asked * panics_each);
+            }
         }
     }
+}
+
+/// Records of which a turn holds one.
+fn of_hundred_records(faults: Faults) -> FaultyStore<MemoryStore> {
+    let store = FaultyStore::new(MemoryStore::new(), faults);
+    let head = Head {
+        version: Version(1),
+        expires_ms: 0,
+        content_type: b"",
+    };
+    let value = encode(&head, &[7; 20_000]);
+    for n in 0..100_u8 {
+        let write = millpond_entity::store::Write::Put {
+            key: &[n],
+            head: b"",
+            value: &value,
+        };
+        store
+            .commit([write].into_iter(), 0, Durability::Synced)
+            .unwrap();
+    }
+    store
+}
+
+fn assert_is_cut_after_two(server: &TestServer) {
+    let mut chunks = Chunks::ask(server, b"\0", None);
+    let mut count = 0;
+    let error = loop {
+        match chunks.next() {
+            Ok(Some(_)) => count += 1,
+            Ok(None) => panic!("a cut answer looks whole"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+    assert_eq!(count, 2, "a turn holds one such record");
 }
