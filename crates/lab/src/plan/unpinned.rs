@@ -5,7 +5,8 @@
 
 use millpond_measure::statistics::{Claims, Looks, Sizes, can_claim};
 
-use super::{Known, Plan};
+use super::{Known, Plan, REPORT_RESERVE};
+use std::time::Duration;
 
 /// Memory on all CPUs is worth this share of the rounds, and none of what a round decides.
 const ROUNDS_KEPT: f64 = 0.75;
@@ -83,16 +84,28 @@ impl Plan {
         round < certain && begun(round) != begun(round + 1)
     }
 
+    /// What the time budget lacks for the fewest rounds with memory on all CPUs beside all of this plan.
+    fn missing_for_unpinned(&self, known: &Known) -> Duration {
+        let rounds = self.rounds.max(self.rounds_min);
+        let count = fewest_rounds(rounds, self.looks.len(), known.comparisons());
+        let left = known.left.saturating_sub(REPORT_RESERVE);
+        let (_, warm_up) = Self::warm_up(known, left);
+        let candidates = known.candidates.max(1);
+        let on_all_cpus = (known.overhead + warm_up + self.work) * count * candidates;
+        (self.run * candidates * rounds + on_all_cpus).saturating_sub(left)
+    }
+
     /// What a reader has to know of it.
     pub(super) fn describe_unpinned(&self, known: &Known) -> Option<String> {
         if !known.is_pinned || known.load_command.is_some() || self.unpinned_rounds >= self.rounds {
             return None;
         }
         Some(match self.unpinned_rounds {
-            0 => {
-                "memory is measured bound to the server's CPUs alone: there is no time to measure it on all CPUs too"
-                    .to_owned()
-            }
+            0 => format!(
+                "memory is measured bound to the server's CPUs alone: there is no time to measure it on all CPUs too \
+                 (a --time-budget that is {} s longer has)",
+                self.missing_for_unpinned(known).as_secs() + 1
+            ),
             count => format!(
                 "memory is measured on all CPUs too in {count} of the {} rounds: there is no time for more",
                 self.rounds
@@ -104,7 +117,6 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     /// Memory on all CPUs was measured in every round or in none, and in the default comparison it was none.
     ///
@@ -146,6 +158,34 @@ mod tests {
             "{counts:?}"
         );
         assert!(counts.iter().any(|&(some, all)| some == all), "{counts:?}");
+    }
+
+    /// "There is no time" said nothing of how much there would have to be.
+    ///
+    /// Goal: a budget that is as much longer as the line says has memory on all CPUs, in a plan that fitted and in one
+    /// that did not.
+    #[test]
+    fn a_budget_that_lacks_time_says_how_much() {
+        for seconds in (20..=260).step_by(20) {
+            let mut known = Known {
+                is_pinned: true,
+                left: Duration::from_secs(seconds),
+                ..Known::example()
+            };
+            let plan = Plan::make(&known);
+            if plan.unpinned_rounds > 0 {
+                continue;
+            }
+            let line = plan.describe_unpinned(&known).unwrap();
+            let (_, rest) = line.split_once("--time-budget that is ").unwrap();
+            let longer: u64 = rest.split_once(" s longer").unwrap().0.parse().unwrap();
+            known.left += Duration::from_secs(longer);
+            let longer_plan = Plan::make(&known);
+            assert!(
+                longer_plan.unpinned_rounds > 0,
+                "{seconds}: {line}, {longer_plan:?}"
+            );
+        }
     }
 
     /// Goal: so few processes on all CPUs as are planned can be claimed from, and no fewer can.
