@@ -16,6 +16,7 @@ mod conversation;
 mod client;
 mod line;
 mod storm;
+mod flood;
 mod relayed;
 mod proxied;
 mod broken_off;

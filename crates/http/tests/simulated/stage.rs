@@ -22,6 +22,7 @@ trait Played {
     fn run(&mut self) -> Result<ShardReport, IoError>;
     fn stop_handle(&self) -> StopHandle;
     fn socket_count(&mut self) -> usize;
+    fn sockets_peak(&mut self) -> u64;
     fn connection_timer_count(&self) -> usize;
     fn service(&self) -> &TestService;
     fn counters(&self) -> &HttpCounters;
@@ -41,6 +42,10 @@ impl<D: Driver> Played for ShardServer<D, TestService> {
 
     fn socket_count(&mut self) -> usize {
         self.driver().socket_count()
+    }
+
+    fn sockets_peak(&mut self) -> u64 {
+        self.driver().counters().sockets_peak
     }
 
     fn connection_timer_count(&self) -> usize {
@@ -128,6 +133,11 @@ impl Stage {
 
     pub(crate) fn stop_handle(&self) -> StopHandle {
         self.server.stop_handle()
+    }
+
+    /// The most sockets that were held at a time.
+    pub(crate) fn sockets_peak(&mut self) -> u64 {
+        self.server.sockets_peak()
     }
 
     /// Serves until a script has stopped the server; then everything must be gone.
