@@ -11,6 +11,7 @@ use millpond_measure::report::lines::wrapped;
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -222,10 +223,18 @@ impl JsonFile {
         Ok(Self(path.to_owned()))
     }
 
+    /// `-`.
+    pub(crate) fn is_stdout(&self) -> bool {
+        self.0 == Path::new("-")
+    }
+
     /// Begins it, for what is written while it comes to be.
     pub(crate) fn create(&self) -> Result<File, Failure> {
-        File::create(&self.0)
-            .map_err(|error| Failure::failed(format!("{self} cannot be written: {error}")))
+        let created = match self.is_stdout() {
+            true => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+            false => File::create(&self.0),
+        };
+        created.map_err(|error| Failure::failed(format!("{self} cannot be written: {error}")))
     }
 
     /// Writes the record, whole or not at all.
@@ -233,6 +242,9 @@ impl JsonFile {
         let failed = |error: io::Error| {
             Failure::failed(format!("{} cannot be written: {error}", self.0.display()))
         };
+        if self.is_stdout() {
+            return print(text);
+        }
         // A pipe or a device has no name to rename over.
         if self.0.exists() && !self.0.is_file() {
             return std::fs::write(&self.0, text).map_err(failed);

@@ -89,25 +89,61 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
     Ok(count)
 }
 
-/// Reads a duration in nanoseconds: `30s`, `5m`, `2h`, `250ms`, `50us`; a bare number is seconds.
+/// Reads a duration in nanoseconds: `30s`, `5m`, `2h`, `250ms`, `50us`, `1m30s`; a bare number is seconds.
 ///
 /// # Errors
-/// [`UnitError`] names the text and shows a correct one.
+/// [`UnitError`] names the text and shows a correct one. Of several parts each has a unit, the larger one first: so
+/// `1m30` and `30s1m` are refused, and not guessed at.
 pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
-    scaled(
-        text,
-        "a duration",
-        "30s, 5m or 250ms",
-        |suffix| match suffix {
-            "ns" => Some(1.0),
-            "us" | "µs" => Some(1e3),
-            "ms" => Some(1e6),
-            "" | "s" | "S" => Some(1e9),
-            "m" | "M" | "min" => Some(60e9),
-            "h" | "H" => Some(3600e9),
-            _ => None,
-        },
-    )
+    let (what, example) = ("a duration", "30s, 5m, 1m30s or 250ms");
+    let scale_of = |suffix: &str| match suffix {
+        "ns" => Some(1.0),
+        "us" | "µs" => Some(1e3),
+        "ms" => Some(1e6),
+        "" | "s" | "S" => Some(1e9),
+        "m" | "M" | "min" => Some(60e9),
+        "h" | "H" => Some(3600e9),
+        _ => None,
+    };
+    let unreadable = || UnitError::Unreadable {
+        text: text.to_owned(),
+        what,
+        example,
+    };
+    let too_large = || UnitError::TooLarge {
+        text: text.to_owned(),
+        what,
+    };
+    let (mut sum_ns, mut last_scale) = (0_u64, f64::INFINITY);
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let part = first_part(rest);
+        let suffix = split(part).ok_or_else(unreadable)?.1;
+        let scale = scale_of(suffix).ok_or_else(unreadable)?;
+        let is_whole = part.len() == text.trim().len();
+        if scale >= last_scale || suffix.is_empty() && !is_whole {
+            return Err(unreadable());
+        }
+        let part_ns = scaled(part, what, example, scale_of).map_err(|error| match error {
+            UnitError::TooLarge { .. } => too_large(),
+            UnitError::Unreadable { .. } => unreadable(),
+        })?;
+        sum_ns = sum_ns.checked_add(part_ns).ok_or_else(too_large)?;
+        last_scale = scale;
+        rest = rest[part.len()..].trim_start();
+    }
+    (last_scale.is_finite())
+        .then_some(sum_ns)
+        .ok_or_else(unreadable)
+}
+
+/// A number and its unit: up to the digit after the unit.
+fn first_part(text: &str) -> &str {
+    let is_of_number = |letter: char| letter.is_ascii_digit() || letter == '.' || letter == '_';
+    let unit = text.find(|letter| !is_of_number(letter));
+    let unit = unit.unwrap_or(text.len());
+    let end = text[unit..].find(|letter: char| letter.is_ascii_digit());
+    &text[..end.map_or(text.len(), |end| unit + end)]
 }
 
 /// Reads a size in bytes: `1024`, `64KiB`, `64K`, `1M`, `2GiB` (powers of 1024), `1kB` (1000).
@@ -249,6 +285,11 @@ mod tests {
         assert_eq!(parse_duration_ns("2h"), Ok(7_200_000_000_000));
         assert_eq!(parse_duration_ns("1.5ms"), Ok(1_500_000));
         assert_eq!(parse_duration_ns(" 7 us "), Ok(7_000));
+        assert_eq!(parse_duration_ns("1m30s"), Ok(90_000_000_000));
+        assert_eq!(parse_duration_ns("1h5m2.5s"), Ok(3_902_500_000_000));
+        for text in ["1m30", "30s1m", "1m1m", "m30s", "1m 30s x", "1m-3s", ""] {
+            assert!(parse_duration_ns(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -215,6 +215,8 @@ impl LoadFlags {
         self.asked.header.extend(self.compatible.fields());
         let cookies = self.cookies.field(&self.asked.header)?;
         self.asked.header.extend(cookies);
+        let authorization = self.asked.authorization()?;
+        self.asked.header.extend(authorization);
         let config = self.config()?;
         if let Some(slo) = self.search.find_max.clone() {
             let wishes = Wishes {

@@ -28,7 +28,8 @@ pub(super) struct PrintFlags {
     /// Print the spectrum from the actual send too, in wrk2's format
     #[arg(short = 'U', long = "u_latency", alias = "u-latency")]
     uncorrected: bool,
-    /// Write the record of the run to FILE: as --print json=FILE
+    /// Write the record of the run to FILE: as --print json=FILE. - is stdout, and without --print nothing else
+    /// stands there
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
     json: Option<JsonFile>,
     /// Write the time within which each percentage was served, as ab does: as --print ab-csv=FILE
@@ -146,7 +147,8 @@ impl PrintFlags {
 
     fn outputs(&self) -> Vec<Print> {
         let mut outputs = self.print.clone();
-        if outputs.is_empty() {
+        let json_is_shown = self.json.as_ref().is_some_and(JsonFile::is_stdout);
+        if outputs.is_empty() && !json_is_shown {
             let format = if self.uncorrected {
                 Format::Wrk2
             } else {
@@ -160,7 +162,8 @@ impl PrintFlags {
             (Format::AbTsv, &self.gnuplot),
         ];
         let files = files.into_iter().filter_map(|(format, file)| {
-            let file = Some(file.clone()?);
+            let file = file.clone()?;
+            let file = (!file.is_stdout()).then_some(file);
             Some(Print { format, file })
         });
         outputs.extend(files);
@@ -325,6 +328,10 @@ mod tests {
         };
         assert_eq!(formats(&flags(&[], false, None)), [Format::Wrk]);
         assert_eq!(formats(&flags(&[], true, None)), [Format::Wrk2]);
+        // A dash is stdout, where wrk's text would make it unreadable.
+        let shown = flags(&[], false, Some("-"));
+        assert_eq!(shown.outputs(), [Print::parse("json").unwrap()]);
+        assert!(!shown.has_header());
         let both = flags(&["csv"], false, Some("run.json"));
         assert_eq!(formats(&both), [Format::Csv, Format::Json]);
         assert!(!both.has_header());

@@ -5,7 +5,7 @@
 
 use super::mixes::{Mix, Ycsb};
 use super::script::ScriptRequest;
-use super::url::Url;
+use super::url::{Url, without_user};
 use super::url_list::{UrlLine, read_urls};
 use super::{Failure, parse_bytes, parse_count};
 use clap::Args;
@@ -143,7 +143,8 @@ fn parse_sizes(text: &str) -> Result<RangeInclusive<usize>, String> {
 impl RequestFlags {
     /// As a person named it.
     pub(super) fn shown_url(&self) -> String {
-        let mut shown = self.url.join(" ");
+        let shown: Vec<String> = self.url.iter().map(|url| without_user(url)).collect();
+        let mut shown = shown.join(" ");
         if let Some(file) = &self.urls {
             shown = format!("{shown} {}", file.display())
                 .trim_start()
@@ -174,7 +175,25 @@ impl RequestFlags {
                 first.authority, other.url.authority
             )));
         }
+        let has_other_user = |line: &UrlLine| line.url.authorization != first.authorization;
+        if lines.iter().any(has_other_user) {
+            return Err(Failure::usage(
+                "all URLs of a run have the same user name and password: give other ones as an Authorization field \
+                 in a script",
+            ));
+        }
         Ok(Urls { first, lines })
+    }
+
+    /// The Authorization field of a URL with a user name, unless -H has one.
+    pub(super) fn authorization(&self) -> Result<Option<(String, String)>, Failure> {
+        let name = "Authorization";
+        let is_given = |field: &(String, String)| field.0.eq_ignore_ascii_case(name);
+        if self.header.iter().any(is_given) {
+            return Ok(None);
+        }
+        let value = self.parse_urls()?.first.authorization;
+        Ok(value.map(|value| (name.to_owned(), value)))
     }
 
     /// The fields of requests, but for Host, which each has once.

@@ -1,7 +1,7 @@
 //! `--urls FILE`: several URLs of one server, with weights and methods.
 
 use super::Failure;
-use super::url::Url;
+use super::url::{Url, without_user};
 use millpond_http::Method;
 use std::path::Path;
 
@@ -20,7 +20,7 @@ impl UrlLine {
     pub(super) fn of(url: Url, text: &str) -> Self {
         Self {
             url,
-            name: text.to_owned(),
+            name: without_user(text),
             weight: 1,
             method: None,
         }
@@ -52,7 +52,7 @@ impl UrlLine {
                 ));
             }
             parsed.method = Some(method);
-            parsed.name = format!("{word} {text}");
+            parsed.name = format!("{word} {}", without_user(text));
         }
         Ok(parsed)
     }
