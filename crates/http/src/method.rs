@@ -85,6 +85,12 @@ impl Method {
         }
     }
 
+    /// Whether it only asks (RFC 9110 9.2.1).
+    #[must_use]
+    pub fn is_safe(self) -> bool {
+        matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
+    }
+
     /// Making the request twice means the same as making it once (RFC 9110 9.2.2).
     #[must_use]
     pub fn is_idempotent(self) -> bool {

@@ -22,6 +22,7 @@ mod failure;
 mod field_rule;
 mod head_memory;
 mod via;
+mod forwarded;
 mod request_head;
 mod known_request;
 mod response_head;

@@ -276,19 +276,21 @@ impl Proxy {
             let name = self.upstreams.name(chosen.id);
             Relayed::new(name, proxied.tries, times_ns(report), None)
         });
+        let is_stale = failed.is_stale_connection();
         if let Some((chosen, _)) = proxied.current.take() {
-            let is_stale = failed.is_stale_connection();
             match is_idle_tunnel {
                 true => self.upstreams.tunnel_idle(chosen.id),
                 false => self.upstreams.failed(chosen.id, failure, is_stale, now_ns),
             }
         }
         let has_time = now_ns.saturating_sub(proxied.started_ns) < self.config.timeouts.total_ns;
+        // Once it costs nothing: that connections end while they are kept is no sign of an outage.
+        let is_free = is_stale && !proxied.met_stale && self.config.tries_max > 1;
+        proxied.met_stale |= is_stale;
         let is_retried = !proxied.is_answering
-            && proxied.tries < self.config.tries_max
             && has_time
-            && may_retry(proxied.method, failed, proxied.is_body_lost)
-            && self.budget.spend();
+            && may_retry(proxied.method, &proxied.head, failed, proxied.is_body_lost)
+            && (is_free || proxied.tries < self.config.tries_max && self.budget.spend());
         if is_retried {
             match self.begin_try(handle, now_ns, &completions.pools().blocks.clone()) {
                 Ok(()) => return,

@@ -3,8 +3,9 @@
 //! On the path: `request_head` and `response_head` ask about every field line.
 //!
 //! Names are compared with `_` taken for `-`. A server behind a CGI-like interface reads `X_Real_IP`
-//! and `X-Real-IP` as one variable: whoever drops only one of them lets the client say what the proxy
-//! says. Nobody sends the other spelling of a field that matters here in good faith.
+//! and `X-Real-IP` as one variable: a proxy that drops only one of them lets the client say what the proxy
+//! says. The spelling with `_` of a field that has a rule is dropped, from trusted peers too: these pass on
+//! what their clients send, and write the field itself with `-`.
 //!
 //! Absent on purpose: a way to pass framing or hop-by-hop fields on (RFC 9110 7.6.1).
 
@@ -58,10 +59,28 @@ pub(super) fn begins<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]
         .is_some_and(|begin| is(begin, lower_case))
 }
 
+/// The same for names of any length.
+fn is_same_name(one: &[u8], other: &[u8]) -> bool {
+    let as_dash = |&byte: &u8| match byte {
+        b'_' => b'-',
+        byte => byte.to_ascii_lowercase(),
+    };
+    one.len() == other.len() && one.iter().map(as_dash).eq(other.iter().map(as_dash))
+}
+
 impl FieldRule {
-    /// By length first: most names that pass on differ in it from all that do not.
     #[inline]
     pub(super) fn of(name: &[u8]) -> Self {
+        match Self::of_either_spelling(name) {
+            Self::PassOn => Self::PassOn,
+            _ if name.contains(&b'_') => Self::Drop,
+            rule => rule,
+        }
+    }
+
+    /// By length first: most names that pass on differ in it from all that do not.
+    #[inline]
+    fn of_either_spelling(name: &[u8]) -> Self {
         match name.len() {
             2 if is(name, b"te") => Self::Te,
             3 if is(name, b"via") => Self::Via,
@@ -162,7 +181,7 @@ impl<'h> Nominated<'h> {
         let is_connection = |field: &&FieldSpan| is(field.name.of(self.head), b"connection");
         let mut found = self.fields.spans().iter().filter(is_connection);
         found.any(|field| {
-            options(field.value.of(self.head)).any(|nominated| nominated.eq_ignore_ascii_case(name))
+            options(field.value.of(self.head)).any(|nominated| is_same_name(nominated, name))
         })
     }
 }
@@ -199,13 +218,19 @@ mod tests {
             "Proxy",
             "Expect",
             "HTTP2-Settings",
+            "X_Forwarded_For",
+            "X-Forwarded_Host",
+            "x_forwarded_proto",
+            "X_Forwarded_Port",
+            "x_real-ip",
+            "Max_Forwards",
         ] {
             assert_eq!(FieldRule::of(name.as_bytes()), FieldRule::Drop, "{name}");
         }
         for (name, rule) in [
-            ("X_Forwarded_For", FieldRule::ForwardedFor),
+            ("X-Forwarded-For", FieldRule::ForwardedFor),
             ("X-Forwarded-Port", FieldRule::ForwardedOther),
-            ("x_real-ip", FieldRule::ForwardedOther),
+            ("x-real-ip", FieldRule::ForwardedOther),
             ("vIA", FieldRule::Via),
             ("connection", FieldRule::Connection),
             ("te", FieldRule::Te),
@@ -252,7 +277,12 @@ mod tests {
         let head = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-One ,\r\nConnection: Upgrade\r\n\r\n";
         let found = parse(head);
         let nominated = Nominated::of(head.as_bytes(), &found).unwrap();
-        assert!(nominated.has(b"x-one") && nominated.has(b"upgrade") && nominated.has_upgrade);
+        assert!(
+            nominated.has(b"x-one")
+                && nominated.has(b"X_One")
+                && nominated.has(b"upgrade")
+                && nominated.has_upgrade
+        );
         assert!(!nominated.has(b"close") && !nominated.has(b"x-two"));
         assert!(nominated.has_fields);
         let head = "GET / HTTP/1.1\r\nHost: a\r\nConnection: TE, upgrade, keep-alive\r\n\r\n";

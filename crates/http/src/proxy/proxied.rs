@@ -50,6 +50,8 @@ pub(super) struct Proxied {
     pub(super) tried: Tried,
     pub(super) tries: u32,
     pub(super) started_ns: u64,
+    /// A kept connection had ended before this request was answered. The next try has a new one.
+    pub(super) met_stale: bool,
     /// The try under way.
     pub(super) current: Option<(Chosen, ExchangeId)>,
     /// The client has the head of the answer, or more.

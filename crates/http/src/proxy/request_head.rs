@@ -11,6 +11,7 @@
 
 use super::client_peer::ClientPeer;
 use super::field_rule::{FieldRule, Nominated, welcomes_trailers};
+use super::forwarded::sound_elements;
 use super::trailers::may_pass;
 use super::via::ViaName;
 use crate::head::{Framing, HeadFields, Version};
@@ -125,9 +126,25 @@ impl OutgoingHead {
         })
     }
 
+    /// These lines.
+    #[cfg(test)]
+    pub(super) fn of_lines(blocks: &BlockPool, lines: &str) -> Self {
+        let mut bytes = Buffer::with_capacity(blocks, lines.len()).unwrap();
+        bytes.append_within_capacity(lines.as_bytes());
+        Self { bytes, host: 0..0 }
+    }
+
     /// All from the name in Host on, and how long that name is.
     pub(super) fn fields(&self) -> (&[u8], usize) {
         (&self.bytes[self.host.start..], self.host.len())
+    }
+
+    /// Whether a field of this name is among those that go to the upstream. Looks through all lines.
+    pub(super) fn has_field(&self, name: &str) -> bool {
+        let lines = self.bytes.split(|&byte| byte == b'\n').skip(1);
+        lines
+            .filter_map(|line| line.split(|&byte| byte == b':').next())
+            .any(|found| found.eq_ignore_ascii_case(name.as_bytes()))
     }
 
     /// What the client asked for; may be empty.
@@ -331,10 +348,26 @@ impl HeadWriter<'_> {
         }
         let (head, fields) = (self.head, self.fields);
         for field in fields.spans() {
-            if FieldRule::of(field.name.of(head)) == rule && !field.value.is_empty() {
-                self.put(field.value.of(head));
-                self.put(b", ");
+            if FieldRule::of(field.name.of(head)) != rule || field.value.is_empty() {
+                continue;
             }
+            let value = field.value.of(head);
+            match rule {
+                // There is room: the name of this line is not written again, and is as long as what a
+                // malformed element becomes.
+                FieldRule::Forwarded => self.put_sound_elements(value),
+                _ => self.put(value),
+            }
+            self.put(b", ");
+        }
+    }
+
+    fn put_sound_elements(&mut self, value: &[u8]) {
+        for (index, element) in sound_elements(value).enumerate() {
+            if index > 0 {
+                self.put(b",");
+            }
+            self.put(element);
         }
     }
 

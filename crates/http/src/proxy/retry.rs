@@ -6,16 +6,46 @@
 //! Absent on purpose: waiting before a retry. The next try goes to another upstream where there is
 //! one; what protects a struggling one is the budget.
 
+use super::request_head::OutgoingHead;
 use crate::client::ExchangeFailure;
 use crate::method::Method;
 
 /// Whether another try can do no harm: the request provably did not start, or doing it twice is the
 /// same as once and the client has seen nothing of an answer. `is_body_lost`: parts of the client's
 /// body were handed on and not kept.
-pub(super) fn may_retry(method: Method, failure: &ExchangeFailure, is_body_lost: bool) -> bool {
+pub(super) fn may_retry(
+    method: Method,
+    head: &OutgoingHead,
+    failure: &ExchangeFailure,
+    is_body_lost: bool,
+) -> bool {
     // A slow upstream gets no second chance to be slow: the client has waited once.
     let was_slow = failure.may_have_arrived && failure.is_timeout();
-    !is_body_lost && !was_slow && failure.may_repeat(method)
+    !is_body_lost && !was_slow && failure.may_repeat(method_by_meaning(method, head, failure))
+}
+
+/// Fields that make a write depend on what is stored: with the first try done, the second one fails.
+const PRECONDITIONS: [&str; 4] = [
+    "If-Match",
+    "If-None-Match",
+    "If-Unmodified-Since",
+    "If-Modified-Since",
+];
+
+/// The method that is repeated as this request may be, if it may have arrived: a PUT with a precondition is no
+/// more idempotent than a POST (its repetition is answered 412, though the write was done), and a request with an
+/// `Idempotency-Key` is done once by whoever understands that, as a PUT is.
+fn method_by_meaning(method: Method, head: &OutgoingHead, failure: &ExchangeFailure) -> Method {
+    if !failure.may_have_arrived || method.is_safe() {
+        return method;
+    }
+    if PRECONDITIONS.iter().any(|name| head.has_field(name)) {
+        return Method::Post;
+    }
+    match head.has_field("Idempotency-Key") {
+        true => Method::Put,
+        false => method,
+    }
 }
 
 /// Retries as a share of requests, so that an outage does not double the load on what is left.
@@ -59,6 +89,7 @@ impl RetryBudget {
 mod tests {
     use super::*;
     use crate::client::{FailureCause, Phase};
+    use millpond_mempool::{BlockPool, PoolMode};
     use proptest::prelude::*;
 
     fn failure(cause: FailureCause, phase: Phase) -> ExchangeFailure {
@@ -71,10 +102,57 @@ mod tests {
         }
     }
 
+    fn head_with(field: &str) -> OutgoingHead {
+        let blocks = BlockPool::new("test", PoolMode::Off);
+        OutgoingHead::of_lines(&blocks, &format!("PUT /a HTTP/1.1\r\nHost: h\r\n{field}"))
+    }
+
+    /// Goal: an unsafe request with a precondition is not repeated once it may have arrived, one with a key of
+    /// its own is, and a safe one whatever it says.
+    #[test]
+    fn fields_decide_what_a_repetition_means() {
+        use FailureCause::ClosedEarly;
+        for (method, field, phase, expected) in [
+            (Method::Put, "If-Match: \"a\"\r\n", Phase::FirstByte, false),
+            (
+                Method::Delete,
+                "if-none-match: *\r\n",
+                Phase::FirstByte,
+                false,
+            ),
+            (
+                Method::Put,
+                "If-Unmodified-Since: x\r\n",
+                Phase::FirstByte,
+                false,
+            ),
+            (Method::Put, "If-Match: \"a\"\r\n", Phase::Connect, true),
+            (Method::Get, "If-None-Match: *\r\n", Phase::FirstByte, true),
+            (Method::Put, "X: If-Match\r\n", Phase::FirstByte, true),
+            (
+                Method::Post,
+                "Idempotency-Key: \"1\"\r\n",
+                Phase::FirstByte,
+                true,
+            ),
+            (
+                Method::Post,
+                "Idempotency-Key: 1\r\nIf-Match: \"a\"\r\n",
+                Phase::FirstByte,
+                false,
+            ),
+        ] {
+            let failure = failure(ClosedEarly, phase);
+            let found = may_retry(method, &head_with(field), &failure, false);
+            assert_eq!(found, expected, "{method:?} {field} {phase:?}");
+        }
+    }
+
     /// Goal: the table of RFC 9110 9.2.2, and each fact's weight.
     #[test]
     fn retries_follow_the_facts() {
         use FailureCause::{ClosedEarly, TimedOut};
+        let head = head_with("");
         for (method, cause, phase, is_body_lost, expected) in [
             (Method::Get, ClosedEarly, Phase::FirstByte, false, true),
             (Method::Put, ClosedEarly, Phase::FirstByte, false, true),
@@ -93,7 +171,7 @@ mod tests {
             (Method::Get, ClosedEarly, Phase::BetweenBytes, false, false),
         ] {
             let failure = failure(cause, phase);
-            let found = may_retry(method, &failure, is_body_lost);
+            let found = may_retry(method, &head, &failure, is_body_lost);
             assert_eq!(found, expected, "{method:?} {failure:?}");
         }
     }

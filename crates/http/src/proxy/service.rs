@@ -198,6 +198,7 @@ impl Proxy {
             tried: Tried::default(),
             tries: 0,
             started_ns: context.now_ns,
+            met_stale: false,
             current: None,
             is_answering: false,
             is_answered: false,
@@ -255,6 +256,7 @@ impl Proxy {
             request.body = proxied.framing;
             request.awaits_continue = proxied.expects_continue;
             request.may_upgrade = proxied.may_upgrade;
+            request.is_alone = proxied.met_stale;
             request.timeouts = Timeouts {
                 total_ns: left_ns,
                 ..config.timeouts

@@ -2,7 +2,7 @@
 //! is told what can be told, nothing is kept, and no half-used connection is used again.
 
 use super::secure::{self, Stream};
-use super::{RawPeer, RawUpstream, proxy_between};
+use super::{RawPeer, RawUpstream, proxy, proxy_between};
 use crate::support::{PATIENCE, RawClient, TestServer, wait_until};
 use millpond_http::proxy::{ProxyConfig, ProxyControl};
 use millpond_http::{LimitValues, Limits};
@@ -497,4 +497,56 @@ fn failing_clients_leave_nothing_behind_between_tls() {
         client: true,
         upstream: true,
     });
+}
+
+/// An upstream that ends kept connections cost a 502 in 15 of 40 requests: retries on the next kept connection,
+/// paid from the budget.
+///
+/// Goal: a request that meets a connection that has ended is asked again over a new one, without the budget.
+#[test]
+fn kept_connections_that_have_ended_cost_nothing() {
+    let upstream = RawUpstream::start(|peer, _| {
+        if peer.head().is_some() {
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+        // The next request is read, and the connection ends without an answer.
+        let _ = peer.head();
+    });
+    let (server, _control) = proxy(&[upstream.address], Limits::default(), |config| {
+        config.retry_percent = 0;
+        config.ejection.failures_max = 1;
+    });
+    let mut client = server.connect();
+    for number in 0..40 {
+        let answer = client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(answer.status, 200, "{number}: {}", answer.text());
+    }
+}
+
+/// Goal: a write with a precondition whose connection ended after it was sent is not sent again: the second
+/// try would be answered 412 though the first was done. The client is told 502, and asks itself.
+#[test]
+fn a_conditional_write_is_not_repeated() {
+    for (field, expected) in [("If-Match: \"1\"", 502), ("X-Match: \"1\"", 412)] {
+        let writes = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let seen = writes.clone();
+        let upstream = RawUpstream::start(move |peer, _| {
+            while let Some(head) = peer.head() {
+                if head.starts_with("GET ") {
+                    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+                } else if seen.fetch_add(1, Ordering::SeqCst) == 0 {
+                    return;
+                } else {
+                    peer.send("HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n");
+                }
+            }
+        });
+        let (server, _control) = proxy(&[upstream.address], Limits::default(), |_| {});
+        let mut client = server.connect();
+        assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status, 200);
+        let put = format!("PUT / HTTP/1.1\r\nHost: a\r\n{field}\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(client.ask(put).status, expected);
+        let count = writes.load(Ordering::SeqCst);
+        assert_eq!(count, if expected == 502 { 1 } else { 2 });
+    }
 }
