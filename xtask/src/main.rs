@@ -69,7 +69,8 @@ allocators  builds the allocators that the distribution does not have (jemalloc5
 bench       measures the figures in benches/README.md on this machine, with the release build
             --smoke: a moment of each with the development build, to see that they still run
 hostile     attacks servers beside a well-behaved client, and compares what that one sees alone and
-            beside each attack, or the one named: so many seconds (8) for each attack and driver
+            beside each attack, or the one named: so many seconds (8) for each attack and driver. Then attacks on
+            descriptors, memory and upstreams, with each driver and two descriptor limits: peaks are judged
 soak        mixed traffic against all servers for so many seconds (600): memory and descriptors flat,
             every answer as expected, the numbers of /metrics add up, an orderly stop
 crash       kill -9 of the entity server at any moment, so many times (200), under a load of everything it
@@ -141,11 +142,10 @@ fn main() -> ExitCode {
         },
         ["api", examples @ ..] => api::run(examples),
         ["soak", words @ ..] => soak_as_told(words),
-        ["hostile-stalls"] => hostile::stalls::run_watcher(),
-        ["hostile-crowd", name, address, count] => hostile::run_crowd(name, address, count),
-        ["hostile-apart", name, driver, seconds, file] => {
-            hostile::run_apart(name, driver, seconds, file)
-        }
+        [
+            verb @ ("hostile-stalls" | "hostile-crowd" | "hostile-apart" | "hostile-resource"),
+            words @ ..,
+        ] => hostile_process(verb, words),
         ["lab-proof", "--smoke"] => lab_proof::smoke(),
         ["lab-proof", "--allocate", count] => lab_proof::calibration::allocate(count),
         ["lab-proof", words @ ..] => lab_proof_as_told(words),
@@ -195,6 +195,19 @@ fn fuzz_as_told(words: &[&str]) -> Result<(), String> {
     let seconds = seconds.map_or(Ok(60), |text| text.parse());
     let seconds = seconds.map_err(|error| format!("that is no number of seconds: {error}"))?;
     fuzz::run(target, seconds)
+}
+
+/// The processes that `hostile` starts.
+fn hostile_process(verb: &str, words: &[&str]) -> Result<(), String> {
+    match (verb, words) {
+        ("hostile-stalls", []) => hostile::stalls::run_watcher(),
+        ("hostile-crowd", [name, address, count]) => hostile::run_crowd(name, address, count),
+        ("hostile-apart", [name, driver, seconds, file]) => {
+            hostile::run_apart(name, driver, seconds, file)
+        }
+        ("hostile-resource", words) => hostile::run_resource(words),
+        _ => Err(format!("{verb} is for `cargo xtask hostile` to start")),
+    }
 }
 
 /// Attack and seconds in this order, each of which may be missing.
