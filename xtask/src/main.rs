@@ -18,6 +18,7 @@ mod bench;
 mod hostile;
 mod soak;
 mod crash;
+mod faults;
 mod cassandra;
 mod newcomer;
 mod api;
@@ -45,6 +46,7 @@ Usage: cargo xtask check
        cargo xtask hostile [ATTACK] [SECONDS] | --smoke
        cargo xtask soak [SECONDS] [auto|uring|epoll] | --smoke
        cargo xtask crash [KILLS]
+       cargo xtask faults [SERVER|DRIVER|CALL...] [--smoke]
        cargo xtask cassandra [TEST...] | beside COMMAND...
        cargo xtask newcomer [--whole] [--test] [--crates] [--plots]
        cargo xtask api [EXAMPLES]
@@ -76,6 +78,10 @@ soak        mixed traffic against all servers for so many seconds (600): memory 
 crash       kill -9 of the entity server at any moment, so many times (200), under a load of everything it
             can be asked: is what clients were told before and after possible, key by key? As often on a
             disk that fails and forgets; then every single call of opening, copying and restoring fails
+faults      each call with which a server acquires something (a socket, a descriptor, memory, a thread, a file) fails
+            once at each point, then all of them for a while, with strace (as root, or where it may trace): does
+            it go on, or end with a sentence? Of all servers, drivers and calls, or of those named
+            --smoke: one point in five
 cassandra   the entity server on a cluster: starts three nodes of Apache Cassandra on 127.0.0.1 to 3 (Java 17
             and Maven are installed, and 67 MB fetched, where they are missing), plays the API's tests on
             them, kills one and brings it back; with names, only tests that contain one of them
@@ -130,6 +136,7 @@ fn main() -> ExitCode {
         ["soak", "--smoke"] => soak::smoke(),
         ["hostile", words @ ..] => hostile_as_told(words),
         ["crash", kills @ ..] => crash::run(kills),
+        ["faults", names @ ..] => faults::run(names),
         ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
         ["cassandra", "beside", command @ ..] => cassandra::run_beside(command),
         ["cassandra", filter @ ..] => cassandra::run(filter),
