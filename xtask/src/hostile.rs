@@ -11,6 +11,8 @@
 //! machine are not measured, and idle CPUs stay awake, so that the host is not: see `bench::awake`.
 //! The hostile side is plain sockets, nothing of ours: see `crowd`.
 //!
+//! A second table is of attacks on descriptors, memory and upstreams, which judges peaks: see `resources`.
+//!
 //! A host that takes a CPU away for milliseconds decides a p99 by chance: requests under way meanwhile
 //! are left out of what is compared, and counted, see `stalls`; where they are many another pair of
 //! turns is taken, and nothing is judged where there are not enough; see `pair`.
@@ -31,6 +33,7 @@ mod pair;
 mod exchanges;
 pub(crate) mod stalls;
 mod attack;
+pub(crate) mod resources;
 pub(crate) mod subject;
 pub(crate) mod good;
 
@@ -42,6 +45,7 @@ use attack::{ATTACKS, Attack, Kind, LARGE_FILE};
 use crowd_process::CrowdProcess;
 use good::{Amount, CONNECTIONS, Experience, GoodClient};
 use pair::{Pair, Pairs};
+use resources::ResourceAttack;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use stalls::{CpuTicks, Stood, Watchers};
@@ -125,32 +129,60 @@ const DEADLINES: [&str; 8] = [
 
 /// Measures all attacks, or the one named, and records.
 pub(crate) fn run(name: Option<&str>, seconds: u64) -> Result<(), String> {
-    let chosen = match name {
-        None => ATTACKS.iter().collect(),
-        Some(name) => vec![attack::named(name).ok_or_else(|| {
-            let names: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
-            format!(
-                "no attack is called {name}: use one of {}",
-                names.join(", ")
-            )
-        })?],
-    };
+    let (chosen, resources) = chosen(name)?;
     let plan = Plan::full(seconds);
     let mut bench = bench::prepare(bench::Plan::full(), true)?;
     bench.machine.keep_awake(true);
-    let (figures, details) = turns_of_all(&bench, &plan, &chosen)?;
+    let turns = match chosen.is_empty() {
+        true => Ok((Vec::new(), Vec::new())),
+        false => turns_of_all(&bench, &plan, &chosen),
+    };
+    let resources = resources::run_all(&bench, false, most_descriptors()? as u64, &resources);
+    let (figures, details) = turns?;
     print!("\n{}", table(&figures));
+    let resources = resources?;
     if name.is_none() {
-        record(&bench, &plan, &figures, &details)?;
+        record(&bench, &plan, &figures, &details, &resources)?;
     }
     Ok(())
+}
+
+/// The attacks of both tables, or the one named.
+fn chosen(
+    name: Option<&str>,
+) -> Result<(Vec<&'static Attack>, Vec<&'static ResourceAttack>), String> {
+    let Some(name) = name else {
+        return Ok((
+            ATTACKS.iter().collect(),
+            resources::ATTACKS.iter().collect(),
+        ));
+    };
+    let found = (attack::named(name), resources::named(name));
+    if let (None, None) = found {
+        let names = ATTACKS.iter().map(|attack| attack.name);
+        let names = names.chain(resources::ATTACKS.iter().map(|attack| attack.name));
+        let names: Vec<&str> = names.collect();
+        return Err(format!(
+            "no attack is called {name}: use one of {}",
+            names.join(", ")
+        ));
+    }
+    Ok((found.0.into_iter().collect(), found.1.into_iter().collect()))
+}
+
+/// One attack on resources in this process; see [`resources`].
+pub(crate) fn run_resource(words: &[&str]) -> Result<(), String> {
+    most_descriptors()?;
+    resources::run_one(words)
 }
 
 /// A moment of each attack: only whether the server does what it says.
 pub(crate) fn smoke() -> Result<(), String> {
     let bench = bench::prepare(bench::Plan::smoke(), true)?;
-    let chosen: Vec<&Attack> = ATTACKS.iter().collect();
-    turns_of_all(&bench, &Plan::smoke(), &chosen).map(|_| ())
+    let (chosen, resources) = chosen(None)?;
+    let turns = turns_of_all(&bench, &Plan::smoke(), &chosen).map(|_| ());
+    resources::run_all(&bench, true, most_descriptors()? as u64, &resources)?;
+    turns
 }
 
 /// All turns of one attack with one driver, in this process; see [`apart`].
@@ -507,7 +539,13 @@ fn most_descriptors() -> Result<usize, String> {
     Ok(limit.maximum.map_or(usize::MAX, |count| count as usize))
 }
 
-fn record(bench: &Bench, plan: &Plan, figures: &[Figure], details: &[Value]) -> Result<(), String> {
+fn record(
+    bench: &Bench,
+    plan: &Plan,
+    figures: &[Figure],
+    details: &[Value],
+    resources: &[Value],
+) -> Result<(), String> {
     let figures: Vec<Value> = figures.iter().map(Figure::to_json).collect();
     let command = "cargo xtask hostile".to_owned();
     Record::new("hostile", command, &bench.machine)?
@@ -517,5 +555,6 @@ fn record(bench: &Bench, plan: &Plan, figures: &[Figure], details: &[Value]) -> 
         .with("is_real_time", !real_time().is_empty())
         .with("figures", figures)
         .with("attacks", details)
+        .with("resources", resources)
         .write()
 }

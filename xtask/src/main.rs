@@ -18,6 +18,7 @@ mod bench;
 mod hostile;
 mod soak;
 mod crash;
+mod faults;
 mod cassandra;
 mod newcomer;
 mod api;
@@ -45,6 +46,7 @@ Usage: cargo xtask check
        cargo xtask hostile [ATTACK] [SECONDS] | --smoke
        cargo xtask soak [SECONDS] [auto|uring|epoll] | --smoke
        cargo xtask crash [KILLS]
+       cargo xtask faults [SERVER|DRIVER|CALL...] [--smoke]
        cargo xtask cassandra [TEST...] | beside COMMAND...
        cargo xtask newcomer [--whole] [--test] [--crates] [--plots]
        cargo xtask api [EXAMPLES]
@@ -69,12 +71,17 @@ allocators  builds the allocators that the distribution does not have (jemalloc5
 bench       measures the figures in benches/README.md on this machine, with the release build
             --smoke: a moment of each with the development build, to see that they still run
 hostile     attacks servers beside a well-behaved client, and compares what that one sees alone and
-            beside each attack, or the one named: so many seconds (8) for each attack and driver
+            beside each attack, or the one named: so many seconds (8) for each attack and driver. Then attacks on
+            descriptors, memory and upstreams, with each driver and two descriptor limits: peaks are judged
 soak        mixed traffic against all servers for so many seconds (600): memory and descriptors flat,
             every answer as expected, the numbers of /metrics add up, an orderly stop
 crash       kill -9 of the entity server at any moment, so many times (200), under a load of everything it
             can be asked: is what clients were told before and after possible, key by key? As often on a
             disk that fails and forgets; then every single call of opening, copying and restoring fails
+faults      each call with which a server acquires something (a socket, a descriptor, memory, a thread, a file) fails
+            once at each point, then all of them for a while, with strace (as root, or where it may trace): does
+            it go on, or end with a sentence? Of all servers, drivers and calls, or of those named
+            --smoke: one point in five
 cassandra   the entity server on a cluster: starts three nodes of Apache Cassandra on 127.0.0.1 to 3 (Java 17
             and Maven are installed, and 67 MB fetched, where they are missing), plays the API's tests on
             them, kills one and brings it back; with names, only tests that contain one of them
@@ -129,6 +136,7 @@ fn main() -> ExitCode {
         ["soak", "--smoke"] => soak::smoke(),
         ["hostile", words @ ..] => hostile_as_told(words),
         ["crash", kills @ ..] => crash::run(kills),
+        ["faults", names @ ..] => faults::run(names),
         ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
         ["cassandra", "beside", command @ ..] => cassandra::run_beside(command),
         ["cassandra", filter @ ..] => cassandra::run(filter),
@@ -141,11 +149,10 @@ fn main() -> ExitCode {
         },
         ["api", examples @ ..] => api::run(examples),
         ["soak", words @ ..] => soak_as_told(words),
-        ["hostile-stalls"] => hostile::stalls::run_watcher(),
-        ["hostile-crowd", name, address, count] => hostile::run_crowd(name, address, count),
-        ["hostile-apart", name, driver, seconds, file] => {
-            hostile::run_apart(name, driver, seconds, file)
-        }
+        [
+            verb @ ("hostile-stalls" | "hostile-crowd" | "hostile-apart" | "hostile-resource"),
+            words @ ..,
+        ] => hostile_process(verb, words),
         ["lab-proof", "--smoke"] => lab_proof::smoke(),
         ["lab-proof", "--allocate", count] => lab_proof::calibration::allocate(count),
         ["lab-proof", words @ ..] => lab_proof_as_told(words),
@@ -195,6 +202,19 @@ fn fuzz_as_told(words: &[&str]) -> Result<(), String> {
     let seconds = seconds.map_or(Ok(60), |text| text.parse());
     let seconds = seconds.map_err(|error| format!("that is no number of seconds: {error}"))?;
     fuzz::run(target, seconds)
+}
+
+/// The processes that `hostile` starts.
+fn hostile_process(verb: &str, words: &[&str]) -> Result<(), String> {
+    match (verb, words) {
+        ("hostile-stalls", []) => hostile::stalls::run_watcher(),
+        ("hostile-crowd", [name, address, count]) => hostile::run_crowd(name, address, count),
+        ("hostile-apart", [name, driver, seconds, file]) => {
+            hostile::run_apart(name, driver, seconds, file)
+        }
+        ("hostile-resource", words) => hostile::run_resource(words),
+        _ => Err(format!("{verb} is for `cargo xtask hostile` to start")),
+    }
 }
 
 /// Attack and seconds in this order, each of which may be missing.

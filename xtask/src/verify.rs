@@ -120,6 +120,12 @@ const PARTS: &[Part] = &[
         &[&["crash", "40"]],
     ),
     part(
+        "faults",
+        &["io", "http", "entity", "cli"],
+        "system calls of the servers that fail, one point in five",
+        &[&["faults", "--smoke"]],
+    ),
+    part(
         "cluster",
         &["entity"],
         "the entity server on three nodes of Apache Cassandra",
@@ -146,7 +152,7 @@ const PARTS: &[Part] = &[
     part(
         "hostile",
         &["http", "io"],
-        "a moment of each attack beside a well-behaved client",
+        "a moment of each attack beside a well-behaved client, peaks judged",
         &[&["hostile", "--smoke"]],
     ),
     part(
@@ -212,8 +218,14 @@ const PARTS: &[Part] = &[
     by_name(
         "hostile-long",
         &["http", "io"],
-        "eight seconds of each attack, with latencies",
+        "eight seconds of each attack, with latencies and peaks",
         &[&["hostile"]],
+    ),
+    by_name(
+        "faults-long",
+        &["io", "http", "entity", "cli"],
+        "every system call of the servers that acquires something fails",
+        &[&["faults"]],
     ),
     by_name("crash-long", &["entity"], "200 kills", &[&["crash"]]),
     by_name(

@@ -76,6 +76,10 @@ impl HeadBytes<'_> {
     }
 }
 
+/// With a 503 for what others may give back at any moment.
+pub(crate) const RETRY_SOON: Field<'static> =
+    (FieldName::RETRY_AFTER, FieldValue::from_static("1"));
+
 /// Why a request gets no service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum Refusal {
@@ -113,11 +117,10 @@ impl Refusal {
         }
     }
 
-    /// What the answer says besides: memory for bodies is there again as soon as others are answered.
+    /// What the answer says besides: memory and connections are there again as soon as others are answered.
     pub(crate) fn fields(self) -> &'static [Field<'static>] {
-        const ONE_SECOND: Field<'_> = (FieldName::RETRY_AFTER, FieldValue::from_static("1"));
-        match self {
-            Self::Bodies => &[ONE_SECOND],
+        match self.status() {
+            StatusCode::SERVICE_UNAVAILABLE => &[RETRY_SOON],
             _ => &[],
         }
     }

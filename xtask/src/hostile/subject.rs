@@ -60,25 +60,8 @@ impl Subject {
         Ok(subject)
     }
 
-    /// The text of `/metrics`.
-    fn metrics_text(&self) -> Result<String, std::io::Error> {
-        let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    }
-
     pub(crate) fn metrics(&self) -> Result<Metrics, String> {
-        let text = self
-            .metrics_text()
-            .map_err(|error| format!("GET /metrics: {error}"))?;
-        if !text.starts_with("HTTP/1.1 200 ") {
-            let line = text.lines().next().unwrap_or_default();
-            return Err(format!("GET /metrics: {line}"));
-        }
-        Ok(parse_metrics(&text))
+        fetch_metrics(self.address)
     }
 
     /// Asks until `is_true` of the metrics; a server that is full may refuse meanwhile.
@@ -150,6 +133,25 @@ impl Drop for Subject {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The samples that the listener at `address` has.
+pub(crate) fn fetch_metrics(address: SocketAddr) -> Result<Metrics, String> {
+    let fetch = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let text: Result<String, std::io::Error> = fetch();
+    let text = text.map_err(|error| format!("GET /metrics: {error}"))?;
+    if !text.starts_with("HTTP/1.1 200 ") {
+        let line = text.lines().next().unwrap_or_default();
+        return Err(format!("GET /metrics: {line}"));
+    }
+    Ok(parse_metrics(&text))
 }
 
 fn parse_metrics(text: &str) -> Metrics {

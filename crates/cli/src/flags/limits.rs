@@ -100,11 +100,17 @@ impl LimitFlags {
 
     /// The limits of each of `shards` of a server that listens at `listen`. The kernel spreads connections over
     /// them: each gets its share, rounded up.
+    /// `has_told_addresses`: clients' addresses come from `--proxy-protocol`, wherever the balancer is.
     /// `connections`: as many of [`Self::connections`] as there are descriptors for.
-    pub(super) fn limits(&self, listen: &Address, shards: usize, connections: u64) -> LimitValues {
+    pub(super) fn limits(
+        &self,
+        (listen, has_told_addresses): (&Address, bool),
+        shards: usize,
+        connections: u64,
+    ) -> LimitValues {
         let share = |count: u64| in_memory(count.div_ceil(shards as u64));
-        let is_remote =
-            matches!(listen, Address::Inet(at) if !at.ip().to_canonical().is_loopback());
+        let is_remote = has_told_addresses
+            || matches!(listen, Address::Inet(at) if !at.ip().to_canonical().is_loopback());
         let cap = match self.max_connections_per_address {
             // One client alone must not shut all others out.
             None if is_remote => Cap::At(connections.div_ceil(2)),
@@ -198,7 +204,8 @@ mod tests {
     fn limits_at(listen: &str, line: &str, shards: usize) -> LimitValues {
         let words = ["serve"].into_iter().chain(line.split_whitespace());
         let flags = Line::try_parse_from(words).unwrap().limits;
-        flags.limits(&listen.parse().unwrap(), shards, flags.connections())
+        let listen = (&listen.parse().unwrap(), false);
+        flags.limits(listen, shards, flags.connections())
     }
 
     fn limits(line: &str, shards: usize) -> LimitValues {
@@ -237,6 +244,22 @@ mod tests {
             cap("127.0.0.1:80", "--max-connections-per-address 8"),
             (4, true)
         );
+    }
+
+    /// A balancer on the same machine was one that every client came from, and no client had a cap.
+    ///
+    /// Goal: where addresses are told by the PROXY protocol the cap is for them, also on loopback and a unix socket.
+    #[test]
+    fn told_addresses_have_a_cap_everywhere() {
+        let flags = Line::try_parse_from(["serve", "--max-connections", "200"])
+            .unwrap()
+            .limits;
+        for listen in ["127.0.0.1:80", "unix:/tmp/x"] {
+            let listen = (&listen.parse().unwrap(), true);
+            let limits = flags.limits(listen, 2, 200);
+            assert_eq!(limits.connections_per_address_max, 50);
+            assert!(!limits.counts_loopback_addresses);
+        }
     }
 
     /// Goal: the help's defaults are the library's.

@@ -315,7 +315,10 @@ impl CommonFlags {
             .room(name, shards)
             .connections(self.limits.connections());
         let connections = connections.map_err(Failure::failed)?;
-        let checked = self.limits.limits(listen, shards, connections).checked();
+        let limits = self
+            .limits
+            .limits((listen, self.proxy_protocol), shards, connections);
+        let checked = limits.checked();
         checked.map_err(|error| Failure::usage(in_flags(&error)))
     }
 

@@ -3,7 +3,7 @@
 use super::exchange::Exchange;
 use super::logging::log_output;
 use crate::access_log::body_bytes;
-use crate::connection::{Connection, Refusal};
+use crate::connection::{Connection, RETRY_SOON, Refusal};
 use crate::encode::{Persistence, ResponseParts, encode_response};
 use crate::head_text::FieldValue;
 use crate::status::StatusCode;
@@ -28,7 +28,7 @@ impl Exchange {
             status,
             standing_lines: &self.standing_lines,
             content_type: Some(FieldValue::TEXT_PLAIN),
-            fields: &[],
+            fields: &[RETRY_SOON],
             persistence: Persistence::Close,
             body: b"the service has no answer: try again later\n",
             is_head,

@@ -207,6 +207,7 @@ fn an_address_has_a_cap() {
     let refusal = third.response();
     assert_eq!(refusal.status, 503);
     assert!(refusal.text().contains("your address"), "{refusal:?}");
+    assert_eq!(refusal.header("retry-after"), Some("1"));
     third.expect_end();
     assert_eq!(strikes(&mut first, "connections_per_address_max"), 1);
     second.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");

@@ -208,7 +208,7 @@ fn slow_bodies_time_out() {
     assert_eq!(client.response().body.len(), 3_000_006);
 }
 
-/// Goal: one connection more than allowed is told 503; when one leaves, the next is served.
+/// Goal: one connection more than allowed is told 503 and when to come back; when one leaves, the next is served.
 #[test]
 fn one_connection_too_many_gets_503() {
     let limits = LimitValues {
@@ -233,6 +233,7 @@ fn one_connection_too_many_gets_503() {
         (response.status, response.header("connection")),
         (503, Some("close"))
     );
+    assert_eq!(response.header("retry-after"), Some("1"));
     third.expect_end();
     assert_eq!(first.ask(request).status, 200, "the others do not notice");
     first.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");

@@ -92,7 +92,8 @@ impl EpollDriver {
         let data = EventData::new_u64(LISTENER_TOKEN);
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         match epoll::add(&self.epoll, accepting.listener.fd(), data, flags) {
-            Ok(()) => {
+            // It is watched still where the watch could not be removed.
+            Ok(()) | Err(Errno::EXIST) => {
                 accepting.state.is_paused = false;
                 self.deadlines.clear(accepting.retry);
             }
@@ -174,8 +175,36 @@ impl Acceptor for EpollDriver {
             accepting.state.is_paused = true;
             self.deadlines.set(accepting.retry, self.now_ns + RETRY_NS);
             self.counters.controls += 1;
-            // Cannot fail: it is registered. An exclusive watch cannot be changed, only removed.
+            // An exclusive watch cannot be changed, only removed. Linux has no failure for one that exists; where a
+            // filter of system calls has, the listener stays ready and keeps the shard awake until it resumes.
             let _ = epoll::delete(&self.epoll, accepting.listener.fd());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listener::ListenOptions;
+    use millpond_mempool::PoolMode;
+
+    /// A watch that could not be removed made every later attempt to add it fail, and nothing was accepted again.
+    ///
+    /// Goal: accepting goes on after a pause in which the listener stayed watched.
+    #[test]
+    fn a_listener_that_stayed_watched_is_accepted_from_again() {
+        let mut driver = EpollDriver::new(PoolMode::On).unwrap();
+        let address = "127.0.0.1:0".parse().unwrap();
+        driver
+            .start_accepting(Listener::bind(&address, ListenOptions::default()).unwrap())
+            .unwrap();
+        let is_paused = |driver: &mut EpollDriver| driver.accept_state().unwrap().is_paused;
+        driver.accept_state().unwrap().is_paused = true;
+        driver.resume_accepting();
+        assert!(!is_paused(&mut driver));
+        driver.pause_accepting();
+        assert!(is_paused(&mut driver));
+        driver.resume_accepting();
+        assert!(!is_paused(&mut driver));
     }
 }

@@ -127,12 +127,17 @@ fn known_operations(ring: &Ring) -> Result<Probe, UringUnavailable> {
     let mut probe = Probe::new();
     match ring.io().submitter().register_probe(&mut probe) {
         Ok(()) => Ok(probe),
-        Err(error) => Err(match Errno::from_io_error(&error) {
-            Some(error @ (Errno::PERM | Errno::ACCESS | Errno::NOSYS)) => unavailable(error),
-            _ => UringUnavailable::TooOld {
-                lacks: "a probe of its operations (Linux 5.6)",
-            },
-        }),
+        Err(error) => Err(unprobed(Errno::from_io_error(&error))),
+    }
+}
+
+/// What a failed probe means: kernels before 5.6 do not know the request, and any other failure is one of this kernel.
+fn unprobed(error: Option<Errno>) -> UringUnavailable {
+    match error {
+        Some(Errno::INVAL) | None => UringUnavailable::TooOld {
+            lacks: "a probe of its operations (Linux 5.6)",
+        },
+        Some(error) => unavailable(error),
     }
 }
 

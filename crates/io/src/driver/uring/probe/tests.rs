@@ -92,6 +92,13 @@ fn a_refused_call_is_no_io_uring() {
         ),
         (Call::Register(REGISTER_PROBE), Errno::PERM, forbidden),
         (
+            Call::Register(REGISTER_PROBE),
+            Errno::NOMEM,
+            UringUnavailable::OutOfResources {
+                error: Errno::NOMEM,
+            },
+        ),
+        (
             Call::Register(REGISTER_BUFFER_RING),
             Errno::INVAL,
             NO_BUFFER_RING,

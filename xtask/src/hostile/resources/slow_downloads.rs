@@ -1,0 +1,123 @@
+//! A reader of a 60 MB value at 20 KB/s and 64 range reads at 18 KB/s, beside reads of large values and ranges.
+//!
+//! Memory for answers and the number of open ranges were theirs for as long as they liked.
+
+use super::client::Client;
+use super::reader::Read;
+use super::scene::{Extra, Outcome, STOP_MAX, Scene, Stop, beside};
+use serde_json::json;
+use std::io::{ErrorKind, Read as _, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+const HUGE_BYTES: usize = 60_000_000;
+const LARGE_BYTES: usize = 200_000;
+/// Entities of a range, together more than socket buffers hide.
+const RANGE_ENTITIES: usize = 200;
+const RANGE_VALUE_BYTES: usize = 20_000;
+const RANGES: usize = 64;
+/// What each slow reader takes at a time: 20 KB/s for the value, 18 KB/s for a range.
+const VALUE_PART_BYTES: usize = 1000;
+const RANGE_PART_BYTES: usize = 900;
+const PART_PERIOD: Duration = Duration::from_millis(50);
+
+pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
+    let mut stage = scene.entity(&["--sync", "off"])?;
+    let address = stage.address();
+    store(address)?;
+    let range_bytes = (0..RANGE_ENTITIES)
+        .map(|n| id(n).len() + 1 + RANGE_VALUE_BYTES)
+        .sum();
+    let targets = [
+        ("/v0/entity?id=large", LARGE_BYTES),
+        ("/v0/entity?id=huge", HUGE_BYTES),
+        ("/v0/entities?start=r&end=s", range_bytes),
+    ];
+    // Until the slow ones have been behind for longer than --contended-grace.
+    let time = scene.time() * 2;
+    let read = |stop: &Stop| Read::until(stop, address, &targets, false);
+    let (readers, read) = beside(time, |stop| read_slowly(address, stop), read)?;
+    read.check()?;
+    let seen = json!({ "slow_readers": readers, "reader": read.summary() });
+    let extra = Extra {
+        resident_bytes: 16 * HUGE_BYTES as u64,
+        ..Extra::default()
+    };
+    let judged = stage.judge(extra, &seen)?;
+    stage.stop(STOP_MAX)?;
+    Ok(Outcome::Stood(judged))
+}
+
+fn id(number: usize) -> String {
+    format!("r{number:04}")
+}
+
+fn store(address: SocketAddr) -> Result<(), String> {
+    let mut client = Client::new(address);
+    let mut put = |id: &str, length: usize| {
+        let answer = client.request("PUT", &format!("/v0/entity?id={id}"), &vec![b'v'; length])?;
+        match answer.status {
+            201 => Ok(()),
+            status => Err(format!("PUT of {id} is answered {status}")),
+        }
+    };
+    put("large", LARGE_BYTES)?;
+    put("huge", HUGE_BYTES)?;
+    (0..RANGE_ENTITIES).try_for_each(|number| put(&id(number), RANGE_VALUE_BYTES))
+}
+
+/// One slow reader: it asks again when it is cut.
+struct SlowReader {
+    stream: Option<TcpStream>,
+    target: &'static str,
+    part_bytes: usize,
+}
+
+impl SlowReader {
+    /// One part; whether a request was made.
+    fn read(&mut self, address: SocketAddr) -> bool {
+        let Some(stream) = &mut self.stream else {
+            self.stream = connect(address, self.target).ok();
+            return self.stream.is_some();
+        };
+        match stream.read(&mut [0; VALUE_PART_BYTES][..self.part_bytes]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(1..) => {}
+            Ok(0) | Err(_) => self.stream = None,
+        }
+        false
+    }
+}
+
+/// A connection with a small receive buffer, so that the server meets the reader's pace at once.
+fn connect(address: SocketAddr, target: &str) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)?;
+    rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096)?;
+    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: hostile\r\n\r\n").as_bytes())?;
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
+/// How many requests were made.
+fn read_slowly(address: SocketAddr, stop: &Stop) -> u64 {
+    let value = SlowReader {
+        stream: None,
+        target: "/v0/entity?id=huge",
+        part_bytes: VALUE_PART_BYTES,
+    };
+    let range = |_| SlowReader {
+        stream: None,
+        target: "/v0/entities?start=r",
+        part_bytes: RANGE_PART_BYTES,
+    };
+    let mut readers: Vec<SlowReader> = (0..RANGES).map(range).chain([value]).collect();
+    let mut requests = 0;
+    while !stop.is_over() {
+        let made = readers
+            .iter_mut()
+            .map(|reader| u64::from(reader.read(address)));
+        requests += made.sum::<u64>();
+        std::thread::sleep(PART_PERIOD);
+    }
+    requests
+}

@@ -1,0 +1,291 @@
+//! A well-behaved client of the entity server that writes, and afterwards reads back what it was told is stored.
+
+use super::client::{Answer, Client};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Failures that are quoted; all are counted.
+const QUOTED_MAX: usize = 3;
+/// Between two tries of one write.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a key may hold.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    /// The number of the last write that was acknowledged.
+    stored: Option<u64>,
+    /// Later ones, of which nobody knows.
+    unknown: Vec<u64>,
+}
+
+/// How it writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writing {
+    pub(crate) prefix: &'static str,
+    pub(crate) value_bytes: usize,
+    /// Keys, written in turn.
+    pub(crate) keys: u64,
+    /// Each write on a connection of its own.
+    pub(crate) reconnects: bool,
+}
+
+/// The client, with all that it was told.
+pub(crate) struct Writer {
+    client: Client,
+    writing: Writing,
+    serial: u64,
+    told: BTreeMap<u64, Told>,
+    statuses: BTreeMap<u16, u64>,
+    without_retry_after: u64,
+    failures: u64,
+    quoted: Vec<String>,
+    last_stored: Instant,
+    longest_gap: Duration,
+}
+
+/// The value of a number: the number, and so many bytes that follow from it.
+fn value_of(number: u64, length_bytes: usize) -> Vec<u8> {
+    let mut value = format!("{number:016x}").into_bytes();
+    value.resize(length_bytes.max(value.len()), b'a' + (number % 26) as u8);
+    value
+}
+
+fn number_in(value: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(value.get(..16)?).ok()?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+impl Writer {
+    pub(crate) fn new(address: SocketAddr, writing: Writing) -> Self {
+        Self::over(Client::new(address), writing)
+    }
+
+    pub(crate) fn over(client: Client, writing: Writing) -> Self {
+        Self {
+            client,
+            writing,
+            serial: 0,
+            told: BTreeMap::new(),
+            statuses: BTreeMap::new(),
+            without_retry_after: 0,
+            failures: 0,
+            quoted: Vec::new(),
+            last_stored: Instant::now(),
+            longest_gap: Duration::ZERO,
+        }
+    }
+
+    /// One write of the next number; whether it was acknowledged.
+    pub(crate) fn write(&mut self) -> bool {
+        self.serial += 1;
+        let key = self.serial % self.writing.keys;
+        let target = self.target(key);
+        let value = value_of(self.serial, self.writing.value_bytes);
+        if self.writing.reconnects {
+            self.client.close();
+        }
+        let answer = self.client.request("PUT", &target, &value);
+        self.note(key, answer)
+    }
+
+    /// Leaves its place to others until the next write.
+    pub(crate) fn disconnect(&mut self) {
+        self.client.close();
+    }
+
+    /// One write; a pause behind one that was not acknowledged.
+    pub(crate) fn write_or_pause(&mut self) {
+        if !self.write() {
+            std::thread::sleep(RETRY_PAUSE);
+        }
+    }
+
+    fn target(&self, key: u64) -> String {
+        format!("/v0/entity?id={}-{key}", self.writing.prefix)
+    }
+
+    fn note(&mut self, key: u64, answer: Result<Answer, String>) -> bool {
+        let told = self.told.entry(key).or_default();
+        match answer {
+            Ok(answer) => {
+                *self.statuses.entry(answer.status).or_default() += 1;
+                if answer.status == 201 {
+                    (told.stored, told.unknown) = (Some(self.serial), Vec::new());
+                    self.longest_gap = self.longest_gap.max(self.last_stored.elapsed());
+                    self.last_stored = Instant::now();
+                    return true;
+                }
+                self.without_retry_after +=
+                    u64::from(answer.status == 503 && !answer.has_retry_after);
+                told.unknown.push(self.serial);
+            }
+            Err(sentence) => {
+                told.unknown.push(self.serial);
+                self.failures += 1;
+                if self.quoted.len() < QUOTED_MAX {
+                    self.quoted.push(sentence);
+                }
+            }
+        }
+        false
+    }
+
+    /// One write, tried until it is acknowledged; an error after `time_max`.
+    pub(crate) fn write_through(&mut self, time_max: Duration) -> Result<(), String> {
+        let begun = Instant::now();
+        while !self.write() {
+            if begun.elapsed() > time_max {
+                return Err(format!(
+                    "no write was acknowledged for {time_max:?}: {}",
+                    self.summary()
+                ));
+            }
+            std::thread::sleep(RETRY_PAUSE);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stored(&self) -> u64 {
+        self.statuses.get(&201).copied().unwrap_or_default()
+    }
+
+    /// Keys that hold a value for certain.
+    pub(crate) fn stored_keys(&self) -> usize {
+        self.told
+            .values()
+            .filter(|told| told.stored.is_some())
+            .count()
+    }
+
+    /// Whatever was not acknowledged was refused as the server's own failure, or not answered.
+    pub(crate) fn check_refusals(&self) -> Result<(), String> {
+        match self
+            .statuses
+            .keys()
+            .all(|&status| status == 201 || status >= 500)
+        {
+            true => Ok(()),
+            false => Err(format!("a write has a wrong answer: {}", self.summary())),
+        }
+    }
+
+    /// The same client, of a server that was started again.
+    pub(crate) fn move_to(&mut self, client: Client) {
+        self.client = client;
+    }
+
+    /// The answers were of these statuses, none without Retry-After where it belongs, and every request had one.
+    pub(crate) fn check_statuses(&self, allowed: &[u16]) -> Result<(), String> {
+        let is_allowed = self.statuses.keys().all(|status| allowed.contains(status));
+        match is_allowed && self.failures == 0 && self.without_retry_after == 0 && self.stored() > 0
+        {
+            true => Ok(()),
+            false => Err(format!(
+                "the writing client was to see {allowed:?} alone: {}",
+                self.summary()
+            )),
+        }
+    }
+
+    /// Writes went on: no longer than `gap_max` without one.
+    pub(crate) fn check_progress(&self, gap_max: Duration) -> Result<(), String> {
+        let gap = self.longest_gap.max(self.last_stored.elapsed());
+        match gap <= gap_max {
+            true => Ok(()),
+            false => Err(format!(
+                "no write was acknowledged for {gap:?}: {}",
+                self.summary()
+            )),
+        }
+    }
+
+    /// Reads every key back: it holds what was acknowledged last, or a later write of which nobody knows.
+    pub(crate) fn check_stored(&self, address: SocketAddr) -> Result<(), String> {
+        match self.read_back(&mut Client::new(address))? {
+            None => Ok(()),
+            Some(refused) => Err(refused),
+        }
+    }
+
+    /// The same from a server that may refuse: an error is a wrong answer, otherwise the first refusal, if there was one.
+    pub(crate) fn read_back(&self, client: &mut Client) -> Result<Option<String>, String> {
+        for (key, told) in &self.told {
+            let target = self.target(*key);
+            let answer = match client.get(&target) {
+                Ok(answer) if answer.status < 500 => answer,
+                Ok(answer) => return Ok(Some(format!("GET {target}: {}", answer.status))),
+                Err(sentence) => return Ok(Some(sentence)),
+            };
+            let found = self
+                .number_of(&answer)
+                .map_err(|error| format!("{target}: {error}"))?;
+            let is_right =
+                found == told.stored || found.is_some_and(|number| told.unknown.contains(&number));
+            if !is_right {
+                return Err(format!(
+                    "{target} holds write {found:?}, and the client was told {told:?}"
+                ));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Which write a value is of, if there is one.
+    fn number_of(&self, answer: &Answer) -> Result<Option<u64>, String> {
+        match answer.status {
+            404 => Ok(None),
+            200 => {
+                let number = number_in(&answer.body);
+                let is_whole = number.is_some_and(|number| {
+                    answer.body == value_of(number, self.writing.value_bytes)
+                });
+                match is_whole {
+                    true => Ok(number),
+                    false => Err("a value that was never written".to_owned()),
+                }
+            }
+            status => Err(format!("it is answered {status}")),
+        }
+    }
+
+    pub(crate) fn summary(&self) -> Value {
+        let statuses: BTreeMap<String, u64> = self
+            .statuses
+            .iter()
+            .map(|(status, count)| (status.to_string(), *count))
+            .collect();
+        let mut summary = json!({
+            "statuses": statuses,
+            "longest_gap_ns": self.longest_gap.as_nanos() as u64,
+        });
+        if self.failures > 0 {
+            summary["without_answer"] = json!(self.failures);
+            summary["why"] = json!(self.quoted);
+        }
+        if self.without_retry_after > 0 {
+            summary["without_retry_after"] = json!(self.without_retry_after);
+        }
+        summary
+    }
+}
+
+/// Goal: a write that was acknowledged replaces all doubt, and one that was not adds some; statuses and gaps are
+/// judged.
+#[test]
+fn what_the_writer_was_told_is_kept() {
+    let writing = Writing {
+        prefix: "t",
+        value_bytes: 100,
+        keys: 1,
+        reconnects: false,
+    };
+    let mut writer = Writer::new(([127, 0, 0, 1], 1).into(), writing);
+    assert!(!writer.write() && writer.failures == 1 && writer.stored_keys() == 0);
+    assert_eq!(writer.told[&0].unknown, [1]);
+    assert!(writer.check_statuses(&[201]).is_err());
+    assert!(writer.check_progress(Duration::ZERO).is_err());
+    let value = value_of(77, 100);
+    assert_eq!((value.len(), number_in(&value)), (100, Some(77)));
+}
