@@ -68,6 +68,8 @@ pub(crate) struct Worker<'run> {
     closed: VecDeque<u32>,
     /// Some of them wait until it is known when sending begins.
     has_ramp_ahead: bool,
+    /// It is known when sending begins.
+    has_begun: bool,
     connecting: usize,
     /// This thread's walk along the arrival process; `None` in a closed loop.
     cursor: Option<Cursor<'run>>,
@@ -147,6 +149,7 @@ impl<'run> Worker<'run> {
             dirty: Vec::with_capacity(connections),
             closed: (0..connections as u32).collect(),
             has_ramp_ahead: false,
+            has_begun: false,
             connecting: 0,
             cursor,
             held: None,

@@ -176,6 +176,7 @@ impl LoadFlags {
             plan: self.opening.plan(),
             tls: self.opening.tls(&urls.first, self.timeout)?,
             timeout_ns: self.timeout,
+            connect_within_ns: self.opening.within_ns(),
             pool_mode: self.pools,
             driver: self.driver,
             busy_poll_ns: self.busy_poll,
@@ -216,6 +217,7 @@ impl LoadFlags {
         let cookies = self.cookies.field(&self.asked.header)?;
         self.asked.header.extend(cookies);
         let config = self.config()?;
+        millpond_io::raise_descriptor_limit();
         if let Some(slo) = self.search.find_max.clone() {
             let wishes = Wishes {
                 first_per_s: self.arrivals.first_per_s()?,

@@ -48,7 +48,7 @@ pub(super) fn assemble(
         thread_rates: watched.thread_rates.clone(),
         ended: watched.ended,
         aborted: watched.aborted.clone(),
-        connections_open: Some(connections_open(shared, watched)),
+        connections_open: Some(connections_open(shared)),
         ..LoadRecord::default()
     };
     record.warm_up = watched.warm_up;
@@ -108,14 +108,10 @@ fn take_clocks(record: &mut LoadRecord, total: Outcome) {
 }
 
 /// Connections at the edges; those that the threads have closed at the end of the run are open here.
-fn connections_open(shared: &Shared<'_>, watched: &Watched) -> LoadConnectionsOpen {
-    let LoadConfig {
-        plan, connections, ..
-    } = shared.config;
-    let due_at_start = if plan.ramp_ns > 0 { 1 } else { *connections };
+fn connections_open(shared: &Shared<'_>) -> LoadConnectionsOpen {
     LoadConnectionsOpen {
-        due_at_start: due_at_start as u64,
-        at_start: watched.open_at_start as u64,
+        due_at_start: shared.config.connections_due_at_start() as u64,
+        at_start: shared.doors.open_at_start.load(Ordering::Relaxed) as u64,
         at_end: shared.doors.open.load(Ordering::Relaxed) as u64,
     }
 }
