@@ -102,6 +102,8 @@ impl LoadRecord {
             response: samples.response,
             service: samples.service,
             slip: samples.slip,
+            wrong_response: samples.wrong_response,
+            wrong_service: samples.wrong_service,
             lateness: samples.lateness,
             blocked: samples.blocked,
             unanswered: samples.unanswered,
@@ -171,6 +173,8 @@ impl LoadRecord {
         self.response.merge(&other.response);
         self.service.merge(&other.service);
         self.slip.merge(&other.slip);
+        self.wrong_response.merge(&other.wrong_response);
+        self.wrong_service.merge(&other.wrong_service);
         self.lateness.merge(&other.lateness);
         self.unanswered.merge(&other.unanswered);
         self.blocked.merge(&other.blocked);

@@ -72,6 +72,7 @@ mod tests {
                 answers,
                 bytes_received: 10 * answers,
                 end,
+                ..LoadRateWindow::default()
             },
             connections_open: Some(LoadConnectionsOpen {
                 due_at_start: 8,

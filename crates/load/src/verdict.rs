@@ -120,7 +120,7 @@ fn judge_errors(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
     let share = failed as f64 / (record.requests + failed) as f64;
     let mut reason = format!(
-        "{failed} failures ({:.2} %); latencies are those of the right answers only",
+        "{failed} failures ({:.2} %); response and service time are those of the right answers",
         share * 100.0
     );
     if !record.connect_failure.is_empty() {

@@ -123,30 +123,3 @@ fn late_connections_are_waited_for() {
     let reasons = record.verdict.reasons.join("; ");
     assert!(!reasons.contains("connections"), "{reasons}");
 }
-
-/// Goal: a target that closes surplus connections at once is not waited for long, and the numbers are its own.
-#[test]
-fn a_target_that_closes_surplus_connections_is_named() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let answered = Arc::new(AtomicUsize::new(0));
-        for (place, stream) in listener.incoming().enumerate() {
-            let (stream, answered) = (stream.unwrap(), Arc::clone(&answered));
-            if place < 3 {
-                std::thread::spawn(move || answer_all(stream, &answered));
-            }
-        }
-    });
-    let config = LoadConfig {
-        connections: 5,
-        stop: Stop::after_ns(200 * MS),
-        ..support::get(address)
-    };
-    let record = support::run(&config);
-    let open = record.connections_open.unwrap();
-    assert!((3..5).contains(&open.at_start), "{open:?}");
-    assert_eq!(record.verdict.status, LoadStatus::Invalid);
-    let reasons = record.verdict.reasons.join("; ");
-    assert!(reasons.contains(" of 5 connections were open"), "{reasons}");
-}

@@ -99,6 +99,8 @@ fn take_clocks(record: &mut LoadRecord, total: Outcome) {
     record.response = total.response;
     record.service = total.service;
     record.slip = total.slip;
+    record.wrong_response = total.wrong_response;
+    record.wrong_service = total.wrong_service;
     record.lateness = total.lateness;
     record.blocked = total.blocked;
     record.undisturbed = total.stalls.map(|watch| watch.undisturbed);
@@ -288,15 +290,24 @@ impl Window {
             (false, _) if self.is_by_count => (self.end_ns, RateWindowEnd::LastAnswer),
             (false, _) => (self.end_ns, RateWindowEnd::Time),
         };
-        let (answers, bytes_received) = match end {
-            RateWindowEnd::LastAnswer => (total.requests(), total.received_bytes),
-            _ => (total.answered_in_window, total.rate_bytes),
-        };
-        LoadRateWindow {
-            duration_ns: end_ns.saturating_sub(start_ns),
-            answers,
-            bytes_received,
-            end,
+        let duration_ns = end_ns.saturating_sub(start_ns);
+        match end {
+            RateWindowEnd::LastAnswer => LoadRateWindow {
+                duration_ns,
+                answers: total.requests(),
+                wrong_answers: total.errors.status + total.errors.validation,
+                wrong_statuses: total.errors.status,
+                bytes_received: total.received_bytes,
+                end,
+            },
+            _ => LoadRateWindow {
+                duration_ns,
+                answers: total.answered_in_window,
+                wrong_answers: total.wrong_in_window,
+                wrong_statuses: total.wrong_statuses_in_window,
+                bytes_received: total.rate_bytes,
+                end,
+            },
         }
     }
 }

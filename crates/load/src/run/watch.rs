@@ -445,12 +445,14 @@ impl Reporter {
         for (board, before) in shared.boards.iter().zip(&mut self.completed_by) {
             let (part, failed) = board.read();
             completed += part;
+            // As wrk counts: wrong answers too.
+            let answers = part + failed.status + failed.validation;
             if !is_warm_up {
-                let fresh = part.saturating_sub(*before);
+                let fresh = answers.saturating_sub(*before);
                 let per_s = u128::from(fresh) * 1_000_000_000 / u128::from(since_ns);
                 self.thread_rates.record(per_s as u64);
             }
-            *before = part;
+            *before = answers;
             add_errors(&mut errors, &failed);
         }
         let fresh = completed.saturating_sub(self.last_completed);
