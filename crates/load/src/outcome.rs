@@ -48,8 +48,10 @@ pub(crate) enum Phase {
 /// Where a moment lies in the run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Moment {
-    /// Before the window, or behind it.
+    /// Before the window.
     Outside,
+    /// Behind the window, while answers are waited for.
+    Drain,
     /// In the window, with nothing left to ask.
     Window,
     /// In the part of the window that the rate is of.
@@ -118,6 +120,8 @@ pub(crate) struct Outcome {
     pub(crate) received_bytes: u64,
     /// Those inside the rate's window.
     pub(crate) rate_bytes: u64,
+    /// Bytes that came behind the window.
+    pub(crate) drained_bytes: u64,
     pub(crate) last_answer_ns: u64,
 }
 
@@ -156,6 +160,7 @@ impl Outcome {
             wrong_statuses_in_window: 0,
             received_bytes: 0,
             rate_bytes: 0,
+            drained_bytes: 0,
             last_answer_ns: 0,
         }
     }
@@ -208,11 +213,15 @@ impl Outcome {
     /// Bytes arrived.
     #[inline]
     pub(crate) fn received(&mut self, bytes: usize, moment: Moment) {
-        if moment != Moment::Outside {
-            self.received_bytes += bytes as u64;
-        }
-        if moment == Moment::Rate {
-            self.rate_bytes += bytes as u64;
+        let bytes = bytes as u64;
+        match moment {
+            Moment::Outside => {}
+            Moment::Drain => self.drained_bytes += bytes,
+            Moment::Window => self.received_bytes += bytes,
+            Moment::Rate => {
+                self.received_bytes += bytes;
+                self.rate_bytes += bytes;
+            }
         }
     }
 
@@ -433,6 +442,7 @@ impl Outcome {
         self.wrong_statuses_in_window += other.wrong_statuses_in_window;
         self.received_bytes += other.received_bytes;
         self.rate_bytes += other.rate_bytes;
+        self.drained_bytes += other.drained_bytes;
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
     }
 }

@@ -103,6 +103,10 @@ pub struct LoadRecord {
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes received inside the window, heads included.
     pub bytes_received: u64,
+    /// Bytes received behind the window, while answers were waited for.
+    pub drained_bytes: u64,
+    /// From the beginning of the window to the last answer, those that came behind it included.
+    pub answered_within_ns: u64,
     /// Length of the window: as asked, or until the last answer when a count ended it.
     pub duration_ns: u64,
     /// Right answers per second of `rate_window`.
@@ -283,6 +287,8 @@ impl LoadRecord {
             all_answers_per_s: Some(self.all_answers_per_s()),
             rate_window: Some(self.rate_window),
             bytes_received: self.bytes_received,
+            drained_bytes: self.drained_bytes,
+            answered_within_ns: self.answered_within_ns,
             response_ns: self.response.summary(),
             service_ns: self.service.summary(),
             all_response_ns: Some(self.all_response().summary()),

@@ -348,9 +348,10 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
             self.send_due(shard, schedule);
             // Lets the last answer end the run at once instead of at the next housekeeping.
             if self.in_flight == 0 && self.held.is_none() {
-                self.next_housekeeping_ns = self
-                    .next_housekeeping_ns
-                    .min(self.now_ns + HOUSEKEEPING_NS_BEFORE_START);
+                let soon_ns = self.now_ns + HOUSEKEEPING_NS_BEFORE_START;
+                let quiet_until_ns = schedule.quiet_until_ns().unwrap_or(0);
+                let look_ns = soon_ns.max(quiet_until_ns);
+                self.next_housekeeping_ns = self.next_housekeeping_ns.min(look_ns);
             }
         }
     }

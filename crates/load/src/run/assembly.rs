@@ -63,6 +63,9 @@ pub(super) fn assemble(
         }
         let window = Window::of(schedule, watched, &total);
         record.duration_ns = window.end_ns.saturating_sub(schedule.window_start_ns());
+        record.answered_within_ns = total
+            .last_answer_ns
+            .saturating_sub(schedule.window_start_ns());
         record.rate_window = window.of_rate(schedule, shared.places(), &total);
         record.requests_per_s = record.rate_window.per_s();
         is_of_all = record.rate_window.end == RateWindowEnd::LastAnswer;
@@ -88,6 +91,7 @@ pub(super) fn assemble(
     add_guests(&mut record, ends);
     record.statuses = total.statuses().collect();
     record.bytes_received = total.received_bytes;
+    record.drained_bytes = total.drained_bytes;
     add_phases(&mut record, &mut total);
     take_clocks(&mut record, total);
     record.seconds = timeline.seconds;

@@ -256,8 +256,13 @@ pub struct LoadReport {
     pub body_bytes: u64,
     /// Answers that left their connection open.
     pub keep_alive_requests: u64,
-    /// Bytes received, heads included.
+    /// Bytes received in the window, heads included.
     pub bytes_received: u64,
+    /// Bytes received behind the window, while answers were waited for; 0 in records of earlier versions.
+    pub drained_bytes: u64,
+    /// From the beginning of the window to the last answer, those that came behind it included; 0 in records of
+    /// earlier versions.
+    pub answered_within_ns: u64,
     /// From the intended start to the last byte.
     pub response_ns: LatencySummary,
     /// From the actual send to the last byte.
