@@ -28,6 +28,8 @@ const CONNECTIONS_MAX: usize = 1 << 20;
 const THREADS_MAX: usize = 1_024;
 /// Default of [`LoadConfig::timeout_ns`]: wrk's.
 pub const TIMEOUT_NS_DEFAULT: u64 = 2_000_000_000;
+/// Default of [`LoadConfig::connect_within_ns`].
+pub const CONNECT_WITHIN_NS_DEFAULT: u64 = 30_000_000_000;
 
 /// Where requests go.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -188,6 +190,9 @@ pub struct LoadConfig {
     /// A request without an answer this long after its write has failed; also bounds connecting
     /// and the drain at the end.
     pub timeout_ns: u64,
+    /// How long is waited for all connections to be open before anything is sent. If some are not, they are given up,
+    /// the others are measured, and the verdict is INVALID. With a ramp it is the first alone that is waited for.
+    pub connect_within_ns: u64,
     /// CPUs for the threads, in turn; `None` leaves placement to the kernel.
     pub cpus: Option<Vec<usize>>,
     /// Whether the generator's own pools pool.
@@ -242,6 +247,7 @@ impl LoadConfig {
             plan: ConnectionPlan::default(),
             tls: None,
             timeout_ns: TIMEOUT_NS_DEFAULT,
+            connect_within_ns: CONNECT_WITHIN_NS_DEFAULT,
             cpus: None,
             pool_mode: PoolMode::On,
             driver: DriverChoice::Epoll,
@@ -277,27 +283,10 @@ impl LoadConfig {
         if self.timeout_ns == 0 {
             return refuse("timeout", "no answer can come in zero time".into());
         }
-        match self.stop {
-            Stop {
-                duration_ns: None,
-                requests: None,
-            } if self.span_ns().is_none() => {
-                return refuse(
-                    "stop",
-                    "give a duration, a number of requests, or both".into(),
-                );
-            }
-            Stop {
-                duration_ns: Some(0),
-                ..
-            }
-            | Stop {
-                requests: Some(0), ..
-            } => {
-                return refuse("stop", "zero time or zero requests measure nothing".into());
-            }
-            _ => {}
+        if self.connect_within_ns == 0 {
+            return refuse("connect-within", "no connection opens in zero time".into());
         }
+        self.check_stop()?;
         if self.cpus.as_ref().is_some_and(Vec::is_empty) {
             return refuse("cpus", "the list is empty; leave it out instead".into());
         }
@@ -332,6 +321,31 @@ impl LoadConfig {
         self.check_request()
     }
 
+    fn check_stop(&self) -> Result<(), LoadError> {
+        let refuse = |problem: &str| {
+            Err(LoadError::Setting {
+                name: "stop",
+                problem: problem.to_owned(),
+            })
+        };
+        match self.stop {
+            Stop {
+                duration_ns: None,
+                requests: None,
+            } if self.span_ns().is_none() => {
+                refuse("give a duration, a number of requests, or both")
+            }
+            Stop {
+                duration_ns: Some(0),
+                ..
+            }
+            | Stop {
+                requests: Some(0), ..
+            } => refuse("zero time or zero requests measure nothing"),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses what memory has no room for.
     fn check_room(&self) -> Result<(), LoadError> {
         let refuse = |name, problem| Err(LoadError::Setting { name, problem });
@@ -345,6 +359,15 @@ impl LoadConfig {
             return refuse("threads", problem);
         }
         Ok(())
+    }
+
+    /// Connections that are to be open before anything is sent.
+    pub(crate) fn connections_due_at_start(&self) -> usize {
+        if self.plan.ramp_ns > 0 {
+            1
+        } else {
+            self.connections
+        }
     }
 
     /// Whether the run is of more than one set of connections.

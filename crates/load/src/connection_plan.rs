@@ -75,6 +75,11 @@ pub struct SourceRange {
 }
 
 impl SourceRange {
+    /// How many addresses they are.
+    pub(crate) const fn len(&self) -> u128 {
+        self.count
+    }
+
     /// The address at `index`, from the first again after the last.
     pub fn at(&self, index: usize) -> IpAddr {
         let step = index as u128 % self.count;

@@ -27,6 +27,36 @@ pub enum LoadError {
         /// The last failure seen.
         cause: ConnectFailure,
     },
+    /// More connections than this process may open files; none was opened.
+    #[error(
+        "{connections} connections need {needed} open files, and this process may open {open_max}: ask for at most \
+         {room} connections, or raise the limit (`ulimit -n {needed}` as root, or LimitNOFILE={needed} in a systemd unit)"
+    )]
+    FewDescriptors {
+        /// Connections asked for.
+        connections: u64,
+        /// Connections that there are descriptors for.
+        room: u64,
+        /// Files that may be open.
+        open_max: u64,
+        /// Files that would be.
+        needed: u64,
+    },
+    /// More connections than there are local ports towards one target; none was opened.
+    #[error(
+        "{connections} connections to one address need as many local ports, and {sources} source address(es) have \
+         {ports} ports each (net.ipv4.ip_local_port_range): give --source at least {sources_needed} addresses"
+    )]
+    FewPorts {
+        /// Connections asked for.
+        connections: u64,
+        /// Ports of one source address.
+        ports: u64,
+        /// Source addresses there are.
+        sources: u128,
+        /// Source addresses that would do.
+        sources_needed: u64,
+    },
     /// The operating system refused something the generator cannot do without.
     #[error(transparent)]
     Io(#[from] IoError),

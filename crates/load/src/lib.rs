@@ -64,7 +64,8 @@ pub use abort::AbortRule;
 pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
 pub use batches::BatchClocks;
 pub use config::{
-    LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, WarmUp, Workload,
+    CONNECT_WITHIN_NS_DEFAULT, LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target,
+    WarmUp, Workload,
 };
 pub use connection_plan::{ConnectionPlan, Reconnect, SourceRange};
 pub use connection_use::ConnectionUse;
@@ -76,7 +77,7 @@ pub use record::{ClassRecord, Ended, LoadRecord};
 pub use request_mix::{
     CLASSES_MAX, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix, SCAN_KEYS_MAX,
 };
-pub use run::{Observer, Progress, run, run_observed, run_script};
+pub use run::{Connecting, Observer, Progress, run, run_observed, run_script};
 pub use samples::{RequestSample, SAMPLES_MAX, Samples};
 pub use script::{Script, ScriptConfig, ScriptErrors};
 pub use search::{SearchNews, SearchPlan, find_max};

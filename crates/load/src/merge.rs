@@ -65,6 +65,8 @@ impl LoadRecord {
             wrong_answers: report.wrong_answers,
             statuses: report.statuses.clone(),
             bytes_received: report.bytes_received,
+            drained_bytes: report.drained_bytes,
+            answered_within_ns: report.answered_within_ns,
             duration_ns: report.duration_ns,
             requests_per_s: report.requests_per_s,
             rate_window: report.window_of_rate(),
@@ -102,6 +104,8 @@ impl LoadRecord {
             response: samples.response,
             service: samples.service,
             slip: samples.slip,
+            wrong_response: samples.wrong_response,
+            wrong_service: samples.wrong_service,
             lateness: samples.lateness,
             blocked: samples.blocked,
             unanswered: samples.unanswered,
@@ -145,6 +149,7 @@ impl LoadRecord {
     fn add(&mut self, other: &Self) {
         self.add_settings(other);
         self.duration_ns = self.duration_ns.max(other.duration_ns);
+        self.answered_within_ns = self.answered_within_ns.max(other.answered_within_ns);
         self.rate_window.add_parallel(&other.rate_window);
         self.requests_per_s = self.rate_window.per_s();
         self.add_counts(other);
@@ -168,9 +173,12 @@ impl LoadRecord {
             *self.statuses.entry(*status).or_default() += count;
         }
         self.bytes_received += other.bytes_received;
+        self.drained_bytes += other.drained_bytes;
         self.response.merge(&other.response);
         self.service.merge(&other.service);
         self.slip.merge(&other.slip);
+        self.wrong_response.merge(&other.wrong_response);
+        self.wrong_service.merge(&other.wrong_service);
         self.lateness.merge(&other.lateness);
         self.unanswered.merge(&other.unanswered);
         self.blocked.merge(&other.blocked);

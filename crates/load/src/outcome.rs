@@ -7,8 +7,9 @@
 //!
 //! On the path: `session` and `worker` report here; once a second `timeline` takes the three clocks
 //! away; `run` merges the threads into one record.
-//! Invariant, asserted per request: slip + service == response. Absent on purpose: failed requests
-//! in the three clocks. A failure is no latency; how long it was waited for is kept apart.
+//! Invariant, asserted per request: slip + service == response. Wrong answers are not in the three clocks but have
+//! histograms of their own, so that both populations can be shown; how long requests without an answer were waited
+//! for is kept apart.
 use crate::class_outcome::ClassOutcome;
 use crate::flights::Flight;
 use crate::phases::Phases;
@@ -47,8 +48,10 @@ pub(crate) enum Phase {
 /// Where a moment lies in the run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Moment {
-    /// Before the window, or behind it.
+    /// Before the window.
     Outside,
+    /// Behind the window, while answers are waited for.
+    Drain,
     /// In the window, with nothing left to ask.
     Window,
     /// In the part of the window that the rate is of.
@@ -64,6 +67,10 @@ pub(crate) struct Outcome {
     /// Service times that are response times too, of requests without slip: all of a closed loop.
     /// One histogram to record in and not three; [`Self::change`] shares them out.
     punctual: Tally,
+    /// Response time of wrong answers.
+    pub(crate) wrong_response: LatencyHistogram,
+    /// Service time of wrong answers.
+    pub(crate) wrong_service: LatencyHistogram,
     /// The part of slip that is the generator's own: a connection was free and the time had come.
     pub(crate) lateness: LatencyHistogram,
     /// The rest of slip: no connection was free.
@@ -106,9 +113,15 @@ pub(crate) struct Outcome {
     pub(crate) shed: u64,
     /// Right answers that arrived inside the rate's window, whenever their requests left.
     pub(crate) answered_in_window: u64,
+    /// The same of wrong answers.
+    pub(crate) wrong_in_window: u64,
+    /// Of those, how many have a wrong status.
+    pub(crate) wrong_statuses_in_window: u64,
     pub(crate) received_bytes: u64,
     /// Those inside the rate's window.
     pub(crate) rate_bytes: u64,
+    /// Bytes that came behind the window.
+    pub(crate) drained_bytes: u64,
     pub(crate) last_answer_ns: u64,
 }
 
@@ -119,6 +132,8 @@ impl Outcome {
             service: LatencyHistogram::new(),
             slip: LatencyHistogram::new(),
             punctual: Tally::default(),
+            wrong_response: LatencyHistogram::new(),
+            wrong_service: LatencyHistogram::new(),
             lateness: LatencyHistogram::new(),
             blocked: LatencyHistogram::new(),
             stalls: None,
@@ -141,8 +156,11 @@ impl Outcome {
             unsent: 0,
             shed: 0,
             answered_in_window: 0,
+            wrong_in_window: 0,
+            wrong_statuses_in_window: 0,
             received_bytes: 0,
             rate_bytes: 0,
+            drained_bytes: 0,
             last_answer_ns: 0,
         }
     }
@@ -172,6 +190,8 @@ impl Outcome {
             if let Some(class) = self.classes.get_mut(usize::from(request.class)) {
                 class.answered_in_window += count;
             }
+        } else if in_window {
+            self.wrong_in_window(judgement, count);
         }
         if !request.counted {
             return self.answered_uncounted(flight, judgement, last_byte_ns);
@@ -183,7 +203,7 @@ impl Outcome {
         if judgement == Judgement::Right {
             self.record_clocks(flight, last_byte_ns);
         } else {
-            self.wrong_answers(judgement, count);
+            self.wrong_answers(flight, judgement, last_byte_ns);
         }
         if let Some(class) = self.classes.get_mut(usize::from(request.class)) {
             class.answered(flight, judgement, last_byte_ns);
@@ -193,16 +213,33 @@ impl Outcome {
     /// Bytes arrived.
     #[inline]
     pub(crate) fn received(&mut self, bytes: usize, moment: Moment) {
-        if moment != Moment::Outside {
-            self.received_bytes += bytes as u64;
-        }
-        if moment == Moment::Rate {
-            self.rate_bytes += bytes as u64;
+        let bytes = bytes as u64;
+        match moment {
+            Moment::Outside => {}
+            Moment::Drain => self.drained_bytes += bytes,
+            Moment::Window => self.received_bytes += bytes,
+            Moment::Rate => {
+                self.received_bytes += bytes;
+                self.rate_bytes += bytes;
+            }
         }
     }
 
     #[cold]
-    fn wrong_answers(&mut self, judgement: Judgement, count: u64) {
+    fn wrong_in_window(&mut self, judgement: Judgement, count: u64) {
+        self.wrong_in_window += count;
+        if judgement == Judgement::WrongStatus {
+            self.wrong_statuses_in_window += count;
+        }
+    }
+
+    #[cold]
+    fn wrong_answers(&mut self, flight: &Flight, judgement: Judgement, last_byte_ns: u64) {
+        let (request, count) = (&flight.request, flight.count as u64);
+        self.wrong_response
+            .record_many(last_byte_ns.saturating_sub(request.intended_ns), count);
+        self.wrong_service
+            .record_many(last_byte_ns.saturating_sub(request.written_ns), count);
         count_judgements(&mut self.errors, judgement, count);
         match judgement {
             Judgement::Right => {}
@@ -373,6 +410,8 @@ impl Outcome {
         self.response.merge(&other.response);
         self.service.merge(&other.service);
         self.slip.merge(&other.slip);
+        self.wrong_response.merge(&other.wrong_response);
+        self.wrong_service.merge(&other.wrong_service);
         self.lateness.merge(&other.lateness);
         self.blocked.merge(&other.blocked);
         if let Some(watch) = &other.stalls {
@@ -399,8 +438,11 @@ impl Outcome {
         self.unsent += other.unsent;
         self.shed += other.shed;
         self.answered_in_window += other.answered_in_window;
+        self.wrong_in_window += other.wrong_in_window;
+        self.wrong_statuses_in_window += other.wrong_statuses_in_window;
         self.received_bytes += other.received_bytes;
         self.rate_bytes += other.rate_bytes;
+        self.drained_bytes += other.drained_bytes;
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
     }
 }
@@ -472,9 +514,10 @@ mod tests {
         Outcome::new().answered(&flight(10, 20), 200, Judgement::Right, 19, true);
     }
 
-    /// Goal: failures and wrong answers leave no latency sample, and each is counted once.
+    /// Goal: failures and wrong answers leave no sample in the clocks of right answers, each is counted once, and wrong
+    /// answers have histograms of their own.
     #[test]
-    fn failures_are_no_samples() {
+    fn failures_are_no_samples_of_right_answers() {
         let mut outcome = Outcome::new();
         outcome.answered(&flight(1, 2), 503, Judgement::WrongStatus, 9, true);
         outcome.answered(&flight(1, 2), 200, Judgement::WrongBody, 9, true);
@@ -484,6 +527,15 @@ mod tests {
         outcome.never_sent(1_000, 5_000);
         assert_eq!(outcome.requests(), 0);
         assert_eq!(outcome.answered_in_window, 0);
+        assert_eq!(
+            (outcome.wrong_in_window, outcome.wrong_statuses_in_window),
+            (2, 1)
+        );
+        assert_eq!(outcome.wrong_response.count(), 2);
+        assert_eq!(
+            (outcome.wrong_response.max(), outcome.wrong_service.max()),
+            (8, 7)
+        );
         let errors = LoadErrors {
             connect: 0,
             read: 1,

@@ -11,6 +11,7 @@ use millpond_measure::record::{
     LoadCookies, LoadErrors, LoadHistograms, LoadRateWindow, LoadReport, LoadSecond, LoadTls,
     LoadVerdict, LoadWarmUp, WrongAnswers,
 };
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Why the run ended.
@@ -102,6 +103,10 @@ pub struct LoadRecord {
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes received inside the window, heads included.
     pub bytes_received: u64,
+    /// Bytes received behind the window, while answers were waited for.
+    pub drained_bytes: u64,
+    /// From the beginning of the window to the last answer, those that came behind it included.
+    pub answered_within_ns: u64,
     /// Length of the window: as asked, or until the last answer when a count ended it.
     pub duration_ns: u64,
     /// Right answers per second of `rate_window`.
@@ -115,6 +120,10 @@ pub struct LoadRecord {
     pub service: LatencyHistogram,
     /// From the intended start to the actual write.
     pub slip: LatencyHistogram,
+    /// From the intended start to the last byte of wrong answers.
+    pub wrong_response: LatencyHistogram,
+    /// From the actual write to the last byte of wrong answers.
+    pub wrong_service: LatencyHistogram,
     /// The part of slip that is the generator's own: a connection was free and the time had come.
     pub lateness: LatencyHistogram,
     /// The rest of slip: no connection was free.
@@ -145,7 +154,7 @@ pub struct LoadRecord {
     pub body_bytes: u64,
     /// Answers that left their connection open.
     pub keep_alive_requests: u64,
-    /// Right answers per second of single threads, a sample every quarter of a second.
+    /// Answers per second of single threads, right and wrong, a sample every quarter of a second.
     pub thread_rates: LatencyHistogram,
     /// From asking for a connection to having it, of all that came up, before the window too.
     pub opening: LatencyHistogram,
@@ -209,6 +218,24 @@ impl LoadRecord {
         self
     }
 
+    /// All answers per second of `rate_window`, right and wrong.
+    #[must_use]
+    pub fn all_answers_per_s(&self) -> f64 {
+        self.rate_window.rate_of(self.rate_window.all_answers())
+    }
+
+    /// From the intended start to the last byte of all answers, right and wrong.
+    #[must_use]
+    pub fn all_response(&self) -> Cow<'_, LatencyHistogram> {
+        of_both(&self.response, &self.wrong_response)
+    }
+
+    /// From the actual write to the last byte of all answers, right and wrong.
+    #[must_use]
+    pub fn all_service(&self) -> Cow<'_, LatencyHistogram> {
+        of_both(&self.service, &self.wrong_service)
+    }
+
     fn class_reports(&self) -> Vec<LoadClass> {
         let classes = self.classes.iter();
         classes
@@ -257,10 +284,15 @@ impl LoadRecord {
             classes: self.class_reports(),
             duration_ns: self.duration_ns,
             requests_per_s: self.requests_per_s,
+            all_answers_per_s: Some(self.all_answers_per_s()),
             rate_window: Some(self.rate_window),
             bytes_received: self.bytes_received,
+            drained_bytes: self.drained_bytes,
+            answered_within_ns: self.answered_within_ns,
             response_ns: self.response.summary(),
             service_ns: self.service.summary(),
+            all_response_ns: Some(self.all_response().summary()),
+            all_service_ns: Some(self.all_service().summary()),
             connect_ns: self.connect.summary(),
             waiting_ns: self.waiting.summary(),
             server: self.server.clone(),
@@ -290,6 +322,8 @@ impl LoadRecord {
             response: self.response.clone(),
             service: self.service.clone(),
             slip: self.slip.clone(),
+            wrong_response: self.wrong_response.clone(),
+            wrong_service: self.wrong_service.clone(),
             lateness: self.lateness.clone(),
             blocked: self.blocked.clone(),
             unanswered: self.unanswered.clone(),
@@ -307,6 +341,15 @@ impl LoadRecord {
             classes: self.classes.iter().map(ClassRecord::histograms).collect(),
         }
     }
+}
+
+fn of_both<'a>(right: &'a LatencyHistogram, wrong: &LatencyHistogram) -> Cow<'a, LatencyHistogram> {
+    if wrong.is_empty() {
+        return Cow::Borrowed(right);
+    }
+    let mut all = right.clone();
+    all.merge(wrong);
+    Cow::Owned(all)
 }
 
 fn narrow_count(count: usize) -> u32 {

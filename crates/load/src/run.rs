@@ -7,6 +7,7 @@ mod stuck;
 mod watch;
 mod warm_up;
 mod assembly;
+mod room;
 mod sets;
 
 use self::assembly::{assemble, samples_of};
@@ -15,7 +16,7 @@ use crate::abort::AbortWatch;
 use crate::batches::BatchClocks;
 use crate::config::LoadConfig;
 use crate::connection_use::ConnectionUse;
-use crate::error::LoadError;
+use crate::error::{ConnectFailure, LoadError};
 use crate::gate::Opener;
 use crate::openings::Openings;
 use crate::outcome::Outcome;
@@ -54,10 +55,25 @@ pub struct Progress {
     pub remaining_ns: Option<u64>,
 }
 
+/// How far the opening of connections is, before anything is sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Connecting {
+    /// Connections that are open.
+    pub open: u64,
+    /// Connections that are to be open before anything is sent.
+    pub asked: u64,
+    /// Time since the first was asked for.
+    pub elapsed_ns: u64,
+    /// Why the last attempt failed; `None`: none has.
+    pub last_failure: Option<ConnectFailure>,
+}
+
 /// Sees a run while it goes on, on the thread that started it.
 ///
 /// Of several sets of connections one after another the window's edges are those of each.
 pub trait Observer {
+    /// Connections are being opened: about four times a second, from a quarter of a second on.
+    fn connecting(&self, _now: &Connecting) {}
     /// Sending begins at `at`, a few milliseconds from now.
     fn started(&self, _at: SystemTime) {}
     /// The window has begun, some 50 us ago on a quiet machine, and any time ago on a busy one: for readings
@@ -114,6 +130,7 @@ pub fn run_observed(
     stop: &AtomicBool,
 ) -> Result<LoadRecord, LoadError> {
     config.check()?;
+    room::check(config)?;
     if config.has_sets() {
         return sets::run(config, observer, stop);
     }
@@ -137,6 +154,7 @@ pub fn run_script(
     stop: &AtomicBool,
 ) -> Result<LoadRecord, LoadError> {
     config.check()?;
+    room::check(config)?;
     let refuse = |name, problem: &str| {
         Err(LoadError::Setting {
             name,

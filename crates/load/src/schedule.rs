@@ -342,8 +342,26 @@ impl Schedule {
         let claimed = self.next.load(Ordering::Relaxed);
         match self.pace {
             Pace::Closed => now_ns >= self.raw_window_end_ns() || claimed >= self.requests_max,
-            Pace::Open(_) => claimed >= self.open_end.load(Ordering::Relaxed),
+            Pace::Open(_) => {
+                claimed >= self.open_end.load(Ordering::Relaxed)
+                    && self.quiet_until_ns().is_none_or(|end_ns| now_ns >= end_ns)
+            }
         }
+    }
+
+    /// Open loop: the end of the window, where it is time that ends it. That nothing is due any more in what is left
+    /// of it is a part of the figures: a run of three seconds lasts so long at any rate.
+    pub(crate) fn quiet_until_ns(&self) -> Option<u64> {
+        let Pace::Open(arrivals) = &self.pace else {
+            return None;
+        };
+        let left_ns = |span_ns: u64| span_ns.saturating_sub(self.origin.time_ns);
+        let ends_by_itself = arrivals
+            .span_ns()
+            .is_some_and(|span_ns| left_ns(span_ns) < self.duration_ns);
+        let ends_by_count = self.rate_end_ns() <= self.raw_window_end_ns();
+        self.window_end_ns()
+            .filter(|_| !ends_by_itself && !ends_by_count)
     }
 
     /// Counted arrivals that were due before `now_ns`: the offered load. `None` in a closed loop,
@@ -521,7 +539,12 @@ mod tests {
             let ends = threads.into_iter().map(|thread| thread.join().unwrap());
             ends.flatten().collect()
         });
-        assert!(schedule.is_exhausted(0));
+        let end_ns = schedule.window_end_ns().unwrap();
+        assert!(
+            !schedule.is_exhausted(end_ns - 1),
+            "the run lasts as long as its window"
+        );
+        assert!(schedule.is_exhausted(end_ns));
         claimed.retain(|arrival| arrival.counted);
         claimed.sort_by_key(|arrival| arrival.number);
         let numbers = claimed.iter().map(|arrival| arrival.number);

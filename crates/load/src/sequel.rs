@@ -11,6 +11,7 @@ impl LoadRecord {
     /// Adds what the next set measured. The verdict is not made anew.
     pub(crate) fn add_sequel(&mut self, mut next: Self) {
         self.duration_ns += next.duration_ns;
+        self.answered_within_ns += next.answered_within_ns;
         self.add_rate_window(&mut next);
         self.add_counts(&next);
         self.answered_in_window = self.rate_window.answers;
@@ -72,6 +73,7 @@ mod tests {
                 answers,
                 bytes_received: 10 * answers,
                 end,
+                ..LoadRateWindow::default()
             },
             connections_open: Some(LoadConnectionsOpen {
                 due_at_start: 8,

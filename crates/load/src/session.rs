@@ -37,6 +37,8 @@ pub(crate) struct Session {
     pub(crate) state: State,
     /// Whether the first attempt to connect has ended, well or badly.
     pub(crate) has_settled: bool,
+    /// Whether it has ever been up.
+    pub(crate) has_opened: bool,
     /// Whether it stands in each of the queues of [`crate::free`].
     pub(crate) is_queued: [bool; 2],
     /// The kernel has not taken all of the last batch, or no more may be asked.
@@ -60,6 +62,7 @@ impl Session {
         Self {
             state: State::Closed { retry_ns: 0 },
             has_settled: false,
+            has_opened: false,
             is_queued: [false; 2],
             is_blocked: false,
             free_since_ns: 0,
@@ -130,6 +133,7 @@ impl Session {
             _ => 0,
         };
         self.state = State::Open { socket };
+        self.has_opened = true;
         self.free_since_ns = now_ns;
     }
 

@@ -94,6 +94,12 @@ pub(crate) struct Doors {
     pub(crate) settled: AtomicUsize,
     /// Connections up now.
     pub(crate) open: AtomicUsize,
+    /// Sessions that have had a connection, each counted once.
+    pub(crate) reached: AtomicUsize,
+    /// The wait for connections is over and some are missing: they are given up.
+    pub(crate) is_short: AtomicBool,
+    /// Connections that were open when their threads learned that sending begins.
+    pub(crate) open_at_start: AtomicUsize,
     /// Connections that ever came up: tells a dead target from one that closes after each answer.
     pub(crate) opened: AtomicU64,
     last_failure: Mutex<Option<ConnectFailure>>,

@@ -120,7 +120,7 @@ fn judge_errors(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
     let share = failed as f64 / (record.requests + failed) as f64;
     let mut reason = format!(
-        "{failed} failures ({:.2} %); latencies are those of the right answers only",
+        "{failed} failures ({:.2} %); response and service time are those of the right answers",
         share * 100.0
     );
     if !record.connect_failure.is_empty() {
@@ -248,16 +248,28 @@ fn judge_warm_up(record: &LoadRecord, verdict: &mut LoadVerdict) {
 fn judge_connections(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(open) = record
         .connections_open
-        .filter(|open| open.at_start < open.due_at_start && record.started_unix_ns > 0)
+        .filter(|_| record.started_unix_ns > 0)
     else {
         return;
     };
-    let reason = format!(
-        "only {} of {} connections were open when sending began; ask for fewer, give them more time \
-         (--timeout), or look at the limits of the server and of the ports between both (--source)",
-        open.at_start, open.due_at_start
-    );
-    note(verdict, LoadStatus::Suspect, reason);
+    let advice = "ask for fewer, give them more time (--connect-within), or look at the limits of the server \
+                  and of the ports between both (--source)";
+    let asked = record.connections as u64;
+    let has_ramp = open.due_at_start < asked;
+    let reason = if open.at_start < open.due_at_start {
+        format!(
+            "only {} of {} connections were open when sending began; {advice}",
+            open.at_start, open.due_at_start
+        )
+    } else if has_ramp && open.at_end < asked && record.errors.connect > 0 {
+        format!(
+            "only {} of {asked} connections of the ramp were open at the end; {advice}",
+            open.at_end
+        )
+    } else {
+        return;
+    };
+    note(verdict, LoadStatus::Invalid, reason);
 }
 
 fn judge_machine(record: &LoadRecord, verdict: &mut LoadVerdict) {

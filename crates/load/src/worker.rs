@@ -68,6 +68,8 @@ pub(crate) struct Worker<'run> {
     closed: VecDeque<u32>,
     /// Some of them wait until it is known when sending begins.
     has_ramp_ahead: bool,
+    /// It is known when sending begins.
+    has_begun: bool,
     connecting: usize,
     /// This thread's walk along the arrival process; `None` in a closed loop.
     cursor: Option<Cursor<'run>>,
@@ -147,6 +149,7 @@ impl<'run> Worker<'run> {
             dirty: Vec::with_capacity(connections),
             closed: (0..connections as u32).collect(),
             has_ramp_ahead: false,
+            has_begun: false,
             connecting: 0,
             cursor,
             held: None,
@@ -345,9 +348,10 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
             self.send_due(shard, schedule);
             // Lets the last answer end the run at once instead of at the next housekeeping.
             if self.in_flight == 0 && self.held.is_none() {
-                self.next_housekeeping_ns = self
-                    .next_housekeeping_ns
-                    .min(self.now_ns + HOUSEKEEPING_NS_BEFORE_START);
+                let soon_ns = self.now_ns + HOUSEKEEPING_NS_BEFORE_START;
+                let quiet_until_ns = schedule.quiet_until_ns().unwrap_or(0);
+                let look_ns = soon_ns.max(quiet_until_ns);
+                self.next_housekeeping_ns = self.next_housekeeping_ns.min(look_ns);
             }
         }
     }

@@ -1,18 +1,16 @@
-//! Goal: more connections than the process may open is one clear error before the run, however
-//! many came up before the limit. Alone in its process, whose limit it lowers.
+//! Goal: more connections than the process may open files is one clear error before any is opened. Alone in its process, whose limit it lowers.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 mod support;
 
-use millpond_io::{IoError, ListenOptions, Listener};
 use millpond_load::LoadError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::TcpListener;
 
 #[test]
 fn too_many_connections_are_one_clear_error() {
     // Nobody accepts: the kernel completes the connections in the queue.
-    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), ListenOptions::default());
-    let listener = listener.unwrap();
-    let address = listener.local_address().inet().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
     let limit = Rlimit {
         current: Some(300),
         ..getrlimit(Resource::Nofile)
@@ -23,8 +21,18 @@ fn too_many_connections_are_one_clear_error() {
     config.connections = 400;
     let error = support::try_run(&config).unwrap_err();
     assert!(
-        matches!(error, LoadError::Io(IoError::DescriptorsExhausted { .. })),
+        matches!(
+            error,
+            LoadError::FewDescriptors {
+                connections: 400,
+                room: 200..300,
+                ..
+            }
+        ),
         "{error:?}"
     );
     assert!(error.to_string().contains("ulimit"), "{error}");
+    // Nobody came: the queue is empty.
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err());
 }

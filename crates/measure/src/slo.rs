@@ -1,14 +1,15 @@
 //! Service-level objectives: what a run has to keep, and whether it did.
 //!
 //! On the path: `millpond load --slo 'p99<5ms,errors<0.1%'` reads them before the run and asks after
-//! it. A request that was given up without an answer counts with its age, which is less than it
-//! would have taken: else a server could keep its promise by not answering.
+//! it. Times are judged over all requests, and one that failed counts as slower than any objective: a target must not
+//! keep its objectives by failing, quickly or slowly. Over successful requests alone ([`SloPopulation::Successful`])
+//! a request that was given up without an answer counts with its age, which is less than it would have taken.
 //!
-//! Absent on purpose: interpolation. An objective is met by what was measured.
+//! Nothing is interpolated: an objective is met by what was measured.
 
 use crate::histogram::LatencyHistogram;
 use crate::units::{
-    format_duration_ns, format_percent, format_rate, parse_count, parse_duration_ns,
+    UnitError, format_duration_ns, format_percent, format_rate, parse_count, parse_duration_ns,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -30,9 +31,34 @@ pub struct SloFacts<'a> {
     pub requests_per_s: f64,
 }
 
+/// Which requests the objectives about time are about.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SloPopulation {
+    /// All: those that failed are slower than any objective.
+    #[default]
+    All,
+    /// Those that were answered rightly, and those without an answer with their ages.
+    Successful,
+}
+
+impl FromStr for SloPopulation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            "successful" => Ok(Self::Successful),
+            _ => Err("it is all or successful".to_owned()),
+        }
+    }
+}
+
 /// All that one run has to keep.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Slo(Vec<Objective>);
+pub struct Slo {
+    objectives: Vec<Objective>,
+    population: SloPopulation,
+}
 
 /// One measure and its limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,17 +104,31 @@ pub struct SloOutcome {
 }
 
 impl Slo {
+    /// The same about other requests.
+    #[must_use]
+    pub fn of(self, population: SloPopulation) -> Self {
+        Self { population, ..self }
+    }
+
+    /// Whether failed requests decide about an objective as slow ones do.
+    #[must_use]
+    pub fn counts_failures_as_slow(&self) -> bool {
+        let mut objectives = self.objectives.iter();
+        self.population == SloPopulation::All
+            && objectives.any(|objective| objective.subject.counts_failures())
+    }
+
     /// The objectives in words, in their order.
     #[must_use]
     pub fn in_words(&self) -> Vec<String> {
-        self.0.iter().map(Objective::to_string).collect()
+        self.objectives.iter().map(Objective::to_string).collect()
     }
 
     /// Samples without which the strictest percentile rests on fewer than `beyond` of them.
     #[must_use]
     pub fn samples_min(&self, beyond: u64) -> u64 {
         let strictest = self
-            .0
+            .objectives
             .iter()
             .filter_map(|objective| match objective.subject {
                 Subject::Time(_, Figure::Percentile(percent)) => Some(percent),
@@ -101,21 +141,21 @@ impl Slo {
     /// Whether it says how many requests may fail.
     #[must_use]
     pub fn limits_errors(&self) -> bool {
-        let mut objectives = self.0.iter();
+        let mut objectives = self.objectives.iter();
         objectives.any(|objective| objective.subject == Subject::Errors)
     }
 
     /// Compares a run with every objective, in their order.
     #[must_use]
     pub fn judge(&self, facts: &SloFacts<'_>) -> Vec<SloOutcome> {
-        let judge = |objective: &Objective| objective.judge(facts);
-        self.0.iter().map(judge).collect()
+        let judge = |objective: &Objective| objective.judge(facts, self.population);
+        self.objectives.iter().map(judge).collect()
     }
 }
 
 impl Objective {
-    fn judge(&self, facts: &SloFacts<'_>) -> SloOutcome {
-        let measured = self.subject.measure(facts);
+    fn judge(&self, facts: &SloFacts<'_>, population: SloPopulation) -> SloOutcome {
+        let measured = self.subject.measure(facts, population);
         // Nothing measured keeps no promise.
         let is_met = measured.is_some_and(|value| {
             if self.is_upper {
@@ -128,7 +168,7 @@ impl Objective {
             objective: self.to_string(),
             measured: measured.map_or_else(
                 || "nothing was measured".to_owned(),
-                |value| self.subject.format(value),
+                |value| self.subject.in_words(value, facts),
             ),
             is_met,
         }
@@ -136,7 +176,13 @@ impl Objective {
 }
 
 impl Subject {
-    fn measure(self, facts: &SloFacts<'_>) -> Option<f64> {
+    /// Whether failed requests are among those it is about. What they waited for before they were sent is not known.
+    fn counts_failures(self) -> bool {
+        matches!(self, Self::Time(Clock::Response | Clock::Service, _))
+    }
+
+    /// Infinite where it is that of a failed request.
+    fn measure(self, facts: &SloFacts<'_>, population: SloPopulation) -> Option<f64> {
         match self {
             Self::Rate => Some(facts.requests_per_s),
             Self::Errors => {
@@ -144,22 +190,38 @@ impl Subject {
                 (all > 0).then(|| facts.failed as f64 / all as f64)
             }
             Self::Time(clock, figure) => {
-                let mut histogram = match clock {
+                let histogram = match clock {
                     Clock::Response => facts.response,
                     Clock::Service => facts.service,
                     Clock::Slip => facts.slip,
+                };
+                match population {
+                    SloPopulation::All if self.counts_failures() => {
+                        figure.with_failed(histogram, facts.failed)
+                    }
+                    SloPopulation::Successful if clock == Clock::Response => {
+                        let mut histogram = histogram.clone();
+                        histogram.merge(facts.unanswered);
+                        figure.of(&histogram)
+                    }
+                    _ => figure.of(histogram),
                 }
-                .clone();
-                if clock == Clock::Response {
-                    histogram.merge(facts.unanswered);
-                }
-                (!histogram.is_empty()).then(|| match figure {
-                    Figure::Percentile(percent) => histogram.percentile(percent) as f64,
-                    Figure::Mean => histogram.mean(),
-                    Figure::Max => histogram.max() as f64,
-                })
             }
         }
+    }
+
+    /// A figure that is that of a failed request, with what it is without them.
+    fn in_words(self, value: f64, facts: &SloFacts<'_>) -> String {
+        if value.is_finite() {
+            return self.format(value);
+        }
+        let all = facts.failed + facts.response.count();
+        let share = format_percent(facts.failed as f64 / all.max(1) as f64);
+        let successful = self.measure(facts, SloPopulation::Successful);
+        let successful = successful.map_or_else(String::new, |value| {
+            format!("; {} of successful ones", self.format(value))
+        });
+        format!("a failed request, {share} failed{successful}")
     }
 
     fn format(self, value: f64) -> String {
@@ -168,6 +230,36 @@ impl Subject {
             Self::Errors => format_percent(value),
             Self::Rate => format_rate(value),
         }
+    }
+}
+
+impl Figure {
+    fn of(self, times: &LatencyHistogram) -> Option<f64> {
+        (!times.is_empty()).then(|| match self {
+            Self::Percentile(percent) => times.percentile(percent) as f64,
+            Self::Mean => times.mean(),
+            Self::Max => times.max() as f64,
+        })
+    }
+
+    /// With `failed` more that took longer than any.
+    fn with_failed(self, times: &LatencyHistogram, failed: u64) -> Option<f64> {
+        if failed == 0 {
+            return self.of(times);
+        }
+        let Self::Percentile(percent) = self else {
+            return Some(f64::INFINITY);
+        };
+        let answered = times.count();
+        // The rank of the percentile among all, from 1, as a histogram counts.
+        let rank = (percent / 100.0 * (answered + failed) as f64)
+            .ceil()
+            .max(1.0);
+        if rank > answered as f64 {
+            return Some(f64::INFINITY);
+        }
+        // Half a rank below it, so that rounding does not reach the next one.
+        Some(times.percentile((rank - 0.5) / answered as f64 * 100.0) as f64)
     }
 }
 
@@ -201,7 +293,10 @@ impl FromStr for Slo {
     fn from_str(text: &str) -> Result<Self, String> {
         let objectives: Result<Vec<Objective>, String> =
             text.split(',').map(|one| one.trim().parse()).collect();
-        objectives.map(Self)
+        objectives.map(|objectives| Self {
+            objectives,
+            population: SloPopulation::default(),
+        })
     }
 }
 
@@ -218,7 +313,7 @@ impl FromStr for Objective {
         let subject = parse_subject(name).ok_or_else(|| format!("{name:?}: {example}"))?;
         let limit = match subject {
             Subject::Time(..) => parse_duration_ns(limit).map(|limit_ns| limit_ns as f64),
-            Subject::Rate => parse_count(limit).map(|per_s| per_s as f64),
+            Subject::Rate => parse_rate_per_s(limit),
             Subject::Errors => {
                 return parse_share(limit).map(|limit| Self {
                     subject,
@@ -233,6 +328,15 @@ impl FromStr for Objective {
             is_upper,
             limit,
         })
+    }
+}
+
+/// `1k`, `0.9`, `2.5k`.
+fn parse_rate_per_s(text: &str) -> Result<f64, UnitError> {
+    let plain = text.parse::<f64>().ok();
+    match plain.filter(|per_s| per_s.is_finite() && *per_s >= 0.0) {
+        Some(per_s) => Ok(per_s),
+        None => parse_count(text).map(|per_s| per_s as f64),
     }
 }
 
@@ -292,6 +396,15 @@ mod tests {
     }
 
     fn judged(slo: &str, unanswered: &LatencyHistogram, failed: u64) -> Vec<bool> {
+        judged_of(SloPopulation::All, slo, unanswered, failed)
+    }
+
+    fn judged_of(
+        population: SloPopulation,
+        slo: &str,
+        unanswered: &LatencyHistogram,
+        failed: u64,
+    ) -> Vec<bool> {
         let (response, service) = (times(1..=100), times(1..=50));
         let facts = SloFacts {
             response: &response,
@@ -301,7 +414,7 @@ mod tests {
             failed,
             requests_per_s: 1_000.0,
         };
-        let slo: Slo = slo.parse().unwrap();
+        let slo = slo.parse::<Slo>().unwrap().of(population);
         let outcomes = slo.judge(&facts);
         outcomes.iter().map(|outcome| outcome.is_met).collect()
     }
@@ -319,12 +432,67 @@ mod tests {
         assert_eq!(judged("slip.p99<1s", &nobody, 0), [false]);
     }
 
-    /// Goal: requests that were never answered do not make the tail look better.
+    /// Goal: requests that were never answered do not make the tail of the successful ones look better.
     #[test]
     fn the_unanswered_count_with_their_age() {
+        let judged = |slo, unanswered: &LatencyHistogram, failed| {
+            judged_of(SloPopulation::Successful, slo, unanswered, failed)
+        };
         assert_eq!(judged("p90<95ms", &times([]), 0), [true]);
+        assert_eq!(judged("p90<95ms", &times([]), 20), [true]);
         assert_eq!(judged("p90<95ms", &times([500; 20]), 20), [false]);
         assert_eq!(judged("service.p90<95ms", &times([500; 20]), 20), [true]);
+    }
+
+    /// `p99<5ms` was met while 4 % of the answers were 503s after 20 ms.
+    ///
+    /// Goal: each failed request takes a place among the slowest, of every clock that has an end; the figure beside
+    /// it is that of the successful ones.
+    #[test]
+    fn failed_requests_are_slower_than_any_objective() {
+        let none = times([]);
+        // 100 right answers of 1 to 100 ms, and as many failures as make 4 % of all.
+        assert_eq!(
+            judged("p99<1h,p96.2<1h,max<1h,mean<1h", &none, 4),
+            [false; 4]
+        );
+        assert_eq!(
+            judged("p96<101ms,p50<60ms,p50<51ms", &none, 4),
+            [true, true, false]
+        );
+        assert_eq!(judged("service.p99<1h", &none, 4), [false]);
+        assert_eq!(judged("p99<101ms,max<101ms", &none, 0), [true, true]);
+        let response = times(1..=100);
+        let facts = SloFacts {
+            response: &response,
+            service: &response,
+            slip: &none,
+            unanswered: &none,
+            failed: 4,
+            requests_per_s: 1.0,
+        };
+        let slo: Slo = "p99<1h".parse().unwrap();
+        let measured = &slo.judge(&facts)[0].measured;
+        for part in ["a failed request", "failed", "99", "of successful ones"] {
+            assert!(measured.contains(part), "{part}: {measured}");
+        }
+        assert!(slo.counts_failures_as_slow());
+        assert!(!slo.of(SloPopulation::Successful).counts_failures_as_slow());
+        let slip: Slo = "slip.p99<1h,errors<1%".parse().unwrap();
+        assert!(!slip.counts_failures_as_slow());
+    }
+
+    /// Goal: a rate may be less than one a second.
+    #[test]
+    fn rates_may_be_fractions() {
+        assert_eq!(
+            judged("rate>999.5,rate>1000.5", &times([]), 0),
+            [true, false]
+        );
+        assert_eq!(judged("rate>0.9,rate<0.9", &times([]), 0), [true, false]);
+        for text in ["rate>-1", "rate>nan", "rate>inf", "rate>"] {
+            assert!(text.parse::<Slo>().is_err(), "{text}");
+        }
     }
 
     /// Goal: a percentile asks for as many samples as lie beyond it, the strictest one decides.

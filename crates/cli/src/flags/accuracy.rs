@@ -5,7 +5,7 @@
 use super::parse_duration_ns;
 use clap::{ArgAction, Args};
 use millpond_load::{AbortRule, LoadRecord, WarmUp};
-use millpond_measure::slo::Slo;
+use millpond_measure::slo::{Slo, SloPopulation};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -63,10 +63,10 @@ impl AccuracyFlags {
     }
 
     /// What ends the run early.
-    pub(super) fn abort_rule(&self) -> Option<AbortRule> {
+    pub(super) fn abort_rule(&self, population: SloPopulation) -> Option<AbortRule> {
         let seconds = self.abort_over.div_ceil(SECOND_NS) as usize;
         let rule = |when: &Slo| AbortRule {
-            when: when.clone(),
+            when: when.clone().of(population),
             seconds,
         };
         self.abort.as_ref().map(rule)

@@ -14,6 +14,10 @@ pub(super) struct ConnectionFlags {
     /// Close a connection after so many requests and open another; 1 is a connection for each
     #[arg(long, value_name = "N", value_parser = parse_count)]
     requests_per_connection: Option<u64>,
+    /// Wait as long for all connections to be open before the first request leaves. If some are not, they are given
+    /// up, the others are measured, and the verdict is INVALID
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "30s")]
+    connect_within: u64,
     /// Open connections one after the other over TIME while those that are there send already
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     connection_ramp: Option<u64>,
@@ -74,6 +78,10 @@ impl ConnectionFlags {
             handshake_bytes_max: HANDSHAKE_BYTES_MAX,
         };
         TlsClient::load(options).map(Some).map_err(Failure::failed)
+    }
+
+    pub(super) const fn within_ns(&self) -> u64 {
+        self.connect_within
     }
 
     pub(super) fn plan(&self) -> ConnectionPlan {

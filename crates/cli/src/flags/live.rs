@@ -82,11 +82,21 @@ impl Live {
             keep(&mut self.rates, now.rate_per_s);
         }
         let screen = Screen::of_stderr();
-        let lines = self.lines(now, &screen);
-        let mut text = self.back(&screen);
+        self.draw(&self.lines(now, &screen), &screen);
+    }
+
+    /// Draws that connections are being opened.
+    pub(super) fn connecting(&mut self, line: &str) {
+        let screen = Screen::of_stderr();
+        let line = line.chars().take(screen.columns).collect();
+        self.draw(&[(line, None)], &screen);
+    }
+
+    fn draw(&mut self, lines: &[(String, Option<Colour>)], screen: &Screen) {
+        let mut text = self.back(screen);
         // Lines are cut at the right edge, not wrapped, so that each takes one row.
         text += "\x1b[?7l";
-        for (line, tone) in &lines {
+        for (line, tone) in lines {
             match tone.filter(|_| screen.has_colour) {
                 Some(colour) => text += &format!("\x1b[K{}\n", colour.paint(line)),
                 None => text += &format!("\x1b[K{line}\n"),

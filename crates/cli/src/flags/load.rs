@@ -25,7 +25,7 @@ use millpond_load::{
 };
 use millpond_measure::record::LoadStatus;
 use millpond_measure::report::wrk;
-use millpond_measure::slo::{Slo, SloOutcome};
+use millpond_measure::slo::{Slo, SloOutcome, SloPopulation};
 use millpond_mempool::PoolMode;
 use std::net::SocketAddr;
 
@@ -100,9 +100,13 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "US", value_parser = parse_busy_poll_ns, default_value = "0")]
     busy_poll: u64,
     /// What the run has to keep, else the exit status is 3: p99<5ms, service.p50<200us, errors<0.1%,
-    /// rate>1k; several with commas. Requests that were given up count with their age
+    /// rate>1k; several with commas. A failed request counts as slower than any objective
     #[arg(long, value_name = "OBJECTIVES")]
     slo: Option<Slo>,
+    /// Which requests objectives about time are about: all, or the successful ones and those without an answer with
+    /// their age. For --find-max and --abort too
+    #[arg(long, value_name = "all|successful", default_value = "all")]
+    slo_of: SloPopulation,
     /// Write what became of the run and of each objective to FILE as JUnit XML, as build servers show
     /// tests
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse, conflicts_with = "find_max")]
@@ -176,11 +180,12 @@ impl LoadFlags {
             plan: self.opening.plan(),
             tls: self.opening.tls(&urls.first, self.timeout)?,
             timeout_ns: self.timeout,
+            connect_within_ns: self.opening.within_ns(),
             pool_mode: self.pools,
             driver: self.driver,
             busy_poll_ns: self.busy_poll,
             receive_stamps: self.accuracy.receive_stamps,
-            abort: self.accuracy.abort_rule(),
+            abort: self.accuracy.abort_rule(self.slo_of),
             cookies: self.cookies.plan(),
             batch_latency: self.compatible.batch_latency,
             samples_max: self.print.samples_max(),
@@ -218,6 +223,7 @@ impl LoadFlags {
         let authorization = self.asked.authorization()?;
         self.asked.header.extend(authorization);
         let config = self.config()?;
+        millpond_io::raise_descriptor_limit();
         if let Some(slo) = self.search.find_max.clone() {
             let wishes = Wishes {
                 first_per_s: self.arrivals.first_per_s()?,
@@ -227,7 +233,7 @@ impl LoadFlags {
                 json: self.print.json().cloned(),
                 url: self.asked.shown_url(),
             };
-            return self.search.run(slo, config, wishes);
+            return self.search.run(slo.of(self.slo_of), config, wishes);
         }
         let stop = interrupt_flag()?;
         let request = self.asked.for_script(&config.workload);
@@ -261,18 +267,8 @@ impl LoadFlags {
         if let Some(sentence) = self.accuracy.missing(&record) {
             output::note(sentence);
         }
-        let outcomes = self.slo.map(|slo| slo.judge(&facts_of(&record)));
-        let outcomes = outcomes.unwrap_or_default();
-        for outcome in &outcomes {
-            let word = if outcome.is_met { "met" } else { "MISSED" };
-            let SloOutcome {
-                objective,
-                measured,
-                ..
-            } = outcome;
-            // Not among the results: those may be a table for another program.
-            output::note(format!("{objective}: {measured}, {word}"));
-        }
+        let slo = self.slo.map(|slo| slo.of(self.slo_of));
+        let outcomes = slo.map_or_else(Vec::new, |slo| judge(&slo, &record));
         if let Some(file) = &self.junit {
             file.write(&junit::suite(&record, &outcomes).render())?;
         }
@@ -283,6 +279,29 @@ impl LoadFlags {
             exit => exit,
         })
     }
+}
+
+/// Judges a run by its objectives, and says how that went. Not among the results: those may be a table for another
+/// program.
+fn judge(slo: &Slo, record: &LoadRecord) -> Vec<SloOutcome> {
+    let facts = facts_of(record);
+    if facts.failed > 0 && slo.counts_failures_as_slow() {
+        output::note(
+            "objectives are about all requests, and each that failed counts as slower than any; \
+             --slo-of successful leaves them out, as before",
+        );
+    }
+    let outcomes = slo.judge(&facts);
+    for SloOutcome {
+        objective,
+        measured,
+        is_met,
+    } in &outcomes
+    {
+        let word = if *is_met { "met" } else { "MISSED" };
+        output::note(format!("{objective}: {measured}, {word}"));
+    }
+    outcomes
 }
 
 /// The library's sentence, with the flag in the place of a setting of its name.

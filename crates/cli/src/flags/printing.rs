@@ -198,12 +198,10 @@ impl PrintFlags {
 
     /// The text of a format that is written at the end.
     fn text(&self, format: Format, run: &Finished<'_>) -> Result<Option<String>, Failure> {
-        let LoadRecord {
-            response,
-            service,
-            slip,
-            ..
-        } = run.record;
+        let slip = &run.record.slip;
+        // Other programs count wrong answers as they do right ones.
+        let (response, service) = (run.record.all_response(), run.record.all_service());
+        let (response, service) = (&*response, &*service);
         // In a closed loop nothing is intended: both clocks are one.
         let is_open_loop = run.record.arrivals.is_some();
         let latency = if is_open_loop { response } else { service };
@@ -242,7 +240,7 @@ impl PrintFlags {
             Format::AbTsv => ab_requests::text(kept(run.record).iter().map(ab_row_of).collect()),
             Format::Requests => requests::text(kept(run.record).iter().map(row_of).collect()),
             Format::V2 => {
-                let clocks = [response, service, slip];
+                let clocks = [&run.record.response, &run.record.service, slip];
                 hlog::compressed(run.report, clocks).map_err(Failure::failed)?
             }
         }))

@@ -7,7 +7,7 @@ use super::printing::{Finished, PrintFlags};
 use super::streams::Streams;
 use super::watcher::Watcher;
 use crate::output::{self, Exit, Failure};
-use millpond_load::{Ended, LoadRecord, Observer, Progress, Second};
+use millpond_load::{Connecting, Ended, LoadRecord, Observer, Progress, Second};
 use millpond_measure::record::LoadReport;
 use std::time::SystemTime;
 
@@ -47,6 +47,10 @@ pub(super) struct ScriptWatcher<'a> {
 impl Observer for ScriptWatcher<'_> {
     fn started(&self, at: SystemTime) {
         self.watcher.started(at);
+    }
+
+    fn connecting(&self, now: &Connecting) {
+        self.watcher.connecting(now);
     }
 
     fn progress(&self, now: &Progress) {

@@ -7,7 +7,7 @@ use super::live::Live;
 use super::streams::Streams;
 use crate::output::{Progress, whole_seconds};
 use clap::Args;
-use millpond_load::{Observer, Second};
+use millpond_load::{Connecting, Observer, Second};
 use millpond_measure::units::{format_count, format_duration_ns, format_rate};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -70,6 +70,15 @@ impl Observer for Watcher {
         self.outlets().streams.started(at);
     }
 
+    fn connecting(&self, now: &Connecting) {
+        let outlets = &mut *self.outlets();
+        let line = connecting_line(now);
+        match &mut outlets.live {
+            Some(live) => live.connecting(&line),
+            None => outlets.progress.update(line),
+        }
+    }
+
     fn progress(&self, now: &millpond_load::Progress) {
         let outlets = &mut *self.outlets();
         match &mut outlets.live {
@@ -95,6 +104,19 @@ impl Observer for Watcher {
         }
         outlets.streams.second(second);
     }
+}
+
+fn connecting_line(now: &Connecting) -> String {
+    let mut line = format!(
+        "connecting: {} of {} connections open after {}",
+        now.open,
+        now.asked,
+        whole_seconds(now.elapsed_ns)
+    );
+    if let Some(failure) = now.last_failure {
+        line += &format!(", the last failure: {failure}");
+    }
+    line
 }
 
 fn progress_line(now: &millpond_load::Progress, tails_ns: Option<(u64, u64)>) -> String {
@@ -125,7 +147,23 @@ fn progress_line(now: &millpond_load::Progress, tails_ns: Option<(u64, u64)>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millpond_load::ConnectFailure;
     use millpond_measure::record::LoadErrors;
+
+    /// Goal: whoever waits for connections sees how many are missing and why.
+    #[test]
+    fn the_opening_of_connections_is_shown() {
+        let mut now = Connecting {
+            open: 600,
+            asked: 4_000,
+            elapsed_ns: 2_000_000_000,
+            last_failure: None,
+        };
+        let line = connecting_line(&now);
+        assert_eq!(line, "connecting: 600 of 4000 connections open after 2 s");
+        now.last_failure = Some(ConnectFailure::Handshake);
+        assert!(connecting_line(&now).contains("TLS handshake failed"));
+    }
 
     /// Goal: one line says how far the run is, how it goes, and what fails.
     #[test]

@@ -48,7 +48,7 @@ pub(super) fn assemble(
         thread_rates: watched.thread_rates.clone(),
         ended: watched.ended,
         aborted: watched.aborted.clone(),
-        connections_open: Some(connections_open(shared, watched)),
+        connections_open: Some(connections_open(shared)),
         ..LoadRecord::default()
     };
     record.warm_up = watched.warm_up;
@@ -63,6 +63,9 @@ pub(super) fn assemble(
         }
         let window = Window::of(schedule, watched, &total);
         record.duration_ns = window.end_ns.saturating_sub(schedule.window_start_ns());
+        record.answered_within_ns = total
+            .last_answer_ns
+            .saturating_sub(schedule.window_start_ns());
         record.rate_window = window.of_rate(schedule, shared.places(), &total);
         record.requests_per_s = record.rate_window.per_s();
         is_of_all = record.rate_window.end == RateWindowEnd::LastAnswer;
@@ -88,6 +91,7 @@ pub(super) fn assemble(
     add_guests(&mut record, ends);
     record.statuses = total.statuses().collect();
     record.bytes_received = total.received_bytes;
+    record.drained_bytes = total.drained_bytes;
     add_phases(&mut record, &mut total);
     take_clocks(&mut record, total);
     record.seconds = timeline.seconds;
@@ -99,6 +103,8 @@ fn take_clocks(record: &mut LoadRecord, total: Outcome) {
     record.response = total.response;
     record.service = total.service;
     record.slip = total.slip;
+    record.wrong_response = total.wrong_response;
+    record.wrong_service = total.wrong_service;
     record.lateness = total.lateness;
     record.blocked = total.blocked;
     record.undisturbed = total.stalls.map(|watch| watch.undisturbed);
@@ -108,14 +114,10 @@ fn take_clocks(record: &mut LoadRecord, total: Outcome) {
 }
 
 /// Connections at the edges; those that the threads have closed at the end of the run are open here.
-fn connections_open(shared: &Shared<'_>, watched: &Watched) -> LoadConnectionsOpen {
-    let LoadConfig {
-        plan, connections, ..
-    } = shared.config;
-    let due_at_start = if plan.ramp_ns > 0 { 1 } else { *connections };
+fn connections_open(shared: &Shared<'_>) -> LoadConnectionsOpen {
     LoadConnectionsOpen {
-        due_at_start: due_at_start as u64,
-        at_start: watched.open_at_start as u64,
+        due_at_start: shared.config.connections_due_at_start() as u64,
+        at_start: shared.doors.open_at_start.load(Ordering::Relaxed) as u64,
         at_end: shared.doors.open.load(Ordering::Relaxed) as u64,
     }
 }
@@ -292,15 +294,24 @@ impl Window {
             (false, _) if self.is_by_count => (self.end_ns, RateWindowEnd::LastAnswer),
             (false, _) => (self.end_ns, RateWindowEnd::Time),
         };
-        let (answers, bytes_received) = match end {
-            RateWindowEnd::LastAnswer => (total.requests(), total.received_bytes),
-            _ => (total.answered_in_window, total.rate_bytes),
-        };
-        LoadRateWindow {
-            duration_ns: end_ns.saturating_sub(start_ns),
-            answers,
-            bytes_received,
-            end,
+        let duration_ns = end_ns.saturating_sub(start_ns);
+        match end {
+            RateWindowEnd::LastAnswer => LoadRateWindow {
+                duration_ns,
+                answers: total.requests(),
+                wrong_answers: total.errors.status + total.errors.validation,
+                wrong_statuses: total.errors.status,
+                bytes_received: total.received_bytes,
+                end,
+            },
+            _ => LoadRateWindow {
+                duration_ns,
+                answers: total.answered_in_window,
+                wrong_answers: total.wrong_in_window,
+                wrong_statuses: total.wrong_statuses_in_window,
+                bytes_received: total.rate_bytes,
+                end,
+            },
         }
     }
 }

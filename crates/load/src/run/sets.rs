@@ -5,7 +5,7 @@
 //! outside every clock and window by construction, and no request is under way meanwhile. A schedule goes on where the
 //! one before it ended: numbers of requests and the arrival process have no gap and nothing twice.
 //! Workers have no state for it, and a reconnect is not followed by another warm-up.
-use super::{Observer, Part, PartEnd, Progress, run_part};
+use super::{Connecting, Observer, Part, PartEnd, Progress, run_part};
 use crate::abort::AbortWatch;
 use crate::config::{LoadConfig, Stop, WarmUp};
 use crate::connection_plan::Reconnect;
@@ -271,6 +271,10 @@ impl Observer for SetObserver<'_> {
                     .set(u64::try_from(later.as_nanos()).unwrap_or(u64::MAX));
             }
         }
+    }
+
+    fn connecting(&self, now: &Connecting) {
+        self.whole.connecting(now);
     }
 
     fn window_began(&self) {

@@ -5,14 +5,14 @@
 //! Absent on purpose: what the threads counted, but for the seconds that are shown meanwhile.
 use super::stuck::PATIENCE;
 use super::warm_up::WarmUpWatch;
-use super::{Observer, Progress, WorkerHandle};
+use super::{Connecting, Observer, Progress, WorkerHandle};
 use crate::abort::AbortWatch;
-use crate::config::WarmUp;
+use crate::config::{LoadConfig, WarmUp};
 use crate::error::{ConnectFailure, LoadError};
 use crate::outcome::add_errors;
 use crate::record::Ended;
 use crate::schedule::Schedule;
-use crate::shared::Shared;
+use crate::shared::{Doors, Shared};
 use crate::timeline::Timeline;
 use millpond_io::monotonic_ns;
 use millpond_measure::histogram::LatencyHistogram;
@@ -40,8 +40,6 @@ pub(super) struct Watched {
     pub(super) warm_up: Option<LoadWarmUp>,
     pub(super) started: Option<SystemTime>,
     pub(super) thread_rates: LatencyHistogram,
-    /// Connections that were open when the schedule was set.
-    pub(super) open_at_start: usize,
 }
 
 /// The supervising thread's view of a run.
@@ -88,7 +86,6 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         abort: &mut AbortWatch<'_>,
     ) -> Result<Watched, LoadError> {
         self.wait_for_connections()?;
-        let open_at_start = self.shared.doors.open.load(Ordering::Relaxed);
         let Some(schedule) = self.start() else {
             let end_ns = monotonic_ns();
             return Ok(Watched {
@@ -99,7 +96,6 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 warm_up: None,
                 started: None,
                 thread_rates: LatencyHistogram::new(),
-                open_at_start,
             });
         };
         let ahead_ns = schedule.start_ns().saturating_sub(monotonic_ns());
@@ -155,32 +151,38 @@ impl<'run, 'scope> Watch<'run, 'scope> {
             warm_up: warm_up.outcome(schedule, end_ns),
             started: Some(started),
             thread_rates: reporter.thread_rates,
-            open_at_start,
         })
     }
 
-    /// Until every connection has been tried once; at least one must be up.
+    /// Until all connections are open that are to be, or their time is up; at least one must be.
     fn wait_for_connections(&self) -> Result<(), LoadError> {
-        let config = self.shared.config;
-        let doors = &self.shared.doors;
-        let give_up_ns = monotonic_ns().saturating_add(config.timeout_ns);
-        while doors.settled.load(Ordering::Acquire) < config.connections
-            && !self.is_stopped()
-            && monotonic_ns() < give_up_ns
-            && !self.all_done()
-        {
+        let (config, doors) = (self.shared.config, &self.shared.doors);
+        let mut opening = Opening::new(config, monotonic_ns());
+        while !self.is_stopped() && !self.all_done() {
+            let now_ns = monotonic_ns();
+            match opening.step(doors, now_ns) {
+                Opened::All => break,
+                Opened::NotAll => {
+                    doors.is_short.store(true, Ordering::Release);
+                    break;
+                }
+                Opened::None => {
+                    let timed_out = ConnectFailure::TimedOut {
+                        timeout_ns: opening.first_within_ns,
+                    };
+                    return Err(LoadError::Unreachable {
+                        address: config.target.address.clone(),
+                        cause: doors.last_failure().unwrap_or(timed_out),
+                    });
+                }
+                Opened::NotYet => {}
+            }
+            if let Some(news) = opening.news(doors, now_ns) {
+                self.observer.connecting(&news);
+            }
             std::thread::park_timeout(Duration::from_millis(1));
         }
-        if doors.open.load(Ordering::Relaxed) > 0 || self.is_stopped() || self.all_done() {
-            return Ok(());
-        }
-        let timed_out = ConnectFailure::TimedOut {
-            timeout_ns: config.timeout_ns,
-        };
-        Err(LoadError::Unreachable {
-            address: config.target.address.clone(),
-            cause: doors.last_failure().unwrap_or(timed_out),
-        })
+        Ok(())
     }
 
     /// Sets the schedule, unless the run was stopped before.
@@ -221,6 +223,90 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         let waiting = self.shared.gate.waiting();
         let ended = self.workers.iter().filter(|worker| worker.is_finished());
         ended.count() + waiting >= self.workers.len()
+    }
+}
+
+/// How far the opening of connections is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Opened {
+    NotYet,
+    All,
+    /// Some are missing, and it is not to be waited for them.
+    NotAll,
+    /// Not one came up.
+    None,
+}
+
+/// The wait for all connections to be open.
+struct Opening {
+    due: usize,
+    /// All of the generator's, with those that a ramp holds back.
+    connections: usize,
+    began_ns: u64,
+    within_ns: u64,
+    /// How long the first of them may take.
+    first_within_ns: u64,
+    /// Since when each has been open at least once.
+    reached_ns: Option<u64>,
+    next_news_ns: u64,
+}
+
+/// A target that closes connections again may never have all of them at once: so much longer is waited for that once
+/// each has been open.
+const TOGETHER_WITHIN_NS: u64 = 1_000_000_000;
+
+impl Opening {
+    fn new(config: &LoadConfig, now_ns: u64) -> Self {
+        Self {
+            due: config.connections_due_at_start(),
+            connections: config.connections,
+            began_ns: now_ns,
+            within_ns: config.connect_within_ns,
+            first_within_ns: config.connect_within_ns.min(config.timeout_ns),
+            reached_ns: None,
+            next_news_ns: now_ns + PROGRESS_NS,
+        }
+    }
+
+    fn step(&mut self, doors: &Doors, now_ns: u64) -> Opened {
+        let waited_ns = now_ns.saturating_sub(self.began_ns);
+        let has_settled = doors.settled.load(Ordering::Acquire) >= self.connections;
+        if doors.open.load(Ordering::Relaxed) >= self.due {
+            return Opened::All;
+        }
+        let reached = doors.reached.load(Ordering::Relaxed);
+        if reached == 0 {
+            let is_over = has_settled || waited_ns >= self.first_within_ns;
+            return if is_over {
+                Opened::None
+            } else {
+                Opened::NotYet
+            };
+        }
+        if reached >= self.due {
+            self.reached_ns = self.reached_ns.or(Some(now_ns));
+        }
+        let together_ns = self
+            .reached_ns
+            .map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        if waited_ns >= self.within_ns || together_ns >= TOGETHER_WITHIN_NS {
+            Opened::NotAll
+        } else {
+            Opened::NotYet
+        }
+    }
+
+    fn news(&mut self, doors: &Doors, now_ns: u64) -> Option<Connecting> {
+        if now_ns < self.next_news_ns {
+            return None;
+        }
+        self.next_news_ns = now_ns + PROGRESS_NS;
+        Some(Connecting {
+            open: doors.open.load(Ordering::Relaxed) as u64,
+            asked: self.due as u64,
+            elapsed_ns: now_ns.saturating_sub(self.began_ns),
+            last_failure: doors.last_failure(),
+        })
     }
 }
 
@@ -359,12 +445,14 @@ impl Reporter {
         for (board, before) in shared.boards.iter().zip(&mut self.completed_by) {
             let (part, failed) = board.read();
             completed += part;
+            // As wrk counts: wrong answers too.
+            let answers = part + failed.status + failed.validation;
             if !is_warm_up {
-                let fresh = part.saturating_sub(*before);
+                let fresh = answers.saturating_sub(*before);
                 let per_s = u128::from(fresh) * 1_000_000_000 / u128::from(since_ns);
                 self.thread_rates.record(per_s as u64);
             }
-            *before = part;
+            *before = answers;
             add_errors(&mut errors, &failed);
         }
         let fresh = completed.saturating_sub(self.last_completed);
@@ -389,5 +477,58 @@ impl Reporter {
             elapsed_ns: now_ns.saturating_sub(schedule.start_ns()),
             remaining_ns: by_time.into_iter().chain(by_count).min(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Target, Workload};
+    use millpond_http::Method;
+    use millpond_io::Address;
+    use std::net::SocketAddr;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn opening(connections: usize) -> Opening {
+        let target = Target {
+            address: Address::from(SocketAddr::from(([127, 0, 0, 1], 1))),
+            host: "a".to_owned(),
+            path: "/".to_owned(),
+        };
+        let workload = Workload::Static {
+            method: Method::Get,
+            fields: Vec::new(),
+            body: Vec::new(),
+        };
+        let mut config = LoadConfig::new(target, workload);
+        config.connections = connections;
+        Opening::new(&config, SECOND_NS)
+    }
+
+    fn doors(settled: usize, open: usize, reached: usize) -> Doors {
+        let doors = Doors::default();
+        doors.settled.store(settled, Ordering::Relaxed);
+        doors.open.store(open, Ordering::Relaxed);
+        doors.reached.store(reached, Ordering::Relaxed);
+        doors
+    }
+
+    /// Goal: all are waited for as long as was asked; nobody there is said as soon as that is known; a target that
+    /// closes again is given a second once each connection was open.
+    #[test]
+    fn the_wait_for_connections_ends_as_it_should() {
+        let at = |seconds: u64| (1 + seconds) * SECOND_NS;
+        assert_eq!(opening(4).step(&doors(4, 4, 4), at(0)), Opened::All);
+        let mut slow = opening(4);
+        assert_eq!(slow.step(&doors(4, 3, 3), at(1)), Opened::NotYet);
+        assert_eq!(slow.step(&doors(4, 3, 3), at(29)), Opened::NotYet);
+        assert_eq!(slow.step(&doors(4, 3, 3), at(30)), Opened::NotAll);
+        assert_eq!(opening(4).step(&doors(3, 0, 0), at(1)), Opened::NotYet);
+        assert_eq!(opening(4).step(&doors(4, 0, 0), at(1)), Opened::None);
+        assert_eq!(opening(4).step(&doors(0, 0, 0), at(2)), Opened::None);
+        let mut closing = opening(4);
+        assert_eq!(closing.step(&doors(4, 1, 4), at(5)), Opened::NotYet);
+        assert_eq!(closing.step(&doors(4, 0, 4), at(6)), Opened::NotAll);
     }
 }

@@ -88,6 +88,9 @@ impl Worker<'_> {
         self.shared.doors.open.fetch_add(1, Ordering::Relaxed);
         self.shared.doors.opened.fetch_add(1, Ordering::Relaxed);
         self.settle(index);
+        if !self.sessions[index as usize].has_opened {
+            self.shared.doors.reached.fetch_add(1, Ordering::Relaxed);
+        }
         if let State::Connecting { since_ns, .. } = self.sessions[index as usize].state {
             self.outcome.opening.record(now_ns.saturating_sub(since_ns));
         }
@@ -168,8 +171,42 @@ impl Worker<'_> {
         }
     }
 
-    /// Sending begins at `start_ns`: now it is known when each connection is due.
-    pub(super) fn start_ramp(&mut self, start_ns: u64) {
+    /// Sending begins at `start_ns`. Attempts that failed until then have been repeated, so each connection that is
+    /// missing is one failure.
+    pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, start_ns: u64) {
+        self.has_begun = true;
+        self.outcome.errors.connect = 0;
+        if self.shared.doors.is_short.load(Ordering::Acquire) {
+            self.give_up_unopened(driver);
+        }
+        let open = self.sessions.iter().filter(|session| session.is_open());
+        let doors = &self.shared.doors;
+        doors
+            .open_at_start
+            .fetch_add(open.count(), Ordering::Relaxed);
+        if self.has_ramp_ahead {
+            self.start_ramp(start_ns);
+        }
+    }
+
+    /// No connection is opened for the first time while requests are timed: a handshake costs the target more than
+    /// most requests.
+    fn give_up_unopened<D: Driver>(&mut self, driver: &mut D) {
+        let sessions = &mut self.sessions;
+        for session in sessions.iter_mut().filter(|session| !session.has_opened) {
+            if let State::Connecting { socket, .. } = session.state {
+                driver.close(socket);
+                self.connecting -= 1;
+            }
+            session.state = State::Closed { retry_ns: u64::MAX };
+            self.outcome.errors.connect += 1;
+        }
+        self.closed
+            .retain(|&index| sessions[index as usize].has_opened);
+    }
+
+    /// Now it is known when each connection is due.
+    fn start_ramp(&mut self, start_ns: u64) {
         self.has_ramp_ahead = false;
         let config = self.shared.config;
         for index in 0..self.sessions.len() as u32 {

@@ -39,8 +39,8 @@ impl Worker<'_> {
             return;
         };
         self.next_housekeeping_ns = now_ns + HOUSEKEEPING_NS;
-        if self.has_ramp_ahead {
-            self.start_ramp(schedule.start_ns());
+        if !self.has_begun {
+            self.begin(shard.driver, schedule.start_ns());
         }
         if let Some(sampling) = &mut self.stamps {
             let every = sampling.every(shard.driver.counters().receives);

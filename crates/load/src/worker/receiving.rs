@@ -139,6 +139,7 @@ impl Worker<'_> {
                     false => Moment::Window,
                 }
             }
+            Some(schedule) if now_ns >= schedule.window_start_ns() => Moment::Drain,
             _ => Moment::Outside,
         }
     }

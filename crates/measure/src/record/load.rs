@@ -97,6 +97,12 @@ pub struct LoadHistograms {
     pub service: LatencyHistogram,
     /// From the intended start to the actual send.
     pub slip: LatencyHistogram,
+    /// Of wrong answers: from the intended start to the last byte.
+    #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
+    pub wrong_response: LatencyHistogram,
+    /// Of wrong answers: from the actual send to the last byte.
+    #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
+    pub wrong_service: LatencyHistogram,
     /// The part of slip that is the generator's own.
     pub lateness: LatencyHistogram,
     /// The rest of slip: no connection was free.
@@ -127,7 +133,7 @@ pub struct LoadHistograms {
     /// The same from the actual send.
     #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
     pub batch_service: LatencyHistogram,
-    /// No times: requests per second of single threads, a sample every quarter of a second.
+    /// No times: answers per second of single threads, right and wrong, a sample every quarter of a second.
     pub thread_rates: LatencyHistogram,
     /// Of each class of requests; empty if there is one.
     pub classes: Vec<ClassHistograms>,
@@ -236,6 +242,9 @@ pub struct LoadReport {
     pub duration_ns: u64,
     /// Right answers per second of `rate_window`.
     pub requests_per_s: f64,
+    /// All answers per second of `rate_window`, right and wrong; absent in records of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_answers_per_s: Option<f64>,
     /// What the rate is of; absent in records of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_window: Option<LoadRateWindow>,
@@ -247,12 +256,24 @@ pub struct LoadReport {
     pub body_bytes: u64,
     /// Answers that left their connection open.
     pub keep_alive_requests: u64,
-    /// Bytes received, heads included.
+    /// Bytes received in the window, heads included.
     pub bytes_received: u64,
+    /// Bytes received behind the window, while answers were waited for; 0 in records of earlier versions.
+    pub drained_bytes: u64,
+    /// From the beginning of the window to the last answer, those that came behind it included; 0 in records of
+    /// earlier versions.
+    pub answered_within_ns: u64,
     /// From the intended start to the last byte.
     pub response_ns: LatencySummary,
     /// From the actual send to the last byte.
     pub service_ns: LatencySummary,
+    /// Of all answers, right and wrong: from the intended start to the last byte; absent in records of earlier
+    /// versions. `response_ns` and `service_ns` are of right answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_response_ns: Option<LatencySummary>,
+    /// Of all answers, right and wrong: from the actual send to the last byte; absent in records of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_service_ns: Option<LatencySummary>,
     /// Connecting; 0 for all but the first request on a connection.
     pub connect_ns: LatencySummary,
     /// From the actual send to the head of the answer.
@@ -293,6 +314,8 @@ impl LoadReport {
         self.rate_window.unwrap_or_else(|| LoadRateWindow {
             duration_ns: self.duration_ns,
             answers: (self.requests_per_s * self.duration_ns as f64 / 1e9).round() as u64,
+            wrong_answers: 0,
+            wrong_statuses: 0,
             bytes_received: self.bytes_received,
             end: RateWindowEnd::Time,
         })

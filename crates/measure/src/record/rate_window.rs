@@ -41,6 +41,10 @@ pub struct LoadRateWindow {
     pub duration_ns: u64,
     /// Right answers in it, whenever their requests left.
     pub answers: u64,
+    /// Wrong answers in it; 0 in records of earlier versions.
+    pub wrong_answers: u64,
+    /// Of those, how many have a wrong status; 0 in records of earlier versions.
+    pub wrong_statuses: u64,
     /// Bytes received in it, heads included.
     pub bytes_received: u64,
     /// What ended it.
@@ -52,6 +56,12 @@ impl LoadRateWindow {
     #[must_use]
     pub fn per_s(&self) -> f64 {
         self.rate_of(self.answers)
+    }
+
+    /// All answers in it, right and wrong.
+    #[must_use]
+    pub const fn all_answers(&self) -> u64 {
+        self.answers + self.wrong_answers
     }
 
     /// `count` of something in it, per second.
@@ -77,6 +87,8 @@ impl LoadRateWindow {
 
     fn add_counts(&mut self, other: &Self) {
         self.answers += other.answers;
+        self.wrong_answers += other.wrong_answers;
+        self.wrong_statuses += other.wrong_statuses;
         self.bytes_received += other.bytes_received;
         self.end = self.end.max(other.end);
     }

@@ -4,8 +4,8 @@
 //! *Processing* is the service clock, *Waiting* the part of it until the head of the answer, *Total*
 //! connecting and service. Absent on purpose: the bytes of request bodies (`Total body sent`), which
 //! nobody counts here, and the times of wrong answers, which ab mixes with those of right ones.
-//! The rate is ab's own: all complete requests over the time until the last, stragglers included. The record has the
-//! rate without them.
+//! The rate is ab's own: all complete requests over the time until the last, those behind the window included, and so
+//! are the bytes. The record has the rate without them.
 
 use crate::histogram::LatencyHistogram;
 use crate::record::LoadReport;
@@ -63,7 +63,9 @@ fn parts(url: &str) -> (&str, &str, &str) {
 fn counts(report: &LoadReport) -> String {
     let errors = &report.errors;
     let complete: u64 = report.statuses.values().sum();
-    let seconds = report.duration_ns as f64 / 1e9;
+    let within_ns = report.duration_ns.max(report.answered_within_ns);
+    let seconds = within_ns as f64 / 1e9;
+    let bytes_received = report.bytes_received + report.drained_bytes;
     let exceptions = errors.timeout;
     let failed = errors.connect + errors.read + errors.validation + exceptions;
     let mut text = String::new();
@@ -95,10 +97,7 @@ fn counts(report: &LoadReport) -> String {
             report.keep_alive_requests.to_string(),
         );
     }
-    row(
-        "Total transferred:",
-        format!("{} bytes", report.bytes_received),
-    );
+    row("Total transferred:", format!("{bytes_received} bytes"));
     row("HTML transferred:", format!("{} bytes", report.body_bytes));
     let per_s = |value: f64| if seconds > 0.0 { value / seconds } else { 0.0 };
     let rate = per_s(complete as f64);
@@ -117,7 +116,7 @@ fn counts(report: &LoadReport) -> String {
         "Time per request:",
         format!("{mean_ms:.3} [ms] (mean, across all concurrent requests)"),
     );
-    let kib = per_s(report.bytes_received as f64 / 1024.0);
+    let kib = per_s(bytes_received as f64 / 1024.0);
     row("Transfer rate:", format!("{kib:.2} [Kbytes/sec] received"));
     text
 }

@@ -45,6 +45,21 @@ fn columns(report: &LoadReport) -> Vec<(String, String)> {
     let window = report.window_of_rate();
     add("rate_window_ns", window.duration_ns.to_string());
     add("rate_window_answers", window.answers.to_string());
+    add(
+        "rate_window_wrong_answers",
+        window.wrong_answers.to_string(),
+    );
+    let per_s = report.all_answers_per_s.map(|per_s| per_s.to_string());
+    add("all_answers_per_s", per_s.unwrap_or_default());
+    for (clock, summary) in [
+        ("all_response", &report.all_response_ns),
+        ("all_service", &report.all_service_ns),
+    ] {
+        for (name, value_ns) in times(&summary.unwrap_or_default()) {
+            let value = summary.map(|_| value_ns.to_string());
+            add(&format!("{clock}_{name}_ns"), value.unwrap_or_default());
+        }
+    }
     columns
 }
 

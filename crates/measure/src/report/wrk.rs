@@ -65,13 +65,48 @@ pub(super) fn statistics(latency: &LatencyHistogram, rates: &SampleSummary) -> S
     text
 }
 
+/// What the rows of counts are of, right and wrong answers alike, as wrk counts.
+struct Counted {
+    answers: u64,
+    wrong_statuses: u64,
+    bytes_received: u64,
+    duration_ns: u64,
+}
+
+impl Counted {
+    /// Of the window that the rate is of, so that answers over time are the rate. Where a number of requests ends the
+    /// run, and in records of earlier versions, all of them.
+    fn of(report: &LoadReport) -> Self {
+        let errors = &report.errors;
+        match report.rate_window {
+            Some(window)
+                if matches!(window.end, RateWindowEnd::Time | RateWindowEnd::LastAnswer) =>
+            {
+                Self {
+                    answers: window.all_answers(),
+                    wrong_statuses: window.wrong_statuses,
+                    bytes_received: window.bytes_received,
+                    duration_ns: window.duration_ns,
+                }
+            }
+            _ => Self {
+                answers: report.requests + errors.status + errors.validation,
+                wrong_statuses: errors.status,
+                bytes_received: report.bytes_received,
+                duration_ns: report.duration_ns,
+            },
+        }
+    }
+}
+
 /// The rows of counts and rates.
 pub(super) fn totals(report: &LoadReport) -> String {
+    let counted = Counted::of(report);
     let mut text = format!(
         "  {} requests in {}, {}B read\n",
-        report.requests,
-        format_time_us(report.duration_ns as f64 / 1e3),
-        format_binary(report.bytes_received as f64)
+        counted.answers,
+        format_time_us(counted.duration_ns as f64 / 1e3),
+        format_binary(counted.bytes_received as f64)
     );
     let errors = &report.errors;
     if errors.connect + errors.read + errors.write + errors.timeout > 0 {
@@ -80,12 +115,13 @@ pub(super) fn totals(report: &LoadReport) -> String {
             errors.connect, errors.read, errors.write, errors.timeout
         );
     }
-    if errors.status > 0 {
-        text += &format!("  Non-2xx or 3xx responses: {}\n", errors.status);
+    if counted.wrong_statuses > 0 {
+        text += &format!("  Non-2xx or 3xx responses: {}\n", counted.wrong_statuses);
     }
     let window = report.window_of_rate();
     let per_s = window.rate_of(window.bytes_received);
-    text += &format!("Requests/sec: {:9.2}\n", report.requests_per_s);
+    let answers_per_s = window.rate_of(window.all_answers());
+    text += &format!("Requests/sec: {answers_per_s:9.2}\n");
     text += &format!("Transfer/sec: {:>10}B\n", format_binary(per_s));
     text
 }
@@ -94,6 +130,7 @@ pub(super) fn totals(report: &LoadReport) -> String {
 #[must_use]
 pub fn clocks(report: &LoadReport) -> String {
     let mut text = clock_rows(report);
+    text += &populations_line(report);
     text += &rate_window_line(report);
     text += &connection_lines(report);
     if let Some(arrivals) = &report.arrivals {
@@ -151,6 +188,20 @@ pub fn clocks(report: &LoadReport) -> String {
         text += "  Interrupted: these are the results so far.\n";
     }
     text
+}
+
+/// Which rows are of which answers, where some were wrong.
+fn populations_line(report: &LoadReport) -> String {
+    let has_wrong = report.errors.status + report.errors.validation > 0;
+    let Some(window) = report.rate_window.filter(|_| has_wrong) else {
+        return String::new();
+    };
+    let sentence = format!(
+        "  Answers: {} right ({:.2}/s), {} wrong; Response and Service are of right ones, the rows All and \
+         what stands above of both",
+        window.answers, report.requests_per_s, window.wrong_answers
+    );
+    wrapped(&sentence, WIDTH, "    ")
 }
 
 /// What the rate is of, where that is not the whole run.
@@ -248,7 +299,9 @@ fn clock_rows(report: &LoadReport) -> String {
     let has_churn = report.opening_ns.count > u64::from(report.connections) || report.tls.is_some();
     let connect = has_churn.then_some(("Connect", &report.opening_ns, "apart: opening"));
     let connect = connect.into_iter().chain(given(handshakes_of(report)));
-    let parts = given(batches_of(report)).chain(given(parts));
+    let parts = given(all_answers_of(report))
+        .chain(given(batches_of(report)))
+        .chain(given(parts));
     for (name, clock, what) in clocks.into_iter().chain(parts).chain(connect) {
         let LatencySummary {
             p50,
@@ -275,6 +328,19 @@ const fn handshakes_of(report: &LoadReport) -> [ClockRow<'_, Option<LatencySumma
     [
         ("TCP", &report.transport_ns, "Connect: TCP"),
         ("TLS", &report.handshake_ns, "Connect: TLS"),
+    ]
+}
+
+/// The clocks of all answers, where some were wrong.
+const fn all_answers_of(report: &LoadReport) -> [ClockRow<'_, Option<LatencySummary>>; 2] {
+    let (response, service) = if report.errors.status + report.errors.validation > 0 {
+        (&report.all_response_ns, &report.all_service_ns)
+    } else {
+        (&None, &None)
+    };
+    [
+        ("All resp", response, "wrong ones too"),
+        ("All serv", service, "wrong ones too"),
     ]
 }
 

@@ -320,6 +320,20 @@ fn settings(report: &LoadReport) -> Vec<(String, String)> {
         ("The rate is of", rate_window(report)),
         ("Received", format_bytes(report.bytes_received as f64)),
     ];
+    let window = report.window_of_rate();
+    if let Some(all) = &report.all_response_ns
+        && window.wrong_answers > 0
+    {
+        rows.push((
+            "All answers, right and wrong",
+            format!(
+                "{} per second, response p50 {}, p99 {}",
+                format_count(window.rate_of(window.all_answers())),
+                format_duration_ns(all.p50 as f64),
+                format_duration_ns(all.p99 as f64)
+            ),
+        ));
+    }
     let statuses: Vec<String> = report
         .statuses
         .iter()
