@@ -19,6 +19,8 @@ const STDERR: &str = "stderr";
 /// What a call is answered that strace had taken out of the kernel's hands when it let go of the server.
 const DETACHED: &str = "Function not implemented";
 const DETACHED_RUNS_MAX: usize = 5;
+/// More failures than a server has threads: threads that are made anew fail as well, and the failure is not over.
+const ENDLESS_MIN: usize = 40;
 
 /// What a server did.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -28,6 +30,8 @@ pub(super) enum Course {
     Refused,
     /// It said what failed, and ended while it served; what it had acknowledged was there.
     Ended,
+    /// A recovery that starts threads met the failure anew in each; what was acknowledged was there.
+    Refusing,
     /// It ended as [`excluded`] says.
     Excluded(&'static str),
 }
@@ -38,6 +42,7 @@ impl Course {
             Self::WentOn => "went on",
             Self::Refused => "did not start",
             Self::Ended => "ended",
+            Self::Refusing => "refused as long as calls failed",
             Self::Excluded(why) => why,
         }
     }
@@ -91,6 +96,11 @@ impl Place<'_> {
             self.check_reopened(&mut clients)?;
             return Ok(course);
         }
+        if served.is_err() && self.injected() > ENDLESS_MIN {
+            server.kill();
+            self.check_reopened(&mut clients)?;
+            return Ok(Course::Refusing);
+        }
         served.map_err(|sentence| format!("{sentence}; {}", server.said()))?;
         check_said(&server.said())?;
         // Half of the runs end in order, and half do not.
@@ -139,6 +149,12 @@ impl Place<'_> {
         server.kill();
         self.check_reopened(&mut clients)?;
         Ok(Course::WentOn)
+    }
+
+    /// Calls that strace made fail.
+    fn injected(&self) -> usize {
+        let log = text_of(&self.directory.join("strace"));
+        log.matches("(INJECTED)").count()
     }
 
     fn words(&self) -> Vec<String> {
