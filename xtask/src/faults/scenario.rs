@@ -3,7 +3,7 @@
 use super::kind::{Kind, excluded};
 use super::strace::{Failing, calls_of_a_thread, counting, failing_once};
 use super::subject::Program;
-use crate::hostile::resources::server::{Launch, Server, Started};
+use crate::hostile::resources::server::{Launch, Server, Started, quoted, text_of};
 use crate::hostile::resources::upstream::Upstream;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,6 +15,13 @@ const DESCRIPTORS_MAX: u64 = 1024;
 /// Longest stop: the drain timeout, and what closing a store takes.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
+const STDERR: &str = "stderr";
+/// What a call is answered that strace had taken out of the kernel's hands when it let go of the server.
+const DETACHED: &str = "Function not implemented";
+const DETACHED_RUNS_MAX: usize = 5;
+/// More failures than a server has threads: threads that are made anew fail as well, and the failure is not over.
+const ENDLESS_MIN: usize = 40;
+
 /// What a server did.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Course {
@@ -23,6 +30,8 @@ pub(super) enum Course {
     Refused,
     /// It said what failed, and ended while it served; what it had acknowledged was there.
     Ended,
+    /// A recovery that starts threads met the failure anew in each; what was acknowledged was there.
+    Refusing,
     /// It ended as [`excluded`] says.
     Excluded(&'static str),
 }
@@ -33,6 +42,7 @@ impl Course {
             Self::WentOn => "went on",
             Self::Refused => "did not start",
             Self::Ended => "ended",
+            Self::Refusing => "refused as long as calls failed",
             Self::Excluded(why) => why,
         }
     }
@@ -71,21 +81,25 @@ impl Place<'_> {
         let behind = failing_once(&self.directory.join("strace"), kind, number);
         let words = self.words();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let launch = self.launch(behind, "stderr");
+        let launch = self.launch(behind, STDERR);
         let mut server = match Server::try_start(&launch, &words, None)? {
             Started::Ended(status) => {
-                let said = crate::hostile::resources::server::quoted(&launch.stderr);
-                return self.judge_end((kind, Some(number)), status, &said);
+                return self.judge_end((kind, Some(number)), status);
             }
             Started::Listens(server) => server,
         };
         let mut clients = self.program.clients(server.address);
         let served = clients.insist();
         if let Some(status) = server.ended() {
-            let course = self.judge_end((kind, None), status, &server.said())?;
+            let course = self.judge_end((kind, None), status)?;
             drop(server);
             self.check_reopened(&mut clients)?;
             return Ok(course);
+        }
+        if served.is_err() && self.injected() > ENDLESS_MIN {
+            server.kill();
+            self.check_reopened(&mut clients)?;
+            return Ok(Course::Refusing);
         }
         served.map_err(|sentence| format!("{sentence}; {}", server.said()))?;
         check_said(&server.said())?;
@@ -103,6 +117,16 @@ impl Place<'_> {
 
     /// A server that serves meets nothing but failures of this kind for a while.
     pub(super) fn fail_always(&self, kind: &Kind) -> Result<Course, String> {
+        for _ in 1..DETACHED_RUNS_MAX {
+            let course = self.fail_for_a_while(kind);
+            if !text_of(&self.directory.join(STDERR)).contains(DETACHED) {
+                return course;
+            }
+        }
+        self.fail_for_a_while(kind)
+    }
+
+    fn fail_for_a_while(&self, kind: &Kind) -> Result<Course, String> {
         self.empty()?;
         let mut server = self.start_working(Vec::new())?;
         let mut clients = self.program.clients(server.address);
@@ -115,7 +139,7 @@ impl Place<'_> {
         tried.map_err(|sentence| said(&server, sentence))?;
         let served = clients.insist();
         if let Some(status) = server.ended() {
-            let course = self.judge_end((kind, None), status, &server.said())?;
+            let course = self.judge_end((kind, None), status)?;
             drop(server);
             self.check_reopened(&mut clients)?;
             return Ok(course);
@@ -125,6 +149,12 @@ impl Place<'_> {
         server.kill();
         self.check_reopened(&mut clients)?;
         Ok(Course::WentOn)
+    }
+
+    /// Calls that strace made fail.
+    fn injected(&self) -> usize {
+        let log = text_of(&self.directory.join("strace"));
+        log.matches("(INJECTED)").count()
     }
 
     fn words(&self) -> Vec<String> {
@@ -138,13 +168,14 @@ impl Place<'_> {
             descriptors_max: DESCRIPTORS_MAX,
             behind,
             stderr: self.directory.join(stderr),
+            has_metrics_listener: false,
         }
     }
 
     fn start_working(&self, behind: Vec<String>) -> Result<Server, String> {
         let words = self.words();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        Server::start(&self.launch(behind, "stderr"), &words)
+        Server::start(&self.launch(behind, STDERR), &words)
     }
 
     fn empty(&self) -> Result<(), String> {
@@ -166,24 +197,31 @@ impl Place<'_> {
         &self,
         (kind, number): (&Kind, Option<u64>),
         status: ExitStatus,
-        said: &str,
     ) -> Result<Course, String> {
-        if let Some(why) = excluded(kind, number, said) {
+        let stderr = self.directory.join(STDERR);
+        let (said, quoted) = (text_of(&stderr), quoted(&stderr));
+        if let Some(why) = excluded(kind, number, &said) {
             return match status.success() {
-                true => Err(format!("it ended with status 0: {said}")),
+                true => Err(format!("it ended with status 0: {quoted}")),
                 false => Ok(Course::Excluded(why)),
             };
         }
-        check_said(said)?;
-        if !kind.is_named_in(said, self.program) {
+        check_said(&said)?;
+        if !kind.is_named_in(&said, self.program) {
             return Err(format!(
-                "it ended with {status}, and does not say what failed: {said}"
+                "it ended with {status}, and does not say what failed: {quoted}"
             ));
         }
         match (status.code(), number) {
-            (None | Some(0), _) => Err(format!("it ended with {status}: {said}")),
+            (None | Some(0), _) => Err(format!("it ended with {status}: {quoted}")),
             (Some(_), Some(_)) => Ok(Course::Refused),
-            (Some(_), None) => Ok(Course::Ended),
+            (Some(_), None) => {
+                println!(
+                    "ended while it served: {}",
+                    said.lines().last().unwrap_or_default()
+                );
+                Ok(Course::Ended)
+            }
         }
     }
 
@@ -192,7 +230,7 @@ impl Place<'_> {
         let status = server.stop(STOP_MAX)?;
         match status.success() {
             true => Ok(Course::WentOn),
-            false => self.judge_end((kind, None), status, &server.said()),
+            false => self.judge_end((kind, None), status),
         }
     }
 

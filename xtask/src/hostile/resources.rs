@@ -128,6 +128,7 @@ fn try_driver(bench: &Bench, driver: &str) -> Result<(), String> {
         stderr: bench
             .scratch
             .join(format!("hostile-driver-{}.log", std::process::id())),
+        has_metrics_listener: false,
     };
     let started = Server::start(&launch, &["serve", "plaintext", "--driver", driver]);
     // What it said is part of the error.
@@ -215,6 +216,7 @@ pub(super) fn run_one(words: &[&str]) -> Result<(), String> {
             descriptors_max: limit.parse().map_err(|error| format!("{limit}: {error}"))?,
             behind: Vec::new(),
             stderr: directory.join("stderr"),
+            has_metrics_listener: true,
         },
         driver: (*driver).to_owned(),
         directory: directory.to_owned(),

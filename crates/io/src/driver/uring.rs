@@ -226,9 +226,12 @@ impl UringDriver {
             self.buffers.withdraw(&self.ring);
         }
         if has_use && self.buffers.lacks_leases() {
-            self.buffers
-                .provide(&self.ring, &pools.io_buffers)
-                .map_err(IoError::system("io_uring_register"))?;
+            let provided = self.buffers.provide(&self.ring, &pools.io_buffers);
+            return match provided {
+                // As where the pool has none: receives wait, and the next tick asks again.
+                Ok(()) | Err(Errno::NOMEM) => Ok(()),
+                Err(error) => Err(IoError::system("io_uring_register")(error)),
+            };
         }
         Ok(())
     }

@@ -1,6 +1,9 @@
-//! The most that a server held while it was attacked, sampled from `/proc`.
+//! The most that a server held while it was attacked, sampled from `/proc`, and how long its queues were, from
+//! `/metrics`.
 
+use crate::hostile::subject::{fetch_metrics, sum};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -94,6 +97,59 @@ impl PeakWatch {
             Ok((peak, 1..)) => Ok(peak),
             _ => Err("the server's /proc could not be sampled".to_owned()),
         }
+    }
+}
+
+/// Between two looks at `/metrics`.
+const QUEUE_PERIOD: Duration = Duration::from_millis(100);
+
+/// Lengths of queues in `/metrics`, with their bounds: what waits for the store, and what for a connection to an
+/// upstream (`--upstream-pending`).
+const QUEUES: [(&str, f64); 2] = [
+    ("millpond_entity_jobs_in_flight", 4096.0),
+    ("millpond_upstream_waiting", 4096.0),
+];
+
+/// Looks at queues until it is finished.
+pub(crate) struct QueueWatch {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<[f64; QUEUES.len()]>,
+}
+
+impl QueueWatch {
+    pub(crate) fn start(metrics: SocketAddr) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let watch = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            let mut peaks = [0.0_f64; QUEUES.len()];
+            while !watch.load(Ordering::Relaxed) {
+                if let Ok(metrics) = fetch_metrics(metrics) {
+                    for (peak, (name, _)) in peaks.iter_mut().zip(QUEUES) {
+                        *peak = peak.max(sum(&metrics, name));
+                    }
+                }
+                std::thread::sleep(QUEUE_PERIOD);
+            }
+            peaks
+        });
+        Self { is_over, thread }
+    }
+
+    /// The longest that each was seen; an error if one was longer than its bound.
+    pub(crate) fn finish(self) -> Result<Value, String> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let peaks = self.thread.join();
+        let peaks = peaks.map_err(|_| "the look at /metrics panicked".to_owned())?;
+        let mut seen = json!({});
+        for (peak, (name, bound)) in peaks.into_iter().zip(QUEUES) {
+            if peak > bound {
+                return Err(format!("{name} was {peak}, {bound} at most"));
+            }
+            if peak > 0.0 {
+                seen[name] = json!(peak);
+            }
+        }
+        Ok(seen)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the attacks on resources have in common: a server of their own, a good client beside the attack, and the
 //! judgement of what the server held at most and holds afterwards.
 
-use super::peaks::{PeakWatch, Usage};
+use super::peaks::{PeakWatch, QueueWatch, Usage};
 use super::server::{Launch, Server};
 use crate::hostile::subject::{Metrics, PATIENCE, broken_identity, sum};
 use serde_json::{Value, json};
@@ -117,6 +117,8 @@ impl Scene {
             .unwrap_or_default() as u64;
         Ok(Stage {
             watch: PeakWatch::start(server.pid()),
+            queues: Some(QueueWatch::start(server.metrics_address)),
+            queue_peaks: Value::Null,
             server,
             before: usage,
             peak: usage,
@@ -132,6 +134,8 @@ impl Scene {
 pub(super) struct Stage {
     pub(super) server: Server,
     watch: PeakWatch,
+    queues: Option<QueueWatch>,
+    queue_peaks: Value,
     before: Usage,
     peak: Usage,
     /// What the server made of `--max-connections` and the descriptor limit.
@@ -145,6 +149,8 @@ pub(super) struct Stage {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extra {
     pub(super) resident_bytes: u64,
+    /// Threads that the kernel runs for io_uring.
+    pub(super) kernel_threads: u64,
     /// In place of what follows from `--max-connections`.
     pub(super) sockets_max: Option<u64>,
 }
@@ -198,7 +204,7 @@ impl Stage {
             descriptors: (self.before.descriptors + sockets + files)
                 .min(self.descriptors_limit - 1),
             resident_bytes: resident_bytes + sockets * CONNECTION_BYTES + extra.resident_bytes,
-            threads: self.before.threads + 2,
+            threads: self.before.threads + 2 + extra.kernel_threads,
         }
     }
 
@@ -249,8 +255,17 @@ impl Stage {
         Ok(self.peak)
     }
 
+    /// Ends the look at queues, and with it all requests for `/metrics`.
+    pub(super) fn finish_queues(&mut self) -> Result<(), String> {
+        if let Some(queues) = self.queues.take() {
+            self.queue_peaks = queues.finish()?;
+        }
+        Ok(())
+    }
+
     /// Judges peaks, and that everything is given back; what is for the record.
     pub(super) fn judge(&mut self, extra: Extra, seen: &Value) -> Result<Value, String> {
+        self.finish_queues()?;
         let metrics = self.wait_until("all connections close", |metrics| {
             sum(metrics, "millpond_http_connections") <= 1.0
         })?;
@@ -282,6 +297,7 @@ impl Stage {
             "after": after.to_json(),
             "sockets_peak": sockets_peak,
             "sockets_bound": sockets_bound,
+            "queues_peak": self.queue_peaks,
             "seen": seen,
         }))
     }

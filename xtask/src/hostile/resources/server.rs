@@ -26,6 +26,8 @@ pub(crate) struct Launch {
     pub(crate) behind: Vec<String>,
     /// Where stderr goes.
     pub(crate) stderr: PathBuf,
+    /// `/metrics` has a listener of its own: it is answered where the main one is full, or a proxy's.
+    pub(crate) has_metrics_listener: bool,
 }
 
 /// What became of a start.
@@ -39,7 +41,7 @@ pub(crate) enum Started {
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
-    /// Where `/metrics` is answered: the main listener, unless a proxy passes that path on.
+    /// Where `/metrics` is answered.
     pub(crate) metrics_address: SocketAddr,
     stderr: PathBuf,
 }
@@ -129,9 +131,9 @@ impl Server {
             .args(words);
         command.args(["--shards", "1", "--listen"]);
         command.arg(address.map_or("127.0.0.1:0".to_owned(), |address| address.to_string()));
-        let metrics = match words.first() {
-            Some(&"proxy") => Some(free_address()?),
-            _ => None,
+        let metrics = match launch.has_metrics_listener {
+            true => Some(free_address()?),
+            false => None,
         };
         if let Some(metrics) = metrics {
             command.args(["--metrics-listen", &metrics.to_string()]);
@@ -212,10 +214,16 @@ fn reachable(listening: &str) -> Result<SocketAddr, std::net::AddrParseError> {
     Ok(address)
 }
 
-/// The end of a file of text, as one quotes it in a sentence.
+/// A file of text, as one quotes it in a sentence: its end, if it is long.
 pub(crate) fn quoted(file: &Path) -> String {
-    let bytes = std::fs::read(file).unwrap_or_default();
-    let from = bytes.len().saturating_sub(QUOTED_BYTES_MAX);
-    let text = String::from_utf8_lossy(&bytes[from..]);
-    format!("stderr: {}", text.trim().replace('\n', " | "))
+    let text = text_of(file);
+    let from = text.len().saturating_sub(QUOTED_BYTES_MAX);
+    let from = (from..text.len()).find(|at| text.is_char_boundary(*at));
+    let end = &text[from.unwrap_or_default()..];
+    format!("stderr: {}", end.trim().replace('\n', " | "))
+}
+
+/// All of it.
+pub(crate) fn text_of(file: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned()
 }

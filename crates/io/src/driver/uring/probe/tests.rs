@@ -130,3 +130,43 @@ fn a_refused_extra_is_left_out() {
         assert_eq!(outcome, probe().map(|found| found.without(missing)));
     }
 }
+
+/// A tick with a socket, and whether something was received although the peer has sent.
+fn tick_with_a_socket() -> Result<bool, crate::IoError> {
+    use crate::driver::{Driver, Event};
+    use std::io::Write;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let mut driver = crate::driver::uring::UringDriver::new(PoolMode::On)?;
+    let mut pools = crate::ShardPools::new(PoolMode::On);
+    driver.connect(&crate::Address::Inet(address))?;
+    let (mut peer, _) = listener.accept().expect("the driver connects");
+    peer.write_all(b"waits").expect("it is connected");
+    let mut is_received = false;
+    for _ in 0..10 {
+        let deadline_ns = driver.now_ns() + 1_000_000;
+        driver.tick(Some(deadline_ns), &mut pools, |_, _, event| {
+            is_received |= matches!(event, Event::Received { .. });
+        })?;
+    }
+    Ok(is_received)
+}
+
+/// The table of receive buffers is made known anew when sockets come after a pause. The shard ended, and the server
+/// with it, if the kernel had no memory for that.
+///
+/// Goal: a refused table is waited for, as are buffers that the pool has not.
+#[test]
+fn a_shard_outlives_a_refused_table_of_buffers() {
+    if probe().is_err() {
+        return;
+    }
+    assert_eq!(tick_with_a_socket(), Ok(true));
+    let refusal = Refusal {
+        call: Call::Register(REGISTER_BUFFER_RING),
+        error: Errno::NOMEM,
+    };
+    if let Some(outcome) = refusal.during(tick_with_a_socket) {
+        assert_eq!(outcome, Ok(false));
+    }
+}
