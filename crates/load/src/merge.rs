@@ -111,6 +111,7 @@ impl LoadRecord {
             unanswered: samples.unanswered,
             wake_delay: samples.wake_delay,
             kernel_service: samples.kernel_service,
+            sampled_service: samples.sampled_service,
             connect: samples.connect,
             waiting: samples.waiting,
             total: samples.total,
@@ -187,6 +188,7 @@ impl LoadRecord {
         }
         self.wake_delay.merge(&other.wake_delay);
         self.kernel_service.merge(&other.kernel_service);
+        self.sampled_service.merge(&other.sampled_service);
         self.connect.merge(&other.connect);
         self.waiting.merge(&other.waiting);
         self.total.merge(&other.total);

@@ -135,6 +135,8 @@ pub struct LoadRecord {
     pub wake_delay: LatencyHistogram,
     /// From the actual write to the answer's arrival in the kernel, of the same sample.
     pub kernel_service: LatencyHistogram,
+    /// Service time of the same sample: the sum of both.
+    pub sampled_service: LatencyHistogram,
     /// Ages, from the intended start, of requests that were given up: lower bounds of latencies
     /// that were never seen.
     pub unanswered: LatencyHistogram,
@@ -304,6 +306,7 @@ impl LoadRecord {
             no_connection_ns: is_open_loop.then(|| self.blocked.summary()),
             wake_delay_ns: has_stamps.then(|| self.wake_delay.summary()),
             kernel_service_ns: has_stamps.then(|| self.kernel_service.summary()),
+            sampled_service_ns: has_stamps.then(|| self.sampled_service.summary()),
             statuses: self.statuses.clone(),
             generator_cpu_share: Some(self.generator_cpu_share),
             steal_share: self.steal_share,
@@ -329,6 +332,7 @@ impl LoadRecord {
             unanswered: self.unanswered.clone(),
             wake_delay: self.wake_delay.clone(),
             kernel_service: self.kernel_service.clone(),
+            sampled_service: self.sampled_service.clone(),
             connect: self.connect.clone(),
             waiting: self.waiting.clone(),
             total: self.total.clone(),

@@ -110,6 +110,7 @@ fn take_clocks(record: &mut LoadRecord, total: Outcome) {
     record.undisturbed = total.stalls.map(|watch| watch.undisturbed);
     record.wake_delay = total.wake.delay;
     record.kernel_service = total.wake.kernel_service;
+    record.sampled_service = total.wake.service;
     record.unanswered = total.unanswered;
 }
 

@@ -43,7 +43,11 @@ impl Worker<'_> {
             self.begin(shard.driver, schedule.start_ns());
         }
         if let Some(sampling) = &mut self.stamps {
-            let every = sampling.every(shard.driver.counters().receives);
+            let every = sampling.every(
+                shard.driver.counters().receives,
+                schedule.start_ns(),
+                now_ns,
+            );
             shard.driver.stamp_receives(every);
         }
         if self.held.is_some_and(|held| schedule.is_outdated(&held)) {

@@ -113,6 +113,9 @@ pub struct LoadHistograms {
     pub wake_delay: LatencyHistogram,
     /// From the actual send to the answer's arrival in the kernel, of the same sample.
     pub kernel_service: LatencyHistogram,
+    /// Service time of the same sample.
+    #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
+    pub sampled_service: LatencyHistogram,
     /// Connecting; 0 for all but the first request on a connection.
     pub connect: LatencyHistogram,
     /// From the actual send to the head of the answer.
@@ -288,6 +291,9 @@ pub struct LoadReport {
     pub wake_delay_ns: Option<LatencySummary>,
     /// From the actual send to the answer's arrival in the kernel, of the same sample.
     pub kernel_service_ns: Option<LatencySummary>,
+    /// Service time of the same sample, of which the two above are the parts; absent in records of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled_service_ns: Option<LatencySummary>,
     /// Answers by status code.
     pub statuses: BTreeMap<u16, u64>,
     /// CPU of the generator as a share of the CPUs it may use.

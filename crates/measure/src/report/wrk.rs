@@ -130,6 +130,7 @@ pub(super) fn totals(report: &LoadReport) -> String {
 #[must_use]
 pub fn clocks(report: &LoadReport) -> String {
     let mut text = clock_rows(report);
+    text += &sample_line(report);
     text += &populations_line(report);
     text += &rate_window_line(report);
     text += &connection_lines(report);
@@ -188,6 +189,18 @@ pub fn clocks(report: &LoadReport) -> String {
         text += "  Interrupted: these are the results so far.\n";
     }
     text
+}
+
+/// What the rows of the sample are of.
+fn sample_line(report: &LoadReport) -> String {
+    let Some(sample) = report.sampled_service_ns else {
+        return String::new();
+    };
+    let sentence = format!(
+        "  Sample: Wake, Kernel and Sampled, their sum, are of {} of {} right answers",
+        sample.count, report.service_ns.count
+    );
+    wrapped(&sentence, WIDTH, "    ")
 }
 
 /// Which rows are of which answers, where some were wrong.
@@ -289,6 +302,7 @@ fn clock_rows(report: &LoadReport) -> String {
         ("Blocked", &report.no_connection_ns, "slip: none free"),
         ("Wake", &report.wake_delay_ns, "service: unread"),
         ("Kernel", &report.kernel_service_ns, "service: outside"),
+        ("Sampled", &report.sampled_service_ns, "Wake and Kernel"),
     ];
     let clocks = [
         ("Response", &report.response_ns, "since it was due"),
