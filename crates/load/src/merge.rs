@@ -62,6 +62,7 @@ impl LoadRecord {
             shed: report.shed,
             abandoned: report.abandoned,
             errors: report.errors,
+            failures: report.failures.clone(),
             wrong_answers: report.wrong_answers,
             statuses: report.statuses.clone(),
             bytes_received: report.bytes_received,
@@ -168,6 +169,7 @@ impl LoadRecord {
         self.shed += other.shed;
         self.abandoned += other.abandoned;
         add_errors(&mut self.errors, &other.errors);
+        self.add_failures(other);
         self.wrong_answers.add(&other.wrong_answers);
         self.add_classes(other);
         for (status, count) in &other.statuses {
@@ -222,6 +224,22 @@ impl LoadRecord {
         self.ended = worse(self.ended, other.ended);
         if self.aborted.is_none() {
             self.aborted.clone_from(&other.aborted);
+        }
+    }
+
+    /// The first example is the one that is there.
+    fn add_failures(&mut self, other: &Self) {
+        for failure in &other.failures {
+            let known = self.failures.iter_mut();
+            match known.into_iter().find(|one| one.kind == failure.kind) {
+                None => self.failures.push(failure.clone()),
+                Some(sum) => {
+                    sum.count += failure.count;
+                    if sum.first.is_none() {
+                        sum.first.clone_from(&failure.first);
+                    }
+                }
+            }
         }
     }
 

@@ -111,7 +111,10 @@ fn judge_end(record: &LoadRecord, verdict: &mut LoadVerdict) {
         note(
             verdict,
             LoadStatus::Invalid,
-            "no request was answered rightly".into(),
+            match record.why_none_is_right() {
+                None => "no request was answered rightly".into(),
+                Some(why) => format!("no request was answered rightly; {why}"),
+            },
         );
     }
 }

@@ -84,6 +84,8 @@ pub(super) fn assemble(
     record.shed = total.shed;
     record.abandoned = total.abandoned;
     record.errors = total.errors;
+    let start_ns = shared.schedule.get().map_or(0, Schedule::start_ns);
+    record.failures = total.causes.list(&total.errors, start_ns);
     record.connect_failure = connect_failure_of(shared, &total);
     record.wrong_answers = total.wrong;
     record.opening = total.opening.clone();

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    LoadClass, LoadConnectionSets, LoadConnectionsOpen, LoadCookies, LoadRateWindow, LoadTls,
-    LoadWarmUp, RateWindowEnd, WrongAnswers,
+    LoadClass, LoadConnectionSets, LoadConnectionsOpen, LoadCookies, LoadFailure, LoadRateWindow,
+    LoadTls, LoadWarmUp, RateWindowEnd, WrongAnswers,
 };
 use crate::histogram::{LatencyHistogram, LatencySummary};
 
@@ -296,6 +296,9 @@ pub struct LoadReport {
     pub sampled_service_ns: Option<LatencySummary>,
     /// Answers by status code.
     pub statuses: BTreeMap<u16, u64>,
+    /// The failures by cause, with the first of each; finer than `errors`, which they add up to. Absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<LoadFailure>,
     /// CPU of the generator as a share of the CPUs it may use.
     pub generator_cpu_share: Option<f64>,
     /// CPU time the hypervisor withheld, as a share of the machine; `None` if unknown.
