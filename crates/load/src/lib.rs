@@ -33,6 +33,7 @@ mod samples;
 mod stalls;
 mod target_threads;
 mod listener;
+mod failure_causes;
 mod flights;
 mod openings;
 mod connection_use;

@@ -62,6 +62,7 @@ impl LoadRecord {
             shed: report.shed,
             abandoned: report.abandoned,
             errors: report.errors,
+            failures: report.failures.clone(),
             wrong_answers: report.wrong_answers,
             statuses: report.statuses.clone(),
             bytes_received: report.bytes_received,
@@ -111,6 +112,7 @@ impl LoadRecord {
             unanswered: samples.unanswered,
             wake_delay: samples.wake_delay,
             kernel_service: samples.kernel_service,
+            sampled_service: samples.sampled_service,
             connect: samples.connect,
             waiting: samples.waiting,
             total: samples.total,
@@ -167,6 +169,7 @@ impl LoadRecord {
         self.shed += other.shed;
         self.abandoned += other.abandoned;
         add_errors(&mut self.errors, &other.errors);
+        self.add_failures(other);
         self.wrong_answers.add(&other.wrong_answers);
         self.add_classes(other);
         for (status, count) in &other.statuses {
@@ -187,6 +190,7 @@ impl LoadRecord {
         }
         self.wake_delay.merge(&other.wake_delay);
         self.kernel_service.merge(&other.kernel_service);
+        self.sampled_service.merge(&other.sampled_service);
         self.connect.merge(&other.connect);
         self.waiting.merge(&other.waiting);
         self.total.merge(&other.total);
@@ -220,6 +224,22 @@ impl LoadRecord {
         self.ended = worse(self.ended, other.ended);
         if self.aborted.is_none() {
             self.aborted.clone_from(&other.aborted);
+        }
+    }
+
+    /// The first example is the one that is there.
+    fn add_failures(&mut self, other: &Self) {
+        for failure in &other.failures {
+            let known = self.failures.iter_mut();
+            match known.into_iter().find(|one| one.kind == failure.kind) {
+                None => self.failures.push(failure.clone()),
+                Some(sum) => {
+                    sum.count += failure.count;
+                    if sum.first.is_none() {
+                        sum.first.clone_from(&failure.first);
+                    }
+                }
+            }
         }
     }
 

@@ -11,6 +11,7 @@
 //! histograms of their own, so that both populations can be shown; how long requests without an answer were waited
 //! for is kept apart.
 use crate::class_outcome::ClassOutcome;
+use crate::failure_causes::FailureCauses;
 use crate::flights::Flight;
 use crate::phases::Phases;
 use crate::schedule::Arrival;
@@ -88,6 +89,8 @@ pub(crate) struct Outcome {
     /// Handshakes so far.
     pub(crate) tls: LoadTls,
     pub(crate) errors: LoadErrors,
+    /// Why requests failed.
+    pub(crate) causes: Box<FailureCauses>,
     /// Wrong answers by what is wrong with them.
     pub(crate) wrong: WrongAnswers,
     /// The same apart for each class; empty if there is one.
@@ -143,6 +146,7 @@ impl Outcome {
             opening: LatencyHistogram::new(),
             tls: LoadTls::default(),
             errors: LoadErrors::default(),
+            causes: Box::default(),
             wrong: WrongAnswers::default(),
             classes: Box::default(),
             is_warm_up: false,
@@ -427,6 +431,7 @@ impl Outcome {
         }
         self.phases.merge(&other.phases);
         add_errors(&mut self.errors, &other.errors);
+        self.causes.merge(&other.causes);
         self.wrong.add(&other.wrong);
         for (sum, class) in self.classes.iter_mut().zip(&other.classes) {
             sum.merge(class);

@@ -8,8 +8,8 @@ use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
     ClassHistograms, FORMAT_VERSION, LoadClass, LoadConnectionSets, LoadConnectionsOpen,
-    LoadCookies, LoadErrors, LoadHistograms, LoadRateWindow, LoadReport, LoadSecond, LoadTls,
-    LoadVerdict, LoadWarmUp, WrongAnswers,
+    LoadCookies, LoadErrors, LoadFailure, LoadHistograms, LoadRateWindow, LoadReport, LoadSecond,
+    LoadTls, LoadVerdict, LoadWarmUp, WrongAnswers,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -83,6 +83,8 @@ pub struct LoadRecord {
     pub connect_failure: String,
     /// Failures by phase.
     pub errors: LoadErrors,
+    /// The same by cause, with the first of each.
+    pub failures: Vec<LoadFailure>,
     /// Wrong answers, among the failures, by what is wrong with them.
     pub wrong_answers: WrongAnswers,
     /// How the warm-up went; `None`: there was none.
@@ -135,6 +137,8 @@ pub struct LoadRecord {
     pub wake_delay: LatencyHistogram,
     /// From the actual write to the answer's arrival in the kernel, of the same sample.
     pub kernel_service: LatencyHistogram,
+    /// Service time of the same sample: the sum of both.
+    pub sampled_service: LatencyHistogram,
     /// Ages, from the intended start, of requests that were given up: lower bounds of latencies
     /// that were never seen.
     pub unanswered: LatencyHistogram,
@@ -218,6 +222,30 @@ impl LoadRecord {
         self
     }
 
+    /// Why not one request was answered rightly, as far as it is known.
+    #[must_use]
+    pub fn why_none_is_right(&self) -> Option<String> {
+        if self.requests > 0 {
+            return None;
+        }
+        let answers: u64 = self.statuses.values().sum();
+        let most = self.statuses.iter().max_by_key(|(_, count)| **count);
+        if let Some((code, count)) = most.filter(|_| self.errors.status > 0) {
+            let hint = match code {
+                401 | 403 => ": the target asks for credentials, or forbids this path",
+                404 => ": the target has no such path, check the URL",
+                405 | 501 => ": the target does not take this method there, see --method",
+                429 | 503 => ": the target refuses requests for now",
+                _ => "",
+            };
+            return Some(format!(
+                "{count} of {answers} answers have status {code}{hint}"
+            ));
+        }
+        let most = self.failures.iter().max_by_key(|failure| failure.count);
+        most.map(LoadFailure::in_words)
+    }
+
     /// All answers per second of `rate_window`, right and wrong.
     #[must_use]
     pub fn all_answers_per_s(&self) -> f64 {
@@ -245,7 +273,7 @@ impl LoadRecord {
 
     /// The JSON record, without what only the caller knows: fill in `version` and `url`.
     pub fn to_report(&self) -> LoadReport {
-        let (is_open_loop, has_stamps) = (self.rate_per_s.is_some(), !self.wake_delay.is_empty());
+        let is_open_loop = self.rate_per_s.is_some();
         let summary = |clock: &LatencyHistogram| (!clock.is_empty()).then(|| clock.summary());
         LoadReport {
             format_version: FORMAT_VERSION,
@@ -302,16 +330,25 @@ impl LoadRecord {
             slip_ns: self.slip.summary(),
             client_late_ns: is_open_loop.then(|| self.lateness.summary()),
             no_connection_ns: is_open_loop.then(|| self.blocked.summary()),
-            wake_delay_ns: has_stamps.then(|| self.wake_delay.summary()),
-            kernel_service_ns: has_stamps.then(|| self.kernel_service.summary()),
+            wake_delay_ns: summary(&self.wake_delay),
+            kernel_service_ns: summary(&self.kernel_service),
+            sampled_service_ns: summary(&self.sampled_service),
             statuses: self.statuses.clone(),
+            failures: self.failures.clone(),
             generator_cpu_share: Some(self.generator_cpu_share),
             steal_share: self.steal_share,
+            verdict: self.verdict.clone(),
+            histograms: Some(self.histograms()),
+            ..self.end_report()
+        }
+    }
+
+    /// How it ended, and nothing else.
+    fn end_report(&self) -> LoadReport {
+        LoadReport {
             aborted: self.aborted.clone(),
             interrupted: self.ended == Ended::Interrupted,
             target_gone: self.ended == Ended::TargetGone,
-            verdict: self.verdict.clone(),
-            histograms: Some(self.histograms()),
             ..LoadReport::default()
         }
     }
@@ -329,6 +366,7 @@ impl LoadRecord {
             unanswered: self.unanswered.clone(),
             wake_delay: self.wake_delay.clone(),
             kernel_service: self.kernel_service.clone(),
+            sampled_service: self.sampled_service.clone(),
             connect: self.connect.clone(),
             waiting: self.waiting.clone(),
             total: self.total.clone(),

@@ -5,6 +5,7 @@
 //! Absent on purpose: opinions about the target. A slow target measured well is OK.
 use crate::cookies::{COOKIE_BYTES_MAX, COOKIES_MAX};
 use crate::record::{Ended, LoadRecord};
+use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{LoadConnectionSets, LoadStatus, LoadVerdict};
 use millpond_measure::slo::SloFacts;
 use millpond_measure::units::format_duration_ns;
@@ -46,6 +47,7 @@ pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {
     if record.rate_per_s.is_some() {
         judge_pacing(record, &mut verdict);
     }
+    judge_wake(record, &mut verdict);
     judge_cookies(record, &mut verdict);
     judge_warm_up(record, &mut verdict);
     judge_connections(record, &mut verdict);
@@ -54,6 +56,7 @@ pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {
         .connection_sets
         .iter()
         .filter_map(LoadConnectionSets::note)
+        .chain(note_blocked(record))
         .collect();
     verdict
 }
@@ -108,7 +111,10 @@ fn judge_end(record: &LoadRecord, verdict: &mut LoadVerdict) {
         note(
             verdict,
             LoadStatus::Invalid,
-            "no request was answered rightly".into(),
+            match record.why_none_is_right() {
+                None => "no request was answered rightly".into(),
+                Some(why) => format!("no request was answered rightly; {why}"),
+            },
         );
     }
 }
@@ -133,52 +139,88 @@ fn judge_errors(record: &LoadRecord, verdict: &mut LoadVerdict) {
 }
 
 fn judge_pacing(record: &LoadRecord, verdict: &mut LoadVerdict) {
-    let response_p50 = record.response.percentile(50.0);
-    let lateness_p50 = record.lateness.percentile(50.0);
-    let lateness_p99 = record.lateness.percentile(99.0);
-    let slip_p99 = record.slip.percentile(99.0);
-    if record.requests > 0 && lateness_p50 > response_p50 / 2 {
-        let reason = format!(
-            "the generator sent late: its median lateness {} is most of the median response {}",
-            format_duration_ns(lateness_p50 as f64),
-            format_duration_ns(response_p50 as f64)
-        );
-        note(verdict, LoadStatus::Invalid, reason);
-    } else if record.requests > 0 && lateness_p99 > response_p50 {
-        let reason = format!(
-            "the generator sent late: p99 of its lateness {} is above the median response {}; \
-             give it a CPU of its own",
-            format_duration_ns(lateness_p99 as f64),
-            format_duration_ns(response_p50 as f64)
-        );
-        note(verdict, LoadStatus::Suspect, reason);
-    } else if slip_p99 > response_p50 && record.requests > 0 {
-        let reason = format!(
-            "requests waited for a free connection: p99 of slip {} is above the median response \
-             {}; response times include the wait",
-            format_duration_ns(slip_p99 as f64),
-            format_duration_ns(response_p50 as f64)
-        );
-        note(verdict, LoadStatus::Suspect, reason);
-    }
-    judge_wake(record, verdict);
+    judge_lateness(record, verdict);
     judge_missed_rate(record, verdict);
     judge_shed(record, verdict);
 }
 
-/// Most of service time spent in this machine's own queue is not the target's.
-fn judge_wake(record: &LoadRecord, verdict: &mut LoadVerdict) {
-    let (delay, kernel) = (
-        record.wake_delay.percentile(50.0),
-        record.kernel_service.percentile(50.0),
-    );
-    if record.wake_delay.count() >= WAKES_MIN && delay > kernel {
+/// Requests without which a median is not judged.
+const MEDIAN_REQUESTS_MIN: u64 = 20;
+/// Requests without which a 99th percentile is not judged: ten lie beyond it.
+const P99_REQUESTS_MIN: u64 = 1_000;
+
+/// How much of response time is the generator's own lateness. Of few requests a percentile is one request, which every
+/// machine delays now and then.
+fn judge_lateness(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    let (response, lateness) = (&record.response, &record.lateness);
+    let time = |value_ns: u64| format_duration_ns(value_ns as f64);
+    let [response_p50, response_p99] = [50.0, 99.0].map(|percent| response.percentile(percent));
+    let [lateness_p50, lateness_p99] = [50.0, 99.0].map(|percent| lateness.percentile(percent));
+    if response.count() < MEDIAN_REQUESTS_MIN {
+        return;
+    }
+    if lateness_p50 > response_p50 / 2 {
         let reason = format!(
-            "the generator read late: answers lay in the kernel for {} (median) before it woke, \
-             longer than the {} that they took to come; see the kernel's service time, or use \
-             --busy-poll",
-            format_duration_ns(delay as f64),
-            format_duration_ns(kernel as f64)
+            "the generator sent late: its median lateness {} is most of the median response {}",
+            time(lateness_p50),
+            time(response_p50)
+        );
+        note(verdict, LoadStatus::Invalid, reason);
+    } else if lateness_p50 > response_p50 / 4 {
+        let reason = format!(
+            "the generator sent late: its median lateness {} is more than a quarter of the median response {}; give \
+             it a CPU of its own",
+            time(lateness_p50),
+            time(response_p50)
+        );
+        note(verdict, LoadStatus::Suspect, reason);
+    } else if lateness_p99 > response_p99 / 2 && response.count() >= P99_REQUESTS_MIN {
+        let reason = format!(
+            "the generator sent late: p99 of its lateness {} is most of p99 of response {}; give it a CPU of its own",
+            time(lateness_p99),
+            time(response_p99)
+        );
+        note(verdict, LoadStatus::Suspect, reason);
+    }
+}
+
+/// Waiting for a free connection is in the response times, as it says, so the figures are right; but a target that
+/// is asked over more connections may answer sooner.
+fn note_blocked(record: &LoadRecord) -> Option<String> {
+    let blocked_p99 = record.blocked.percentile(99.0);
+    let response_p50 = record.response.percentile(50.0);
+    (record.response.count() >= P99_REQUESTS_MIN && blocked_p99 > response_p50).then(|| {
+        format!(
+            "requests waited for a free connection: p99 of the wait {} is above the median response {}, which \
+             includes it",
+            format_duration_ns(blocked_p99 as f64),
+            format_duration_ns(response_p50 as f64)
+        )
+    })
+}
+
+/// Most of service time spent in this machine's own queue is not the target's, in a closed loop as at a rate.
+fn judge_wake(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    let (delay, kernel) = (&record.wake_delay, &record.kernel_service);
+    if delay.count() < WAKES_MIN {
+        return;
+    }
+    let (medians, means) = (
+        [delay, kernel].map(|clock| clock.percentile(50.0) as f64),
+        [delay, kernel].map(LatencyHistogram::mean),
+    );
+    let figures = [("median", medians), ("mean", means)];
+    let worse = figures
+        .into_iter()
+        .find(|(_, [own, outside])| own > outside);
+    if let Some((figure, [own_ns, outside_ns])) = worse {
+        let reason = format!(
+            "the generator read late: answers lay in the kernel for {} ({figure}, of a sample of {}) before it woke, \
+             longer than the {} that they took to come; see the kernel's service time, use fewer connections per \
+             thread, or --busy-poll",
+            format_duration_ns(own_ns),
+            delay.count(),
+            format_duration_ns(outside_ns)
         );
         note(verdict, LoadStatus::Suspect, reason);
     }
@@ -339,14 +381,51 @@ mod tests {
         assert_eq!(status, LoadStatus::Invalid);
         assert!(reason.contains("sent late"), "{reason}");
         let (status, reason) = status_after(|record| {
-            record.slip.record_many(5_000 * US, 300);
-            record.lateness.record_many(5_000 * US, 300);
+            record.response.record_many(5_000 * US, 300);
+            record.slip.record_many(4_900 * US, 300);
+            record.lateness.record_many(4_900 * US, 300);
         });
         assert_eq!(status, LoadStatus::Suspect);
-        assert!(reason.contains("CPU of its own"), "{reason}");
-        let (status, reason) = status_after(|record| record.slip.record_many(5_000 * US, 300));
+        assert!(reason.contains("p99 of its lateness"), "{reason}");
+        let (status, reason) = status_after(|record| {
+            record.lateness.clear();
+            record.lateness.record_many(30 * US, 10_000);
+        });
         assert_eq!(status, LoadStatus::Suspect);
-        assert!(reason.contains("free connection"), "{reason}");
+        assert!(reason.contains("a quarter of the median"), "{reason}");
+    }
+
+    /// A third of healthy runs at low rates were SUSPECT: of thirty requests one left 0.3 ms late.
+    ///
+    /// Goal: what happens to one of few requests on any machine is not held against a run, nor is a wait for a
+    /// connection that the response times include and a note names.
+    #[test]
+    fn healthy_runs_at_low_rates_are_ok() {
+        let few = |count: u64, late_ns: u64| {
+            move |record: &mut LoadRecord| {
+                for clock in [&mut record.response, &mut record.slip, &mut record.lateness] {
+                    clock.clear();
+                }
+                record.response.record_many(200 * US, count);
+                record.response.record(200 * US + late_ns);
+                record.lateness.record_many(8 * US, count);
+                record.lateness.record(late_ns);
+                record.slip.record_many(8 * US, count);
+                record.slip.record(late_ns);
+            }
+        };
+        assert_eq!(status_after(few(30, 300 * US)).0, LoadStatus::Ok);
+        assert_eq!(status_after(few(1, 300 * US)).0, LoadStatus::Ok);
+        let mut record = good();
+        record.slip.record_many(5_000 * US, 300);
+        record.blocked.record_many(5_000 * US, 300);
+        let verdict = judge(&record);
+        assert_eq!(verdict.status, LoadStatus::Ok);
+        assert!(
+            verdict.notes[0].contains("free connection"),
+            "{:?}",
+            verdict.notes
+        );
     }
 
     /// Goal: a thread that woke late is not taken for a slow target, and a few stamps judge nothing.
@@ -363,6 +442,16 @@ mod tests {
         assert_eq!(status, LoadStatus::Suspect);
         assert!(reason.contains("read late"), "{reason}");
         assert_eq!(status_after(wakes(60 * US, 99)).0, LoadStatus::Ok);
+        // In a closed loop 313 of 365 ms were the generator's, and the verdict was OK. The median looks well.
+        let (status, reason) = status_after(|record| {
+            record.rate_per_s = None;
+            record.offered = None;
+            wakes(10 * US, 900)(record);
+            record.wake_delay.record_many(313_000 * US, 100);
+            record.kernel_service.record_many(52_000 * US, 100);
+        });
+        assert_eq!(status, LoadStatus::Suspect);
+        assert!(reason.contains("mean, of a sample of 1000"), "{reason}");
     }
 
     #[test]

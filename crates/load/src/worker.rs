@@ -38,6 +38,7 @@ use crate::timeline::Seconds;
 use crate::wake::Sampling;
 use millpond_http::LastHead;
 use millpond_io::{Driver, Errno, Event, IoError, Protocol, ShardContext, WaitPlan};
+use millpond_measure::record::LoadFailureKind;
 use std::collections::VecDeque;
 
 /// How often flags are looked at and totals published.
@@ -295,6 +296,15 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
                     } else {
                         Phase::Read
                     };
+                    let kind = match phase {
+                        Phase::Write => LoadFailureKind::Write,
+                        _ => LoadFailureKind::Read,
+                    };
+                    let place = self.place_of(index);
+                    let what = || format!("the connection broke: {error}");
+                    if self.sessions[index as usize].in_flight_len() > 0 {
+                        self.outcome.causes.note(kind, now_ns, place, what, b"");
+                    }
                     self.lost(index, phase, now_ns);
                 } else {
                     let is_handshake = self.shared.config.tls.is_some() && error == Errno::PROTO;

@@ -18,6 +18,7 @@ mod regression;
 mod heap;
 mod reach;
 mod memory_course;
+mod failure;
 mod flame_graph;
 mod class;
 mod connection_sets;
@@ -36,6 +37,7 @@ pub use comparison::{
 pub use connection_sets::{LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadSpread};
 pub use cookies::LoadCookies;
 pub use custom::CustomQuantity;
+pub use failure::{LoadFailure, LoadFailureExample, LoadFailureKind};
 pub use flame_graph::{FlameFunction, FlameGraph, FlameKind};
 pub use heap::{HeapProfile, LifetimeClass, SizeClass};
 pub use left_out::{FailureCause, LeftOut, LeftOutWhen, signal_name};

@@ -333,9 +333,11 @@ fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
             Exit::Aborted
         }
         Ended::Complete if record.requests == 0 && record.errors.total() > 0 => {
+            let why = record.why_none_is_right();
             output::note(format!(
-                "not one request was answered rightly; {} failed",
-                record.errors.total()
+                "not one request was answered rightly; {} failed; {}",
+                record.errors.total(),
+                why.as_deref().unwrap_or("the cause is not known")
             ));
             Exit::Failed
         }

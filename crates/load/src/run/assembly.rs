@@ -84,6 +84,8 @@ pub(super) fn assemble(
     record.shed = total.shed;
     record.abandoned = total.abandoned;
     record.errors = total.errors;
+    let start_ns = shared.schedule.get().map_or(0, Schedule::start_ns);
+    record.failures = total.causes.list(&total.errors, start_ns);
     record.connect_failure = connect_failure_of(shared, &total);
     record.wrong_answers = total.wrong;
     record.opening = total.opening.clone();
@@ -110,6 +112,7 @@ fn take_clocks(record: &mut LoadRecord, total: Outcome) {
     record.undisturbed = total.stalls.map(|watch| watch.undisturbed);
     record.wake_delay = total.wake.delay;
     record.kernel_service = total.wake.kernel_service;
+    record.sampled_service = total.wake.service;
     record.unanswered = total.unanswered;
 }
 

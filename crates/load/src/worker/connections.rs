@@ -5,6 +5,7 @@ use crate::outcome::{InFlight, Phase};
 use crate::schedule::Arrival;
 use crate::session::State;
 use millpond_io::{Driver, IoError, SocketId};
+use millpond_measure::record::LoadFailureKind;
 use std::sync::atomic::Ordering;
 
 impl Worker<'_> {
@@ -104,6 +105,14 @@ impl Worker<'_> {
     pub(super) fn connect_failed(&mut self, index: u32, failure: ConnectFailure, now_ns: u64) {
         self.connecting -= 1;
         self.outcome.errors.connect += 1;
+        let kind = match failure {
+            ConnectFailure::Handshake => LoadFailureKind::Tls,
+            _ => LoadFailureKind::Connect,
+        };
+        let place = self.place_of(index);
+        let causes = &mut self.outcome.causes;
+        causes.tls += u64::from(kind == LoadFailureKind::Tls);
+        causes.note(kind, now_ns, place, || failure.to_string(), b"");
         self.shared.doors.failed(failure);
         self.settle(index);
         self.sessions[index as usize].closed(now_ns);
@@ -152,7 +161,7 @@ impl Worker<'_> {
     }
 
     /// Where a session stands among those of all threads.
-    fn place_of(&self, index: u32) -> usize {
+    pub(super) fn place_of(&self, index: u32) -> usize {
         index as usize * self.shared.boards.len() + self.board_index
     }
 
@@ -176,6 +185,7 @@ impl Worker<'_> {
     pub(super) fn begin<D: Driver>(&mut self, driver: &mut D, start_ns: u64) {
         self.has_begun = true;
         self.outcome.errors.connect = 0;
+        self.outcome.causes.tls = 0;
         if self.shared.doors.is_short.load(Ordering::Acquire) {
             self.give_up_unopened(driver);
         }
@@ -200,6 +210,9 @@ impl Worker<'_> {
             }
             session.state = State::Closed { retry_ns: u64::MAX };
             self.outcome.errors.connect += 1;
+        }
+        if self.shared.doors.last_failure() == Some(ConnectFailure::Handshake) {
+            self.outcome.causes.tls = self.outcome.errors.connect;
         }
         self.closed
             .retain(|&index| sessions[index as usize].has_opened);

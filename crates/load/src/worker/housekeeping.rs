@@ -5,7 +5,7 @@ use crate::outcome::{InFlight, Phase};
 use crate::schedule::Arrival;
 use crate::session::State;
 use millpond_io::{Driver, Errno, IoError, ShardContext};
-use millpond_measure::record::LoadTls;
+use millpond_measure::record::{LoadFailureKind, LoadTls};
 use std::sync::atomic::Ordering;
 
 impl Worker<'_> {
@@ -43,7 +43,11 @@ impl Worker<'_> {
             self.begin(shard.driver, schedule.start_ns());
         }
         if let Some(sampling) = &mut self.stamps {
-            let every = sampling.every(shard.driver.counters().receives);
+            let every = sampling.every(
+                shard.driver.counters().receives,
+                schedule.start_ns(),
+                now_ns,
+            );
             shard.driver.stamp_receives(every);
         }
         if self.held.is_some_and(|held| schedule.is_outdated(&held)) {
@@ -103,6 +107,10 @@ impl Worker<'_> {
             let is_open = session.is_open();
             shard.driver.close(socket);
             if is_open {
+                let place = self.place_of(index as u32);
+                let what = || format!("no answer within {} ms", timeout_ns / 1_000_000);
+                let causes = &mut self.outcome.causes;
+                causes.note(LoadFailureKind::Timeout, now_ns, place, what, b"");
                 self.lost(index as u32, Phase::Timeout, now_ns);
             } else {
                 self.connect_failed(

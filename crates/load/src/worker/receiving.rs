@@ -4,11 +4,13 @@
 //! each is timed from the write of its own request.
 //! Absent on purpose: judging (`validation`) and counting (`outcome`).
 use super::Worker;
+use crate::failure_causes::kind_of;
 use crate::listener::Listener;
 use crate::outcome::{InFlight, Moment, Outcome, Phase};
 use crate::session::Desk;
 use millpond_http::ClientError;
 use millpond_io::{Driver, ShardContext, SocketId};
+use millpond_measure::record::LoadFailureKind;
 
 impl Worker<'_> {
     /// Bytes arrived.
@@ -80,6 +82,7 @@ impl Worker<'_> {
             batches: self.batches.as_deref_mut(),
             samples: self.samples.as_deref_mut(),
         });
+        let wrong_before = (self.outcome.errors.status, self.outcome.errors.validation);
         let session = &mut self.sessions[index as usize];
         let before = session.in_flight_len();
         let mut desk = Desk {
@@ -112,9 +115,15 @@ impl Worker<'_> {
             || session.is_last()
             || session.is_used_up()
             || matches!(input, Input::End);
+        if wrong_before != (self.outcome.errors.status, self.outcome.errors.validation) {
+            self.note_wrong_answer(index, input, wrong_before.0, now_ns);
+        }
         if is_over {
             shard.driver.close(socket);
-            self.lost(index, Phase::Read, now_ns);
+            match result {
+                Ok(()) => self.lost(index, Phase::Read, now_ns),
+                Err(error) => self.refused(index, input, &error, now_ns),
+            }
         } else {
             self.offer(index);
         }
@@ -131,6 +140,38 @@ impl Worker<'_> {
     }
 
     #[inline]
+    /// An answer was wrong.
+    #[cold]
+    fn note_wrong_answer(
+        &mut self,
+        index: u32,
+        input: Input<'_>,
+        statuses_before: u64,
+        now_ns: u64,
+    ) {
+        let (kind, what) = match self.outcome.errors.status > statuses_before {
+            true => (LoadFailureKind::Status, "the answer has a wrong status"),
+            false => (LoadFailureKind::Content, "the answer has a wrong content"),
+        };
+        let place = self.place_of(index);
+        let causes = &mut self.outcome.causes;
+        causes.note(kind, now_ns, place, || what.to_owned(), input.bytes());
+    }
+
+    /// An answer is not taken, and its connection is over.
+    #[cold]
+    fn refused(&mut self, index: u32, input: Input<'_>, error: &ClientError, now_ns: u64) {
+        let (kind, place) = (kind_of(error), self.place_of(index));
+        let before = self.outcome.errors.read;
+        self.lost(index, Phase::Read, now_ns);
+        let requests = self.outcome.errors.read - before;
+        let causes = &mut self.outcome.causes;
+        causes.count(kind, requests);
+        if requests > 0 {
+            causes.note(kind, now_ns, place, || error.to_string(), input.bytes());
+        }
+    }
+
     fn moment(&self, now_ns: u64) -> Moment {
         match self.shared.schedule.get() {
             Some(schedule) if schedule.is_in_window(now_ns) => {
@@ -169,4 +210,13 @@ impl Stamped {
 pub(super) enum Input<'a> {
     Bytes(&'a [u8]),
     End,
+}
+
+impl<'a> Input<'a> {
+    const fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::End => b"",
+        }
+    }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    LoadClass, LoadConnectionSets, LoadConnectionsOpen, LoadCookies, LoadRateWindow, LoadTls,
-    LoadWarmUp, RateWindowEnd, WrongAnswers,
+    LoadClass, LoadConnectionSets, LoadConnectionsOpen, LoadCookies, LoadFailure, LoadRateWindow,
+    LoadTls, LoadWarmUp, RateWindowEnd, WrongAnswers,
 };
 use crate::histogram::{LatencyHistogram, LatencySummary};
 
@@ -113,6 +113,9 @@ pub struct LoadHistograms {
     pub wake_delay: LatencyHistogram,
     /// From the actual send to the answer's arrival in the kernel, of the same sample.
     pub kernel_service: LatencyHistogram,
+    /// Service time of the same sample.
+    #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
+    pub sampled_service: LatencyHistogram,
     /// Connecting; 0 for all but the first request on a connection.
     pub connect: LatencyHistogram,
     /// From the actual send to the head of the answer.
@@ -288,8 +291,14 @@ pub struct LoadReport {
     pub wake_delay_ns: Option<LatencySummary>,
     /// From the actual send to the answer's arrival in the kernel, of the same sample.
     pub kernel_service_ns: Option<LatencySummary>,
+    /// Service time of the same sample, of which the two above are the parts; absent in records of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled_service_ns: Option<LatencySummary>,
     /// Answers by status code.
     pub statuses: BTreeMap<u16, u64>,
+    /// The failures by cause, with the first of each; finer than `errors`, which they add up to. Absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<LoadFailure>,
     /// CPU of the generator as a share of the CPUs it may use.
     pub generator_cpu_share: Option<f64>,
     /// CPU time the hypervisor withheld, as a share of the machine; `None` if unknown.

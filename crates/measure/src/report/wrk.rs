@@ -130,7 +130,10 @@ pub(super) fn totals(report: &LoadReport) -> String {
 #[must_use]
 pub fn clocks(report: &LoadReport) -> String {
     let mut text = clock_rows(report);
+    text += &sample_line(report);
     text += &populations_line(report);
+    text += &status_line(report);
+    text += &failure_lines(report);
     text += &rate_window_line(report);
     text += &connection_lines(report);
     if let Some(arrivals) = &report.arrivals {
@@ -188,6 +191,45 @@ pub fn clocks(report: &LoadReport) -> String {
         text += "  Interrupted: these are the results so far.\n";
     }
     text
+}
+
+/// Share of failures above which the first of each kind is printed.
+const FAILURES_SHOWN_SHARE: f64 = 0.01;
+
+/// Answers by status.
+fn status_line(report: &LoadReport) -> String {
+    if report.statuses.is_empty() {
+        return String::new();
+    }
+    let counts = report.statuses.iter();
+    let counts: Vec<String> = counts
+        .map(|(code, count)| format!("{code}: {count}"))
+        .collect();
+    wrapped(&format!("  Statuses: {}", counts.join(", ")), WIDTH, "    ")
+}
+
+/// Why requests failed, if enough did.
+fn failure_lines(report: &LoadReport) -> String {
+    let failed = report.errors.total();
+    let share = failed as f64 / (report.requests + failed).max(1) as f64;
+    if report.failures.is_empty() || share <= FAILURES_SHOWN_SHARE {
+        return String::new();
+    }
+    let lines = report.failures.iter();
+    let lines = lines.map(|one| wrapped(&format!("    {}", one.in_words()), WIDTH, "      "));
+    format!("  Failures:\n{}", lines.collect::<String>())
+}
+
+/// What the rows of the sample are of.
+fn sample_line(report: &LoadReport) -> String {
+    let Some(sample) = report.sampled_service_ns else {
+        return String::new();
+    };
+    let sentence = format!(
+        "  Sample: Wake, Kernel and Sampled, their sum, are of {} of {} right answers",
+        sample.count, report.service_ns.count
+    );
+    wrapped(&sentence, WIDTH, "    ")
 }
 
 /// Which rows are of which answers, where some were wrong.
@@ -289,6 +331,7 @@ fn clock_rows(report: &LoadReport) -> String {
         ("Blocked", &report.no_connection_ns, "slip: none free"),
         ("Wake", &report.wake_delay_ns, "service: unread"),
         ("Kernel", &report.kernel_service_ns, "service: outside"),
+        ("Sampled", &report.sampled_service_ns, "Wake and Kernel"),
     ];
     let clocks = [
         ("Response", &report.response_ns, "since it was due"),
