@@ -9,7 +9,8 @@ use clap::{ArgAction, Args};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "As in wrk, wrk2 and ab")]
 pub(super) struct CompatibleFlags {
-    /// A connection for each request, with `Connection: close`: what ab does without -k
+    /// A connection for each request, with `Connection: close`: what ab does without -k. It is closed after the
+    /// answer, whatever the server does, as with -H 'Connection: close'
     #[arg(long, conflicts_with = "keepalive")]
     no_keepalive: bool,
     /// Keep connections open, as ab does with this; it is done in any case

@@ -20,8 +20,8 @@ use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
 use millpond_io::{Address, DriverChoice};
 use millpond_load::{
-    Ended, LoadConfig, LoadError, LoadRecord, Mode, Stop, Target, facts_of, run_observed,
-    run_script,
+    ConnectionPlan, Ended, LoadConfig, LoadError, LoadRecord, Mode, Stop, Target, facts_of,
+    run_observed, run_script,
 };
 use millpond_measure::record::LoadStatus;
 use millpond_measure::report::wrk;
@@ -177,7 +177,7 @@ impl LoadFlags {
             deadline_ns: self.arrivals.deadline,
             stop,
             repeats: self.repeat,
-            plan: self.opening.plan(),
+            plan: self.plan(),
             tls: self.opening.tls(&urls.first, self.timeout)?,
             timeout_ns: self.timeout,
             connect_within_ns: self.opening.within_ns(),
@@ -194,8 +194,17 @@ impl LoadFlags {
         };
         self.expect.apply(&mut config);
         config.check().map_err(|error| refused(&error))?;
-        config.target.address = Address::resolve(&urls.first.authority).map_err(Failure::failed)?;
+        config.target.address = self.opening.address(&urls.first)?;
         Ok(config)
+    }
+
+    /// How connections are used.
+    fn plan(&self) -> ConnectionPlan {
+        let mut plan = self.opening.plan();
+        if self.asked.says_close() {
+            plan.requests_max = Some(1);
+        }
+        plan
     }
 
     /// With a number of requests alone there is no time limit, as in ab; with neither, wrk's ten

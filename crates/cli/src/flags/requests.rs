@@ -185,6 +185,16 @@ impl RequestFlags {
         Ok(Urls { first, lines })
     }
 
+    /// Whether requests say that their connection closes behind them. Then it does, whatever the server makes of it.
+    pub(super) fn says_close(&self) -> bool {
+        let is_connection = |field: &&(String, String)| field.0.eq_ignore_ascii_case("Connection");
+        let mut fields = self.header.iter().filter(is_connection);
+        fields.any(|(_, value)| {
+            let mut options = value.split(',');
+            options.any(|option| option.trim().eq_ignore_ascii_case("close"))
+        })
+    }
+
     /// The Authorization field of a URL with a user name, unless -H has one.
     pub(super) fn authorization(&self) -> Result<Option<(String, String)>, Failure> {
         let name = "Authorization";

@@ -8,6 +8,37 @@ fn record(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
+/// Goal: the server of a URL may be reached over a unix socket or at another address; what has no effect is refused.
+#[test]
+fn a_server_may_be_reached_elsewhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let listen = format!("unix:{}", socket.display());
+    let mut over_unix = Running::start(&mut millpond(&["serve", "plaintext", "--listen", &listen]));
+    assert_eq!(over_unix.first_line(), format!("listening on {listen}\n"));
+    let server = Server::start(&["plaintext"]);
+    let other = format!("example.invalid:80:{}", server.address);
+    let socket = socket.display().to_string();
+    for words in [["--unix", &socket], ["--connect-to", &other]] {
+        let words = [&["load", "-c", "2", "-n", "20"][..], &words].concat();
+        let finished = run(millpond(&words).arg("http://example.invalid/plaintext"));
+        assert!([0, 4].contains(&finished.code()), "{finished:?}");
+        assert!(finished.stdout.contains("20 requests in"), "{finished:?}");
+    }
+    for (words, part) in [
+        (["--connect-to", "other:80:127.0.0.1"], "leave both empty"),
+        (["--sni", "name"], "https://"),
+    ] {
+        let finished = run(millpond(&["load"])
+            .args(words)
+            .arg("http://example.invalid/"));
+        assert_eq!(finished.code(), 2, "{finished:?}");
+        assert!(finished.stderr.contains(part), "{finished:?}");
+    }
+    over_unix.signal("TERM");
+    over_unix.finish();
+}
+
 /// Goal: sets of connections are compared in text and record, exactly the requests asked for are sent on them, and
 /// closing them is no failure.
 #[test]

@@ -156,8 +156,12 @@ fn words_of_other_generators_are_understood() {
             assert!(head.starts_with("POST / HTTP/1.1\r\n"), "{head}");
             assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
             assert!(head.contains("\r\nContent-Type: text/csv\r\n"), "{head}");
-            let text = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+            // It would go on with the connection: that close means close is the client's doing.
+            let text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
             stream.write_all(text.as_bytes()).unwrap();
+            let mut more = Vec::new();
+            stream.read_to_end(&mut more).unwrap();
+            assert_eq!(more, b"");
         }
     });
     let words = [

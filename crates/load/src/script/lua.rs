@@ -46,10 +46,13 @@ impl Script {
     }
 
     fn try_load(config: &ScriptConfig, load: &LoadConfig) -> Scripted<Self> {
-        let main = ScriptState::new(config, load, 0)?;
+        // Once for all states: a pipe has its text once.
+        let source = std::fs::read(&config.file)
+            .map_err(|error| format!("the file cannot be read: {error}"))?;
+        let main = ScriptState::new(config, &source, load, 0)?;
         let mut runners: Vec<Runner> = Vec::new();
         for place in 1..=load.threads.min(load.connections) {
-            let state = ScriptState::new(config, load, place as u64)?;
+            let state = ScriptState::new(config, &source, load, place as u64)?;
             let facts = Arc::new(ThreadFacts::new(load.target.address.clone()));
             let handle = ThreadHandle {
                 lua: state.lua.weak(),

@@ -96,9 +96,7 @@ impl Worker<'_> {
             self.outcome.opening.record(now_ns.saturating_sub(since_ns));
         }
         self.sessions[index as usize].opened(socket, now_ns);
-        if let Some(script) = &mut self.script {
-            script.owe_delay(index);
-        }
+        // A script's delay is its user's and not the connection's: one that had begun goes on.
         self.offer(index);
     }
 

@@ -4,6 +4,10 @@ use crate::scripted::{ScriptFile, counted, noting, run_well, server, targets};
 use crate::support::{MS, get};
 use millpond_io::Address;
 use millpond_load::{Mode, PIPELINE_MAX, Script, Stop};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Goal: without `request()` the request is made of wrk's table, once.
@@ -30,6 +34,61 @@ fn a_static_script_sends_what_the_table_says() {
         assert_eq!(lines, expected);
         assert_eq!(seen.body, b"a=b");
     }
+}
+
+/// A server that closes connections which are idle for `idle`, and counts the requests it answers.
+fn impatient_server(idle: Duration) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answered = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&answered);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            stream.set_read_timeout(Some(idle)).unwrap();
+            let count = Arc::clone(&count);
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                    let _ = stream.write_all(answer);
+                }
+            });
+        }
+    });
+    (address, answered)
+}
+
+/// A delay longer than the server's idle timeout began again with every connection: nothing was ever sent.
+///
+/// Goal: think time is the user's: it goes on while the connection is opened again.
+#[test]
+fn a_delay_outlasts_connections() {
+    let (address, answered) = impatient_server(Duration::from_millis(40));
+    let script = ScriptFile::new("function delay() return 200 end");
+    let mut config = get(address);
+    config.stop = Stop::after_requests(4);
+    let (record, _) = run_well(&config, &script);
+    assert_eq!(record.requests, 4);
+    assert_eq!(answered.load(Ordering::SeqCst), 4);
+}
+
+/// `--script <(...)` gave the script to the first of the states, and nothing to those that send.
+///
+/// Goal: a script that comes through a pipe, which can be read once, runs in every thread.
+#[test]
+fn a_script_may_come_through_a_pipe() {
+    let server = server();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"wrk.path = '/piped'").unwrap();
+    drop(writer);
+    let mut script = ScriptFile::new("");
+    script.config.file = format!("/proc/self/fd/{}", reader.as_raw_fd()).into();
+    let mut config = counted(&server, 20);
+    (config.threads, config.connections) = (2, 2);
+    run_well(&config, &script);
+    assert_eq!(targets(&server), vec!["/piped"; 20]);
 }
 
 /// Goal: a script that counts in its path and in a header sends each number once, from 1 on in the

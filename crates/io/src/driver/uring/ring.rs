@@ -61,6 +61,11 @@ pub(super) struct Ring {
     pub(super) submissions: u64,
 }
 
+/// Threads that the kernel starts for one ring, of each of its two kinds. It hands a send over to one when polling
+/// for room has led to none many times, so without a bound there are as many as peers that read slowly. Sockets do
+/// not block: a thread tries, polls again and is free for the next, and what waits for one waits for no peer.
+const KERNEL_THREADS_MAX: u32 = 8;
+
 impl Ring {
     /// A ring with those of `wanted` that concern set-up and that the kernel has.
     pub(super) fn new(wanted: DriverFeatures, entries: u32) -> Result<Self, UringUnavailable> {
@@ -84,6 +89,9 @@ impl Ring {
         if features.has(DriverFeature::RegisteredRing) {
             ring.register_itself();
         }
+        // Refused before Linux 5.15, which then has no bound.
+        let mut workers = [KERNEL_THREADS_MAX; 2];
+        let _ = ring.io.submitter().register_iowq_max_workers(&mut workers);
         if features.has(DriverFeature::AbsoluteTimeouts) {
             // A time long past: a kernel that knows the flag says that it is over.
             match ring.enter_with(1, Wait::Until(1)) {

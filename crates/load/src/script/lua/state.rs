@@ -33,17 +33,21 @@ pub(super) struct ScriptState {
 pub(super) type Scripted<T> = Result<T, String>;
 
 impl ScriptState {
-    /// A state that has run the script's file. `place` counts the states, from 0 for the main one.
-    pub(super) fn new(config: &ScriptConfig, load: &LoadConfig, place: u64) -> Scripted<Self> {
-        let source = std::fs::read(&config.file)
-            .map_err(|error| format!("the file cannot be read: {error}"))?;
+    /// A state that has run the script's file, whose text is `source`. `place` counts the states, from 0 for the main
+    /// one.
+    pub(super) fn new(
+        config: &ScriptConfig,
+        source: &[u8],
+        load: &LoadConfig,
+        place: u64,
+    ) -> Scripted<Self> {
         // SAFETY: what makes a state unsafe to have is code that runs in it and uses `ffi` or
         // `debug` to break Lua's own rules. The code here is the prelude, which uses neither, and
         // the file that the user of this program names as the program to run.
         let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::new()) };
         let state = Self::with_prelude(lua, config, load).map_err(|error| sentence(&error))?;
         state
-            .run(config, &source, place)
+            .run(config, source, place)
             .map_err(|error| sentence(&error))?;
         Ok(state)
     }
