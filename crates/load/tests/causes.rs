@@ -122,7 +122,8 @@ fn every_failure_has_its_kind_and_an_example() {
         }
         let why = record.why_none_is_right().unwrap();
         let cause = match kind {
-            Kind::Status => "3 of 3 answers have status 404: the target has no such path",
+            // A request may meet the end of the connection that the answer before it closed.
+            Kind::Status => "answers have status 404: the target has no such path",
             _ => part,
         };
         assert!(why.contains(cause), "{name}: {why}");

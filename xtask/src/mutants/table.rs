@@ -233,7 +233,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "nominated-field-in-another-case",
         file: "crates/http/src/proxy/field_rule.rs",
-        before: "options(field.value.of(self.head)).any(|nominated| nominated.eq_ignore_ascii_case(name))",
+        before: "options(field.value.of(self.head)).any(|nominated| is_same_name(nominated, name))",
         after: "options(field.value.of(self.head)).any(|nominated| nominated == name)",
         package: "millpond-http",
         filter: "--lib proxy::",
