@@ -34,8 +34,8 @@ pub(super) struct ConnectionFlags {
     /// Connect to this unix socket, whatever server the URL names; Host says what the URL says
     #[arg(long, value_name = "PATH", conflicts_with_all = ["connect_to", "source"])]
     unix: Option<PathBuf>,
-    /// Connect to ADDRESS in place of the URL's server: HOST:PORT:ADDRESS[:PORT], as in curl. HOST and PORT are the
-    /// URL's, or empty; Host and certificates are about the URL's server
+    /// Connect to ADDRESS instead of the URL's server, as in curl. HOST and PORT are the URL's, or empty; the port is
+    /// the URL's unless ADDRESS ends with one. Host and certificates are about the URL's server
     #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = ConnectTo::parse)]
     connect_to: Option<ConnectTo>,
     /// Ask for this server's certificate in https, and verify it for that name
@@ -49,7 +49,7 @@ pub(super) struct ConnectionFlags {
     insecure: bool,
 }
 
-/// `HOST:PORT:ADDRESS[:PORT]`.
+/// `HOST:PORT:ADDRESS`, perhaps with another `:PORT` behind it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct ConnectTo {
     /// Empty: any.
