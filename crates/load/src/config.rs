@@ -346,6 +346,22 @@ impl LoadConfig {
         }
     }
 
+    /// GET of `/` where nothing listens, for tests that open nothing.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        let target = Target {
+            address: Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1))),
+            host: "a".to_owned(),
+            path: "/".to_owned(),
+        };
+        let workload = Workload::Static {
+            method: Method::Get,
+            fields: Vec::new(),
+            body: Vec::new(),
+        };
+        Self::new(target, workload)
+    }
+
     /// Refuses what memory has no room for.
     fn check_room(&self) -> Result<(), LoadError> {
         let refuse = |name, problem| Err(LoadError::Setting { name, problem });

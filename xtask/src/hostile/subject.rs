@@ -70,20 +70,7 @@ impl Subject {
         what: &str,
         is_true: impl Fn(&Metrics) -> bool,
     ) -> Result<Metrics, String> {
-        let begun = Instant::now();
-        loop {
-            let metrics = self.metrics();
-            if let Ok(metrics) = &metrics
-                && is_true(metrics)
-            {
-                return Ok(metrics.clone());
-            }
-            if begun.elapsed() > PATIENCE {
-                let last = metrics.err().unwrap_or_default();
-                return Err(format!("{what}: not so after {PATIENCE:?} {last}"));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_for_metrics(what, || self.metrics(), is_true)
     }
 
     /// The most bytes that were ever resident, by the kernel's own book.
@@ -152,6 +139,28 @@ pub(crate) fn fetch_metrics(address: SocketAddr) -> Result<Metrics, String> {
         return Err(format!("GET /metrics: {line}"));
     }
     Ok(parse_metrics(&text))
+}
+
+/// Fetches until `is_true` of the metrics. A fetch may fail meanwhile, and the last failure is told.
+pub(crate) fn wait_for_metrics(
+    what: &str,
+    fetch: impl Fn() -> Result<Metrics, String>,
+    is_true: impl Fn(&Metrics) -> bool,
+) -> Result<Metrics, String> {
+    let begun = Instant::now();
+    loop {
+        let metrics = fetch();
+        if let Ok(metrics) = &metrics
+            && is_true(metrics)
+        {
+            return Ok(metrics.clone());
+        }
+        if begun.elapsed() > PATIENCE {
+            let last = metrics.err().unwrap_or_default();
+            return Err(format!("{what}: not so after {PATIENCE:?} {last}"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 fn parse_metrics(text: &str) -> Metrics {

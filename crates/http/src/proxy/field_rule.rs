@@ -36,6 +36,15 @@ pub(super) enum FieldRule {
     Trailer,
 }
 
+/// A byte of a name, for comparing: in lower case, and `-` for `_`.
+#[inline(always)]
+const fn folded(byte: u8) -> u8 {
+    match byte {
+        b'_' => b'-',
+        byte => byte.to_ascii_lowercase(),
+    }
+}
+
 /// Field names are the same without regard to case, and to `_` for `-`. The length is known where it
 /// is compiled, so that all bytes are compared at once.
 #[inline]
@@ -45,11 +54,7 @@ pub(super) fn is<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]) ->
     };
     let mut differing = 0;
     for (&byte, &expected) in name.iter().zip(lower_case) {
-        let byte = match byte {
-            b'_' => b'-',
-            byte => byte.to_ascii_lowercase(),
-        };
-        differing |= byte ^ expected;
+        differing |= folded(byte) ^ expected;
     }
     differing == 0
 }
@@ -61,11 +66,8 @@ pub(super) fn begins<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]
 
 /// The same for names of any length.
 fn is_same_name(one: &[u8], other: &[u8]) -> bool {
-    let as_dash = |&byte: &u8| match byte {
-        b'_' => b'-',
-        byte => byte.to_ascii_lowercase(),
-    };
-    one.len() == other.len() && one.iter().map(as_dash).eq(other.iter().map(as_dash))
+    let mut pairs = one.iter().zip(other);
+    one.len() == other.len() && pairs.all(|(&one, &other)| folded(one) == folded(other))
 }
 
 impl FieldRule {

@@ -65,22 +65,9 @@ fn ports_in(range: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Target, Workload};
-    use millpond_http::Method;
-    use std::net::SocketAddr;
 
     fn config(connections: usize, sources: Option<&str>) -> LoadConfig {
-        let target = Target {
-            address: Address::from(SocketAddr::from(([127, 0, 0, 1], 1))),
-            host: "a".to_owned(),
-            path: "/".to_owned(),
-        };
-        let workload = Workload::Static {
-            method: Method::Get,
-            fields: Vec::new(),
-            body: Vec::new(),
-        };
-        let mut config = LoadConfig::new(target, workload);
+        let mut config = LoadConfig::for_tests();
         config.connections = connections;
         config.plan.sources = sources.map(|text| text.parse().unwrap());
         config

@@ -321,26 +321,12 @@ impl Observer for SetObserver<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Target, Workload};
-    use millpond_http::Method;
-    use millpond_io::Address;
     use millpond_measure::record::LoadRateWindow;
     use proptest::prelude::*;
     use std::cell::RefCell;
-    use std::net::SocketAddr;
 
     fn config(stop: Stop, reconnect: Option<Reconnect>) -> LoadConfig {
-        let target = Target {
-            address: Address::from(SocketAddr::from(([127, 0, 0, 1], 1))),
-            host: "a".to_owned(),
-            path: "/".to_owned(),
-        };
-        let workload = Workload::Static {
-            method: Method::Get,
-            fields: Vec::new(),
-            body: Vec::new(),
-        };
-        let mut config = LoadConfig::new(target, workload);
+        let mut config = LoadConfig::for_tests();
         config.stop = stop;
         config.warm_up = WarmUp::Lasting { duration_ns: 7 };
         config.plan.reconnect = reconnect;

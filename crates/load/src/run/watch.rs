@@ -483,25 +483,11 @@ impl Reporter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Target, Workload};
-    use millpond_http::Method;
-    use millpond_io::Address;
-    use std::net::SocketAddr;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
     fn opening(connections: usize) -> Opening {
-        let target = Target {
-            address: Address::from(SocketAddr::from(([127, 0, 0, 1], 1))),
-            host: "a".to_owned(),
-            path: "/".to_owned(),
-        };
-        let workload = Workload::Static {
-            method: Method::Get,
-            fields: Vec::new(),
-            body: Vec::new(),
-        };
-        let mut config = LoadConfig::new(target, workload);
+        let mut config = LoadConfig::for_tests();
         config.connections = connections;
         Opening::new(&config, SECOND_NS)
     }

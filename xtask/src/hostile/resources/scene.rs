@@ -3,7 +3,7 @@
 
 use super::peaks::{PeakWatch, QueueWatch, Usage};
 use super::server::{Launch, Server};
-use crate::hostile::subject::{Metrics, PATIENCE, broken_identity, sum};
+use crate::hostile::subject::{Metrics, PATIENCE, broken_identity, sum, wait_for_metrics};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -175,20 +175,7 @@ impl Stage {
         what: &str,
         is_true: impl Fn(&Metrics) -> bool,
     ) -> Result<Metrics, String> {
-        let begun = Instant::now();
-        loop {
-            let metrics = self.server.metrics();
-            if let Ok(metrics) = &metrics
-                && is_true(metrics)
-            {
-                return Ok(metrics.clone());
-            }
-            if begun.elapsed() > PATIENCE {
-                let why = metrics.err().unwrap_or_default();
-                return Err(format!("{what}: not so after {PATIENCE:?} {why}"));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_for_metrics(what, || self.server.metrics(), is_true)
     }
 
     fn bounds(&self, extra: Extra) -> Usage {
