@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use millpond_measure::process::{self, Mapping};
+use millpond_measure::process::{self, Mapping, PagesInUse};
 use millpond_measure::record::{Held, Holder, Reach};
 
 use crate::elf::Elf;
@@ -124,19 +124,19 @@ impl<'a> Process<'a> {
         match callers.as_slice() {
             [] => vec![(self.of_nameless(index, mapping.start..mapping.end), bytes)],
             [caller] if is_whole => vec![(objects.holder(&self.image, *caller), bytes)],
-            _ => self.divided(index, bytes, objects),
+            _ => self.divided(index, objects),
         }
     }
 
-    /// A mapping that several have a part of: the kernel makes one of neighbours with equal rights. Pages in use tell
-    /// them apart.
-    fn divided(&self, index: usize, bytes: u64, objects: &mut Objects) -> Vec<(Holder, u64)> {
+    /// A mapping that several have a part of: the kernel makes one of neighbours with equal rights. Each part has the
+    /// bytes of its own pages.
+    fn divided(&self, index: usize, objects: &mut Objects) -> Vec<(Holder, u64)> {
         let Some(mapping) = self.mappings.get(index) else {
             return Vec::new();
         };
-        let pages = |from: u64, to: u64| process::pages_in_use(self.pid, from..to).unwrap_or(0);
-        let all = pages(mapping.start, mapping.end).max(1) as f64;
-        let share = |pages: u64| (bytes as f64 * pages as f64 / all) as u64;
+        let pages =
+            |from: u64, to: u64| process::pages_in_use(self.pid, from..to).unwrap_or_default();
+        let bytes = PageBytes::of(mapping, pages(mapping.start, mapping.end));
         let mut parts = Vec::new();
         let mut from = mapping.start;
         for region in self.regions.within(mapping.start..mapping.end) {
@@ -144,12 +144,12 @@ impl<'a> Process<'a> {
             if from < start {
                 parts.push((
                     self.of_nameless(index, from..start),
-                    share(pages(from, start)),
+                    bytes.of_pages(pages(from, start)),
                 ));
             }
             parts.push((
                 objects.holder(&self.image, region.caller),
-                share(pages(start, end)),
+                bytes.of_pages(pages(start, end)),
             ));
             from = end;
         }
@@ -157,7 +157,7 @@ impl<'a> Process<'a> {
             let rest = from..mapping.end;
             parts.push((
                 self.of_nameless(index, rest),
-                share(pages(from, mapping.end)),
+                bytes.of_pages(pages(from, mapping.end)),
             ));
         }
         parts
@@ -204,6 +204,40 @@ impl<'a> Process<'a> {
             return Holder::Unknown;
         }
         Holder::Malloc
+    }
+}
+
+/// What a page of a mapping counts. A page that forks share counts in each of them by its part alone, so that the pages
+/// one process wrote are not paid by those it shares.
+#[derive(Clone, Copy, Debug)]
+struct PageBytes {
+    exclusive: f64,
+    shared: f64,
+    swapped: f64,
+}
+
+impl PageBytes {
+    /// Of a `mapping` without a file, all of whose pages in use are `all`.
+    fn of(mapping: &Mapping, all: PagesInUse) -> Self {
+        let (pss, page) = (mapping.pss_bytes as f64, rustix::param::page_size() as f64);
+        let exclusive = if all.shared > 0 {
+            page.min(pss / all.exclusive.max(1) as f64)
+        } else {
+            pss / all.exclusive.max(1) as f64
+        };
+        let rest = pss - exclusive * all.exclusive as f64;
+        Self {
+            exclusive,
+            shared: rest.max(0.0) / all.shared.max(1) as f64,
+            swapped: mapping.swap_bytes as f64 / all.swapped.max(1) as f64,
+        }
+    }
+
+    fn of_pages(&self, pages: PagesInUse) -> u64 {
+        let bytes = self.exclusive * pages.exclusive as f64
+            + self.shared * pages.shared as f64
+            + self.swapped * pages.swapped as f64;
+        bytes as u64
     }
 }
 

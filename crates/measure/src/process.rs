@@ -17,7 +17,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use layout::{Mapping, layout, pages_in_use};
+pub use layout::{Mapping, PagesInUse, layout, pages_in_use};
 pub use memory::{DataDirectory, MemorySample};
 pub use tree::{ProcessTree, TreeSample};
 

@@ -13,6 +13,19 @@ const ENTRY_BYTES: u64 = 8;
 /// proc_pid_pagemap(5): resident, or swapped out.
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
+/// The same: no other process has the page mapped. Set on Linux 4.2 and later; a page that is swapped out has it never.
+const EXCLUSIVE: u64 = 1 << 56;
+
+/// The pages of a range of addresses that hold something.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PagesInUse {
+    /// Resident, mapped by this process alone.
+    pub exclusive: u64,
+    /// Resident, mapped by other processes as well.
+    pub shared: u64,
+    /// Swapped out.
+    pub swapped: u64,
+}
 
 /// One stretch of memory with the same rights and the same file behind it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -81,25 +94,27 @@ pub fn layout(pid: u32) -> Result<Vec<Mapping>, ProcessError> {
     Ok(parse_smaps(&text))
 }
 
-/// How many pages in `range` of a process's addresses are resident or swapped out.
+/// The pages in `range` of a process's addresses that are resident or swapped out.
 ///
 /// # Errors
 /// If the kernel refuses, or the process is gone.
-pub fn pages_in_use(pid: u32, range: Range<u64>) -> io::Result<u64> {
+pub fn pages_in_use(pid: u32, range: Range<u64>) -> io::Result<PagesInUse> {
     let page_bytes = rustix::param::page_size() as u64;
     let file = File::open(format!("/proc/{pid}/pagemap"))?;
     let (mut page, end) = (range.start / page_bytes, range.end.div_ceil(page_bytes));
-    let mut in_use = 0;
+    let mut in_use = PagesInUse::default();
     let mut bytes = Vec::new();
     while page < end {
         let count = (end - page).min(ENTRIES_MAX);
         bytes.resize(usize::try_from(count * ENTRY_BYTES).unwrap_or(0), 0);
         file.read_exact_at(&mut bytes, page * ENTRY_BYTES)?;
         let entries = bytes.chunks_exact(size_of::<u64>());
-        let entries = entries.filter_map(|entry| Some(u64::from_ne_bytes(entry.try_into().ok()?)));
-        in_use += entries
-            .filter(|entry| entry & (PRESENT | SWAPPED) != 0)
-            .count() as u64;
+        for entry in entries.filter_map(|entry| Some(u64::from_ne_bytes(entry.try_into().ok()?))) {
+            let is_exclusive = entry & EXCLUSIVE != 0;
+            in_use.swapped += u64::from(entry & SWAPPED != 0);
+            in_use.exclusive += u64::from(entry & PRESENT != 0 && is_exclusive);
+            in_use.shared += u64::from(entry & PRESENT != 0 && !is_exclusive);
+        }
         page += count;
     }
     Ok(in_use)
@@ -223,11 +238,13 @@ Pss:                  40 kB
         let start = (memory.as_ptr() as usize).next_multiple_of(page_bytes) as u64;
         let range = start..start + 256 * page_bytes as u64;
         let own = std::process::id();
-        let before = pages_in_use(own, range.clone()).unwrap();
+        let before = pages_in_use(own, range.clone()).unwrap().exclusive;
         for page in memory.chunks_mut(page_bytes).take(200) {
             page[0] = 1;
         }
-        assert!(pages_in_use(own, range).unwrap() >= before.max(199));
+        let after = pages_in_use(own, range).unwrap();
+        // Under memory pressure some may be swapped out meanwhile.
+        assert!(after.exclusive + after.swapped >= before.max(199));
         let mappings = layout(own).unwrap();
         let holds = |one: &&Mapping| (one.start..one.end).contains(&start);
         let mapping = mappings.iter().find(holds).unwrap();
