@@ -1,24 +1,61 @@
-//! Backups, and the way back from them.
+//! What an operator does with a data directory that no server runs on: look, check, copy, and the way back.
 //!
-//! Place: `cli` calls it, on directories that no server runs on; the engine's lock sees to that.
-//! Absent on purpose: increments. A backup on the same file system shares its tables with the data as
-//! long as both have them; one that is to outlive the disk is copied elsewhere by any tool.
+//! Everything but [`restore`] reads alone: a directory that is damaged is left as it is, for whoever mends it. A backup on
+//! the same file system shares its tables with the data as long as both have them; one that is to outlive the disk is
+//! copied elsewhere by any tool.
 
-use std::fs::{self, File};
 use std::path::Path;
 
 use crate::config::EntityConfig;
 use crate::data_dir::{self, DataDirError};
-use crate::server::open;
-use crate::store::Engine as _;
+use crate::server::{open, options_of};
+use crate::store::rocksdb::RocksDbStore;
+use crate::store::upkeep::{Checked, Statistics};
+use crate::store::{Engine as _, EngineInfo, StoreError, backup_files};
+
+/// Why a directory could not be looked at, or what is wrong with it.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// It cannot be opened, or has lost data.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// A table cannot be read.
+    #[error("{0}; restore the newest good backup")]
+    Store(#[from] StoreError),
+}
+
+/// What is in `data`, as the engine estimates.
+///
+/// # Errors
+/// [`LookError`].
+pub fn statistics(data: &Path) -> Result<(Statistics, EngineInfo), LookError> {
+    let config = EntityConfig::new(data.to_owned());
+    let (store, _lock) = RocksDbStore::open_to_look(data, options_of(&config))?;
+    Ok((store.statistics()?, store.engine()))
+}
+
+/// Reads everything in `data`, a data directory or a backup, and compares it with its checksums.
+///
+/// # Errors
+/// [`LookError`], for any loss and any damage.
+pub fn check(data: &Path) -> Result<Checked, LookError> {
+    let config = EntityConfig::new(data.to_owned());
+    if data_dir::check_backup(data).is_ok()
+        && let Some(listed) = backup_files::Listed::read(data)?
+    {
+        listed.verify(data, None)?;
+    }
+    let (store, _lock) = RocksDbStore::open_to_look(data, options_of(&config))?;
+    Ok(store.check()?)
+}
 
 /// Makes the new directory `backup` a copy of `data`.
 ///
 /// # Errors
 /// [`DataDirError`], of either directory.
 pub fn backup(data: &Path, backup: &Path) -> Result<(), DataDirError> {
-    data_dir::check_new(backup)?;
-    open(&EntityConfig::new(data.to_owned()))?.checkpoint(backup)
+    let config = EntityConfig::new(data.to_owned());
+    RocksDbStore::copy_stopped(data, backup, options_of(&config))
 }
 
 /// Copies `backup` into `data`, which has to be new or empty, and opens it once, to see that it can be.
@@ -27,27 +64,12 @@ pub fn backup(data: &Path, backup: &Path) -> Result<(), DataDirError> {
 /// [`DataDirError`]; a directory that was restored in part is refused by every server.
 pub fn restore(backup: &Path, data: &Path) -> Result<(), DataDirError> {
     data_dir::check_backup(backup)?;
+    let listed = match backup_files::Listed::read(backup)? {
+        Some(listed) => listed,
+        None => backup_files::Listed::without_checksums(backup)?,
+    };
     data_dir::make_empty(data)?;
-    copy_files(backup, data).map_err(|source| DataDirError::Io {
-        path: data.to_owned(),
-        operation: "restore into",
-        source,
-    })?;
+    listed.verify(backup, Some(data))?;
     data_dir::mark_current(data)?;
     open(&EntityConfig::new(data.to_owned())).map(drop)
-}
-
-/// All files but the mark, each on the disk before the next one. Copied, never linked: the server adds
-/// to the last log in place.
-fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        if entry.file_name() == data_dir::MARKER || !entry.file_type()?.is_file() {
-            continue;
-        }
-        let copy = to.join(entry.file_name());
-        fs::copy(entry.path(), &copy)?;
-        File::open(&copy)?.sync_all()?;
-    }
-    File::open(to)?.sync_all()
 }

@@ -53,6 +53,9 @@ pub struct EntityConfig {
     pub checkpoints: Option<PathBuf>,
     /// How tables are packed.
     pub compression: Compression,
+    /// A directory that has lost data is served as far as it can be read, after every file of it was put aside;
+    /// otherwise it is refused, unchanged.
+    pub accepts_loss: bool,
     /// Who may read and write.
     pub access: Access,
 }
@@ -85,6 +88,7 @@ impl EntityConfig {
             disk_reserve_bytes: None,
             checkpoints: None,
             compression: Compression::default(),
+            accepts_loss: false,
             access: Access::default(),
         }
     }

@@ -256,6 +256,8 @@ pub struct EngineCounters {
     pub write_bytes_per_s_max: Counter,
     /// 1: writes wait.
     pub writes_are_stopped: Counter,
+    /// Writes accepted as lost.
+    pub accepted_loss: Counter,
     /// Room on the disk.
     pub disk_free_bytes: Counter,
     /// What has to be left there.
@@ -275,6 +277,7 @@ impl EngineCounters {
         self.write_bytes_per_s_max.set(gauges.write_bytes_per_s_max);
         self.writes_are_stopped
             .set(gauges.writes_are_stopped.into());
+        self.accepted_loss.set(gauges.accepted_loss);
     }
 
     pub(crate) fn publish_disk(&self, disk: &Disk) {

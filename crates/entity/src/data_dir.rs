@@ -1,12 +1,14 @@
 //! The data directory before an engine opens it: made if need be, ours, and of a known format.
 //!
-//! Place: `store/rocksdb` calls [`prepare`] first, so that every way a directory can be wrong is
-//! one sentence that names it. A file of ours, `MILLPOND`, says who wrote the directory.
-//! Absent on purpose: creating parents (a mistyped path must not be obeyed) and repairing.
+//! `store/rocksdb` calls [`prepare`] first, so that every way a directory can be wrong is one sentence that names it. A
+//! file of ours, `MILLPOND`, says that we wrote the directory, and whether an engine has begun there: only where none has
+//! may one begin. Parents are not created, so that a mistyped path is an error.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+
+use crate::store::Loss;
 
 /// The format this build writes and reads. Raise it when stored bytes change their meaning.
 ///
@@ -16,6 +18,7 @@ pub const FORMAT: u32 = 2;
 
 const BACKUP: &str = "backup";
 const UPGRADING: &str = "upgrading from format 1";
+const CREATING: &str = "creating";
 
 /// The file that says what a directory is.
 pub(crate) const MARKER: &str = "MILLPOND";
@@ -25,7 +28,7 @@ const MARKER_START: &str = "millpond entity data, format ";
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// The directory is missing and so is the one it would stand in.
-    #[error("the data directory {path} cannot be created: {parent} does not exist; create it or correct --data", path = path.display(), parent = parent.display())]
+    #[error("the data directory {path} cannot be created: {parent} does not exist; create it or correct the path", path = path.display(), parent = parent.display())]
     MissingParent {
         /// The directory asked for.
         path: PathBuf,
@@ -86,6 +89,27 @@ pub enum DataDirError {
         /// The directory asked for.
         path: PathBuf,
     },
+    /// Acknowledged writes are gone, or cannot be read.
+    #[error(
+        "the data directory {path} has lost data: {loss}; nothing was changed: restore a backup into a new directory \
+         with `millpond entity restore`, or start once with --accept-loss, which puts every file aside and serves what \
+         is left",
+        path = path.display()
+    )]
+    Loss {
+        /// The directory asked for.
+        path: PathBuf,
+        /// What is missing or damaged, and how many writes that may be.
+        loss: Loss,
+    },
+    /// A file of a backup is not what was written.
+    #[error("the backup {path} is damaged: {cause}; nothing can be restored from it safely, use another one", path = path.display())]
+    DamagedBackup {
+        /// The backup.
+        path: PathBuf,
+        /// Which file, and how.
+        cause: String,
+    },
     /// Any other failure of the file system.
     #[error("cannot {operation} the data directory {path}: {source}", path = path.display())]
     Io {
@@ -113,12 +137,32 @@ pub enum DataDirError {
 /// What a directory holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Found {
-    /// This build's format, or nothing yet.
+    /// Nothing yet: an engine may begin there.
+    New,
+    /// This build's format.
     Current,
     /// Format 1: `store/upgrade` has to rewrite it.
     Format1,
     /// Partly format 1: an upgrade was interrupted.
     Upgrading,
+}
+
+/// Checks that `path` is a data directory of ours, and changes nothing.
+///
+/// # Errors
+/// [`DataDirError`]; [`DataDirError::Foreign`] also where nothing is there.
+pub fn check_ours(path: &Path) -> Result<Found, DataDirError> {
+    match fs::read_to_string(path.join(MARKER)) {
+        Ok(marker) => check_marker(path, &marker),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::InvalidData | ErrorKind::NotADirectory => {
+                Err(DataDirError::Foreign {
+                    path: path.to_owned(),
+                })
+            }
+            _ => Err(failed(path, "read", error)),
+        },
+    }
 }
 
 /// Makes `path` a directory that an engine may open: creates it, or checks that we wrote it.
@@ -143,8 +187,8 @@ pub fn prepare(path: &Path) -> Result<Found, DataDirError> {
         Ok(marker) => check_marker(path, &marker),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if is_empty(path)? {
-                write_marker(path, None)?;
-                Ok(Found::Current)
+                write_marker(path, Some(CREATING))?;
+                Ok(Found::New)
             } else {
                 Err(DataDirError::Foreign {
                     path: path.to_owned(),
@@ -166,7 +210,7 @@ pub fn mark_upgrading(path: &Path) -> Result<(), DataDirError> {
     write_marker(path, Some(UPGRADING))
 }
 
-/// Says that the upgrade is complete.
+/// Says that the upgrade is complete, or that an engine has begun there: one that finds nothing later has lost it.
 ///
 /// # Errors
 /// [`DataDirError::Io`] and the like; the next opening goes on with the upgrade.
@@ -282,7 +326,7 @@ fn parent_of(path: &Path) -> &Path {
     }
 }
 
-fn failed(path: &Path, operation: &'static str, source: std::io::Error) -> DataDirError {
+pub(crate) fn failed(path: &Path, operation: &'static str, source: std::io::Error) -> DataDirError {
     let path = path.to_owned();
     match source.kind() {
         ErrorKind::PermissionDenied => DataDirError::PermissionDenied { path, operation },
@@ -351,11 +395,18 @@ fn check_marker(path: &Path, marker: &str) -> Result<Found, DataDirError> {
             found: format!("format {format}"),
             supported: format!("format {FORMAT}"),
         }),
-        Some(FORMAT) if marker.lines().nth(1) == Some(BACKUP) => Err(DataDirError::IsBackup {
-            path: path.to_owned(),
-        }),
-        Some(FORMAT) if marker.lines().nth(1) == Some(UPGRADING) => Ok(Found::Upgrading),
-        Some(FORMAT) => Ok(Found::Current),
+        Some(FORMAT) => match marker.lines().nth(1) {
+            None => Ok(Found::Current),
+            Some(CREATING) => Ok(Found::New),
+            Some(UPGRADING) => Ok(Found::Upgrading),
+            Some(BACKUP) => Err(DataDirError::IsBackup {
+                path: path.to_owned(),
+            }),
+            // Of nobody knows what: a flipped byte must not make a backup a data directory.
+            Some(_) => Err(DataDirError::Foreign {
+                path: path.to_owned(),
+            }),
+        },
         Some(_) => Ok(Found::Format1),
     }
 }
@@ -369,8 +420,10 @@ mod tests {
     fn directory_is_created_and_recognised() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("data");
-        prepare(&path).unwrap();
-        prepare(&path).unwrap();
+        assert_eq!(prepare(&path).unwrap(), Found::New);
+        assert_eq!(prepare(&path).unwrap(), Found::New);
+        mark_current(&path).unwrap();
+        assert_eq!(prepare(&path).unwrap(), Found::Current);
         let marker = fs::read_to_string(path.join(MARKER)).unwrap();
         assert_eq!(marker, "millpond entity data, format 2\n");
     }

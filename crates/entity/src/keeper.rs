@@ -29,6 +29,12 @@ use crate::store::{Engine, Room};
 
 const INTERVAL: Duration = Duration::from_millis(250);
 
+/// How often a checkpoint is asked whether it is complete.
+const FINISH_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Files are noted at each of so many looks.
+const LOOKS_PER_NOTE: u32 = 4;
+
 /// The longest name of a checkpoint.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -233,7 +239,10 @@ fn run<S: Engine>(shared: &Shared, store: &S) {
 
 /// Until it is told to end.
 fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
-    loop {
+    for count in (0..LOOKS_PER_NOTE).cycle() {
+        if count == 0 {
+            store.note_files();
+        }
         while let Some(job) = work.queued.pop() {
             let asked = (job.shard_index, job.request);
             work.current = Some(asked);
@@ -265,7 +274,27 @@ fn checkpoint<S: Engine>(shared: &Shared, store: &S, path: &Path) -> CheckpointO
     if shared.commits.room() != Room::Enough {
         return CheckpointOutcome::NoRoom;
     }
-    match store.checkpoint(path) {
+    let made = thread::scope(|scope| {
+        // It may take minutes, and what the engine and the disk say must not be old by then.
+        let checkpoint = thread::Builder::new().name("checkpoint".to_owned());
+        let checkpoint = match checkpoint.spawn_scoped(scope, || store.checkpoint(path)) {
+            Ok(checkpoint) => checkpoint,
+            Err(source) => {
+                return Ok(Err(DataDirError::Io {
+                    path: path.to_owned(),
+                    operation: "start a thread to copy into",
+                    source,
+                }));
+            }
+        };
+        while !checkpoint.is_finished() {
+            thread::sleep(FINISH_INTERVAL);
+            look(store, shared);
+        }
+        checkpoint.join()
+    });
+    let made = made.unwrap_or_else(|cause| panic::resume_unwind(cause));
+    match made {
         Ok(()) => CheckpointOutcome::Made,
         Err(DataDirError::NotNew { .. }) => CheckpointOutcome::NotNew,
         Err(error) => {

@@ -281,6 +281,11 @@ fn write_engine(engine: &EngineCounters, out: &mut MetricsText<'_>) {
             &engine.writes_are_stopped,
         ),
         (
+            "millpond_entity_accepted_loss_writes",
+            "Writes that may have been lost and were accepted with --accept-loss, in the life of the data.",
+            &engine.accepted_loss,
+        ),
+        (
             "millpond_entity_disk_free_bytes",
             "Room on the disk that holds the data.",
             &engine.disk_free_bytes,

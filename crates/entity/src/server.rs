@@ -172,13 +172,18 @@ pub fn serve_cluster_with(
 /// # Errors
 /// [`DataDirError`], one sentence.
 pub fn open(config: &EntityConfig) -> Result<RocksDbStore, DataDirError> {
-    let options = RocksDbOptions {
+    RocksDbStore::open(&config.data, options_of(config))
+}
+
+/// What `config` asks of the engine.
+pub(crate) fn options_of(config: &EntityConfig) -> RocksDbOptions {
+    RocksDbOptions {
         block_cache_bytes: config.block_cache_bytes,
         memtable_bytes: config.memtable_bytes,
         disk_reserve_bytes: config.disk_reserve_bytes,
         compression: config.compression,
-    };
-    RocksDbStore::open(&config.data, options)
+        accepts_loss: config.accepts_loss,
+    }
 }
 
 fn check(config: &EntityConfig) -> Result<(), EntityError> {

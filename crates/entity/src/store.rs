@@ -13,7 +13,15 @@ use std::path::Path;
 use crate::data_dir::DataDirError;
 
 pub mod rocksdb;
+mod accept_loss;
+pub(crate) mod backup_files;
+mod examine;
 mod failure;
+mod inventory;
+mod lock;
+mod log_file;
+mod manifest;
+mod notes;
 mod replaceable;
 mod opening;
 mod closing;
@@ -23,6 +31,8 @@ pub mod memory;
 pub mod faulty;
 #[cfg(system_rocksdb)]
 mod system_stub;
+
+pub use examine::{Loss, Missing};
 
 /// One change of one entity, inside a batch. A later change of the same id wins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -106,6 +116,8 @@ pub struct EngineGauges {
     pub write_bytes_per_s_max: u64,
     /// Writes wait until mergers have caught up.
     pub writes_are_stopped: bool,
+    /// Writes that may have been lost and were accepted as lost, in the life of the data.
+    pub accepted_loss: u64,
 }
 
 /// Room on the disk that holds the data.
@@ -221,6 +233,10 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The disk that holds the data; `None`: none does. A system call.
     fn disk(&self) -> Option<Disk>;
+
+    /// Notes which files have to be there and how far they reach, so that a later start finds out whether something
+    /// is missing. About once a second; may wait for a disk.
+    fn note_files(&self) {}
 
     /// How many copies of an entity there are; what `replicas=ack/from` is measured by.
     fn replicas(&self) -> u16 {

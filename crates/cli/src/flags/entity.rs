@@ -2,14 +2,13 @@
 
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
-use millpond_entity::store::rocksdb::RocksDbStore;
-use millpond_entity::{Engine, EntityConfig, admin, open};
+use millpond_entity::{EntityConfig, admin, open};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Look after a data directory of the entity server: stats, check, compact, backup, restore
 ///
-/// No server may run on it meanwhile: the engine's lock sees to that.
+/// No server may run on it meanwhile: the engine's lock sees to that. stats, check and backup change nothing in it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond entity stats --data ./data
@@ -26,7 +25,7 @@ pub(crate) struct EntityFlags {
 enum Job {
     /// What is in it, as the engine estimates
     Stats(Look),
-    /// Read everything and compare it with its checksums; status 1 if anything is damaged
+    /// Read everything, of a data directory or a backup, and compare it with its checksums; status 1 for any loss or damage
     Check(Look),
     /// Take away what was overwritten or deleted, or has ended; needs room for the largest tables twice
     Compact(Directory),
@@ -97,15 +96,9 @@ fn existing(data: &Path) -> Result<(), Failure> {
     }
 }
 
-fn open_existing(data: &Path) -> Result<RocksDbStore, Failure> {
-    existing(data)?;
-    open(&EntityConfig::new(data.to_owned())).map_err(Failure::failed)
-}
-
 fn stats(look: &Look) -> Result<Exit, Failure> {
-    let store = open_existing(&look.directory.data)?;
-    let found = store.statistics().map_err(Failure::failed)?;
-    let engine = store.engine();
+    existing(&look.directory.data)?;
+    let (found, engine) = admin::statistics(&look.directory.data).map_err(Failure::failed)?;
     output::print(format_args!(
         "entities  about {}\ntables    {}, {} bytes\nneeded    about {} bytes\nengine    {} {} ({})\n",
         found.entities_estimated,
@@ -131,10 +124,8 @@ fn stats(look: &Look) -> Result<Exit, Failure> {
 }
 
 fn check(look: &Look) -> Result<Exit, Failure> {
-    let store = open_existing(&look.directory.data)?;
-    let found = store.check().map_err(|error| {
-        Failure::failed(format_args!("{error}; restore the newest good backup"))
-    })?;
+    existing(&look.directory.data)?;
+    let found = admin::check(&look.directory.data).map_err(Failure::failed)?;
     output::print(format_args!(
         "entities    {}\nbytes       {}\nended       {}\nunreadable  {}\n",
         found.entities, found.bytes, found.expired, found.unreadable
@@ -155,7 +146,8 @@ fn check(look: &Look) -> Result<Exit, Failure> {
 }
 
 fn compact(data: &Path) -> Result<Exit, Failure> {
-    let store = open_existing(data)?;
+    existing(data)?;
+    let store = open(&EntityConfig::new(data.to_owned())).map_err(Failure::failed)?;
     let bytes = || -> Result<u64, Failure> {
         let found = store.statistics().map_err(Failure::failed)?;
         Ok(found.tables_bytes)

@@ -201,6 +201,10 @@ impl<S: Engine> Engine for FaultyStore<S> {
         self.inner.checkpoint(path)
     }
 
+    fn note_files(&self) {
+        self.inner.note_files();
+    }
+
     fn disk(&self) -> Option<Disk> {
         let planted = *self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         planted.or_else(|| self.inner.disk())

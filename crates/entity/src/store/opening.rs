@@ -1,7 +1,4 @@
-//! The engine's opening: what its log and its files say about what is there, in sentences.
-//!
-//! Place: [`super::rocksdb`] opens a directory by it. Absent on purpose: what the engine is told to be,
-//! which is the options that it is given.
+//! Opening the engine, and its sentences when it refuses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,16 +10,31 @@ use millpond_http::log::{self, LogLevel};
 
 use crate::data_dir::DataDirError;
 
-/// Opens it, and says so if its log could not be read to the end.
-pub(super) fn open_logged(options: Options, path: &Path) -> Result<DB, rocksdb::Error> {
-    let (db, damage) = open_with_damage(options, path)?;
-    if let Some(cause) = damage {
+/// How the end of the newest log is read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum LogEnd {
+    /// All of it, or the engine refuses.
+    Whole,
+    /// Up to the place at which a crash cut it off.
+    Torn,
+    /// Up to the first place that cannot be read, whatever was lost behind it.
+    Damaged,
+}
+
+/// Opens it. Where the end of its log is torn, says so.
+pub(super) fn open_logged(
+    mut options: Options,
+    path: &Path,
+    end: LogEnd,
+) -> Result<DB, rocksdb::Error> {
+    options.set_wal_recovery_mode(recovery_mode(end));
+    let db = DB::open(&options, path)?;
+    if end == LogEnd::Torn {
         log::write(
             LogLevel::Warn,
             format_args!(
-                "the write-ahead log of {} cannot be read to its end ({cause}), and what stood behind is \
-                 gone: after a crash that is what nobody was promised; if there was none, the disk has \
-                 lost acknowledged writes, and a backup has them",
+                "the write-ahead log of {} ends in the middle of a write, as after a crash: that write was \
+                 acknowledged to nobody and is not there",
                 path.display()
             ),
         );
@@ -30,29 +42,34 @@ pub(super) fn open_logged(options: Options, path: &Path) -> Result<DB, rocksdb::
     Ok(db)
 }
 
-/// Opens it again in the process that wrote it. Its log may end in a write that failed and was acknowledged to
-/// nobody; the caller compares what is there with what was acknowledged.
-pub(super) fn open_again(options: Options, path: &Path) -> Result<DB, rocksdb::Error> {
-    let (db, _) = open_with_damage(options, path)?;
-    Ok(db)
-}
-
-/// Opens it, and tells what of its log cannot be read. Behind such a place the engine reads nothing more.
-/// A log ends like that when a crash comes in the middle of a write, which was promised to nobody. But its
-/// middle is like that when the disk has lost it, and then what stood behind was promised. The engine
-/// cannot tell one from the other, and says nothing of its own: it has to be told to refuse first.
-fn open_with_damage(
+/// Opens it for reading alone: no file is changed.
+pub(super) fn open_read_only(
     mut options: Options,
     path: &Path,
-) -> Result<(DB, Option<String>), rocksdb::Error> {
+    end: LogEnd,
+) -> Result<DB, rocksdb::Error> {
+    options.set_wal_recovery_mode(recovery_mode(end));
+    options.create_if_missing(false);
+    DB::open_for_read_only(&options, path, false)
+}
+
+fn recovery_mode(end: LogEnd) -> DBRecoveryMode {
+    match end {
+        LogEnd::Whole => DBRecoveryMode::AbsoluteConsistency,
+        LogEnd::Torn | LogEnd::Damaged => DBRecoveryMode::PointInTime,
+    }
+}
+
+/// Opens it again in the process that wrote it. Its log may end in a write that failed and was acknowledged to
+/// nobody; the caller compares what is there with what was acknowledged.
+pub(super) fn open_again(mut options: Options, path: &Path) -> Result<DB, rocksdb::Error> {
     options.set_wal_recovery_mode(DBRecoveryMode::AbsoluteConsistency);
     match DB::open(&options, path) {
-        Ok(db) => Ok((db, None)),
         Err(refusal) if refusal.kind() == ErrorKind::Corruption => {
             options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
-            Ok((DB::open(&options, path)?, Some(refusal.into_string())))
+            DB::open(&options, path)
         }
-        Err(error) => Err(error),
+        opened => opened,
     }
 }
 
@@ -99,27 +116,27 @@ pub(super) fn open_error(
             operation: "write to",
         };
     }
-    // An older library meeting newer files says "not supported" or "corruption", depending on
-    // which file it read first. Which one wrote them last tells the two apart.
-    let refused = matches!(
+    // An older library meeting newer files says "not supported" or "corruption", depending on which file it read
+    // first.
+    let is_refused = matches!(
         error.kind(),
         ErrorKind::NotSupported | ErrorKind::Corruption
     );
-    let versions = if refused {
-        written_by.zip(probe_version())
-    } else {
-        None
-    };
-    match versions {
-        Some((found, running)) if version_of(found) > version_of(&running) => {
-            DataDirError::NewerFormat {
-                path,
-                found: format!("RocksDB {found}"),
-                supported: format!("RocksDB {running}"),
-            }
-        }
-        _ => DataDirError::Engine { path, cause },
-    }
+    let newer = written_by.filter(|_| is_refused);
+    newer
+        .and_then(|found| newer_format(&path, found))
+        .unwrap_or(DataDirError::Engine { path, cause })
+}
+
+/// The refusal of files that a later version of the engine wrote, which look like damage to this one; `None` if it was
+/// no later one. Opens an engine elsewhere to find out: only for what is refused anyway.
+pub(super) fn newer_format(path: &Path, written_by: &str) -> Option<DataDirError> {
+    let running = probe_version()?;
+    (version_of(written_by) > version_of(&running)).then(|| DataDirError::NewerFormat {
+        path: path.to_owned(),
+        found: format!("RocksDB {written_by}"),
+        supported: format!("RocksDB {running}"),
+    })
 }
 
 /// The version of the linked library, when the data directory did not open and so could not tell:
@@ -160,54 +177,6 @@ fn version_of(text: &str) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn options() -> Options {
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        options
-    }
-
-    /// Entities of a directory whose log was changed, and what its opening said.
-    fn after(change: impl FnOnce(&mut Vec<u8>)) -> (usize, Option<String>) {
-        let data = tempfile::tempdir().unwrap();
-        let (db, damage) = open_with_damage(options(), data.path()).unwrap();
-        assert_eq!(damage, None, "new");
-        for key in 0..100_u8 {
-            db.put([key], [key; 100]).unwrap();
-        }
-        db.flush_wal(true).unwrap();
-        drop(db);
-        let files = fs::read_dir(data.path()).unwrap();
-        let mut paths = files.map(|entry| entry.unwrap().path());
-        let log = paths.find(|path| path.extension().is_some_and(|kind| kind == "log"));
-        let log = log.unwrap();
-        let mut bytes = fs::read(&log).unwrap();
-        change(&mut bytes);
-        fs::write(&log, bytes).unwrap();
-        let (db, damage) = open_with_damage(options(), data.path()).unwrap();
-        let left = db.iterator(rocksdb::IteratorMode::Start).count();
-        drop(db);
-        let (_, again) = open_with_damage(options(), data.path()).unwrap();
-        assert_eq!(again, None, "it is said once");
-        (left, damage)
-    }
-
-    /// A log that the disk had damaged was read up to there: half of what had been acknowledged was gone, and
-    /// nobody was told.
-    ///
-    /// Goal: what is lost is said, and what is whole is opened without a word.
-    #[test]
-    fn damage_within_the_log_is_said() {
-        assert_eq!(after(|_| {}), (100, None));
-        let (left, damage) = after(|log| log.truncate(log.len() - 10));
-        assert_eq!((left, damage.is_some()), (99, true));
-        let (left, damage) = after(|log| {
-            let middle = log.len() / 2;
-            log[middle] ^= 0xff;
-        });
-        assert!((40..60).contains(&left), "{left}");
-        assert!(damage.is_some());
-    }
 
     /// Goal: who asks at the same time is answered too. The directory was named by the process alone, and
     /// of two threads one took data of a later engine for damage, in one test run of sixty.

@@ -7,23 +7,30 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, CompactionDecision, DB, DBCompressionType,
-    ErrorKind, LogLevel, Options, ReadOptions, ReadTier, SnapshotWithThreadMode, WriteBatch,
-    WriteOptions,
+    ErrorKind, Options, ReadOptions, ReadTier, SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
 use super::closing::Closing;
-use super::opening::{newest_options_version, open_again, open_error, open_logged};
+use super::examine::{Examined, examine};
+use super::lock::{Claim, Lock};
+use super::notes::Notes;
+use super::opening::{
+    LogEnd, newer_format, newest_options_version, open_again, open_error, open_logged,
+    open_read_only,
+};
 use super::replaceable::{Reading, Replaceable};
 use super::{
     CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held, Linkage, Room,
     Snapshot, Store, StoreError, Visit, Write,
 };
-use super::{failure, upgrade};
+use super::{accept_loss, failure, inventory, upgrade};
+use millpond_http::log::{self, LogLevel};
+
 use crate::config::Compression;
 use crate::data_dir::{self, DataDirError, Found};
 use crate::record::Head;
@@ -59,7 +66,7 @@ const RELEASE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// closed and opened again.
 const TRIES_BEFORE_REOPENING: u32 = 4;
 
-/// How much memory and disk the engine may use, and how it packs.
+/// How much memory and disk the engine may use, how it packs, and what it does about a loss.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RocksDbOptions {
     /// Blocks of data, indexes and filters of tables. Values are kept by `value_cache`.
@@ -71,6 +78,9 @@ pub struct RocksDbOptions {
     pub disk_reserve_bytes: Option<u64>,
     /// Of the tables.
     pub compression: Compression,
+    /// A directory that has lost data is opened as far as it can be read, after every file of it was put aside.
+    /// Otherwise it is refused, unchanged.
+    pub accepts_loss: bool,
 }
 
 /// An open data directory.
@@ -87,13 +97,21 @@ pub struct RocksDbStore {
     write_synced: WriteOptions,
     write_unsynced: WriteOptions,
     engine: EngineInfo,
+    /// `None`: it was opened to be looked at, or there was no room for a note.
+    notes: Option<Notes>,
+    /// A write or a sync failed, and the engine has not recovered: its log may not be touched again (a library with
+    /// assertions aborts), and nobody knows how much of it is on the disk.
+    has_failed: AtomicBool,
+    /// Dropped after the engine.
+    _claim: Claim,
 }
 
 impl RocksDbStore {
     /// Opens `path`, creating it when only its last component is missing.
     ///
     /// # Errors
-    /// [`DataDirError`], one sentence that names the directory and what to do.
+    /// [`DataDirError`], one sentence that names the directory and what to do. Nothing was changed if it is
+    /// [`DataDirError::Loss`].
     pub fn open(path: &Path, asked: RocksDbOptions) -> Result<Self, DataDirError> {
         let found = data_dir::prepare(path)?;
         let written_by = newest_options_version(path);
@@ -102,13 +120,80 @@ impl RocksDbStore {
         let cache_bytes = usize::try_from(asked.block_cache_bytes).unwrap_or(usize::MAX);
         let block_cache = Cache::new_lru_cache(cache_bytes);
         let refused = |error| open_error(path, &error, written_by.as_deref());
-        if found != Found::Current {
+        // Another server's files change while they are looked at.
+        let claim = Claim::take(path)?;
+        let examined = match found {
+            Found::New => Examined::default(),
+            _ => examine(path).map_err(|error| data_dir::failed(path, "read", error))?,
+        };
+        let mut options = filtering_options(asked, &block_cache);
+        options.create_if_missing(found == Found::New);
+        let accepted = accept_loss(path, asked, &examined, &options)?;
+        let notes = begin_notes(path, &examined)?;
+        let end = match (accepted, examined.has_torn_tail) {
+            (Some(_), _) => LogEnd::Damaged,
+            (None, true) => LogEnd::Torn,
+            (None, false) => LogEnd::Whole,
+        };
+        if matches!(found, Found::Format1 | Found::Upgrading) {
             // No filter yet: it would take values of the older format for records.
-            let db = open_logged(database_options(asked, &block_cache), path).map_err(refused)?;
+            let options = database_options(asked, &block_cache);
+            let db = open_logged(options, path, end).map_err(refused)?;
             upgrade::run(&db, path, found)?;
         }
-        let db = open_logged(filtering_options(asked, &block_cache), path).map_err(refused)?;
+        let db = open_logged(options, path, end).map_err(refused)?;
+        if found == Found::New {
+            data_dir::mark_current(path)?;
+        }
         upgrade::clean_up(&db, path)?;
+        if let Some(notes) = &notes {
+            notes.accept_loss(accepted.unwrap_or(0));
+            let noted = notes.opened(db.latest_sequence_number());
+            noted.map_err(|error| data_dir::failed(path, "write to", error))?;
+        }
+        Ok(Self::of(db, path, asked, block_cache, notes, claim))
+    }
+
+    /// Opens `path` for reading alone; no file is changed. No server may run on it: the lock is held as long as
+    /// what is returned with the store.
+    ///
+    /// # Errors
+    /// [`DataDirError`], as [`open`](Self::open); a directory that has lost data is refused.
+    pub(crate) fn open_to_look(
+        path: &Path,
+        asked: RocksDbOptions,
+    ) -> Result<(Self, Lock), DataDirError> {
+        match data_dir::check_ours(path) {
+            Ok(_) | Err(DataDirError::IsBackup { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let claim = Claim::take(path)?;
+        let lock = claim.lock(path)?;
+        let examined = examine(path).map_err(|error| data_dir::failed(path, "read", error))?;
+        if let Some(loss) = examined.loss {
+            let path = path.to_owned();
+            return Err(DataDirError::Loss { path, loss });
+        }
+        let cache_bytes = usize::try_from(asked.block_cache_bytes).unwrap_or(usize::MAX);
+        let block_cache = Cache::new_lru_cache(cache_bytes);
+        let end = match examined.has_torn_tail {
+            true => LogEnd::Torn,
+            false => LogEnd::Whole,
+        };
+        let written_by = newest_options_version(path);
+        let db = open_read_only(database_options(asked, &block_cache), path, end)
+            .map_err(|error| open_error(path, &error, written_by.as_deref()))?;
+        Ok((Self::of(db, path, asked, block_cache, None, claim), lock))
+    }
+
+    fn of(
+        db: DB,
+        path: &Path,
+        asked: RocksDbOptions,
+        block_cache: Cache,
+        notes: Option<Notes>,
+        claim: Claim,
+    ) -> Self {
         let engine = EngineInfo {
             name: "rocksdb",
             version: newest_options_version(path).unwrap_or_else(|| "unknown".to_owned()),
@@ -122,7 +207,7 @@ impl RocksDbStore {
         read_cached.set_read_tier(ReadTier::BlockCache);
         let mut write_synced = WriteOptions::default();
         write_synced.set_sync(true);
-        Ok(Self {
+        Self {
             acknowledged: AtomicU64::new(db.latest_sequence_number()),
             db: Replaceable::new(Closing::new(db)),
             path: path.to_owned(),
@@ -133,7 +218,10 @@ impl RocksDbStore {
             write_synced,
             write_unsynced: WriteOptions::default(),
             engine,
-        })
+            notes,
+            has_failed: AtomicBool::new(false),
+            _claim: claim,
+        }
     }
 
     /// The engine, for one call.
@@ -215,6 +303,113 @@ impl RocksDbStore {
             });
         }
         Ok(true)
+    }
+}
+
+impl RocksDbStore {
+    /// A write's or a sync's error, which is remembered until the engine writes again.
+    fn failed_write(&self, operation: &'static str, error: rocksdb::Error) -> StoreError {
+        self.has_failed.store(true, Ordering::Relaxed);
+        failed(operation, error)
+    }
+
+    /// Closes the engine after its log was synced, and notes what it left.
+    fn stop(&self, notes: &Notes) -> Result<(), String> {
+        let db = match self.db.take(RELEASE_WAIT_MAX) {
+            Ok(Some(db)) => db,
+            // Closed already, to be opened again.
+            Ok(None) => return Ok(()),
+            Err(_) => return Err("it is still in use".to_owned()),
+        };
+        db.flush_wal(true).map_err(rocksdb::Error::into_string)?;
+        let sequence = db.latest_sequence_number();
+        match db.close() {
+            true => notes.stopped(sequence).map_err(|error| error.to_string()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for RocksDbStore {
+    fn drop(&mut self) {
+        let Some(notes) = self.notes.take() else {
+            return;
+        };
+        if self.has_failed.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Err(cause) = self.stop(&notes) {
+            log::write(
+                LogLevel::Warn,
+                format_args!(
+                    "the store counts as not closed: {cause}; the next start reads its log"
+                ),
+            );
+        }
+    }
+}
+
+/// Makes a directory that has lost data one that can be opened, if that is asked for. Returns how many writes that
+/// may be.
+fn accept_loss(
+    path: &Path,
+    asked: RocksDbOptions,
+    examined: &Examined,
+    options: &Options,
+) -> Result<Option<u64>, DataDirError> {
+    let Some(loss) = &examined.loss else {
+        return Ok(None);
+    };
+    let written_by = newest_options_version(path);
+    if let Some(newer) = written_by.and_then(|found| newer_format(path, &found)) {
+        return Err(newer);
+    }
+    if !asked.accepts_loss {
+        return Err(DataDirError::Loss {
+            path: path.to_owned(),
+            loss: loss.clone(),
+        });
+    }
+    let aside = accept_loss::prepare(path, examined, loss, options)?;
+    log::write(
+        LogLevel::Warn,
+        format_args!(
+            "{} has lost data, which was accepted: {loss}; every file as it was lies in {}",
+            path.display(),
+            aside.display()
+        ),
+    );
+    Ok(Some(loss.writes_max.unwrap_or(0)))
+}
+
+/// Begins to note what is in the directory. Without room for a first note there is none, and a line about it.
+fn begin_notes(path: &Path, examined: &Examined) -> Result<Option<Notes>, DataDirError> {
+    if examined.is_note_damaged {
+        log::write(
+            LogLevel::Warn,
+            format_args!(
+                "{} of {} is not what was written: a missing log is not noticed at this start",
+                inventory::FILE,
+                path.display()
+            ),
+        );
+    }
+    let known = examined.inventory.clone();
+    let is_first = known.is_none();
+    match Notes::begin(path, known.unwrap_or_default()) {
+        Ok(notes) => Ok(Some(notes)),
+        Err(error) if is_first && error.kind() == std::io::ErrorKind::StorageFull => {
+            log::write(
+                LogLevel::Warn,
+                format_args!(
+                    "no room for {} in {}: a log that goes missing is not noticed at the next start",
+                    inventory::FILE,
+                    path.display()
+                ),
+            );
+            Ok(None)
+        }
+        Err(error) => Err(data_dir::failed(path, "write to", error)),
     }
 }
 
@@ -338,11 +533,25 @@ impl Engine for RocksDbStore {
             flushes: number("rocksdb.num-running-flushes"),
             write_bytes_per_s_max: number("rocksdb.actual-delayed-write-rate"),
             writes_are_stopped: number("rocksdb.is-write-stopped") != 0,
+            accepted_loss: self.notes.as_ref().map_or(0, Notes::accepted_loss),
         }
     }
 
     fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
         self.copy_to(path)
+    }
+
+    fn note_files(&self) {
+        let Some(notes) = &self.notes else {
+            return;
+        };
+        // The old note says less than is true, and is right: the next look may succeed.
+        if let Err(error) = notes.look() {
+            log::write(
+                LogLevel::Warn,
+                format_args!("{} cannot be written: {error}", inventory::FILE),
+            );
+        }
     }
 
     fn disk(&self) -> Option<Disk> {
@@ -417,17 +626,30 @@ impl Store for RocksDbStore {
         };
         let db = self.db("commit")?;
         db.write_opt(batch, options)
-            .map_err(|error| failed("commit", error))?;
+            .map_err(|error| self.failed_write("commit", error))?;
         // This thread alone commits.
-        self.acknowledged
-            .store(db.latest_sequence_number(), Ordering::Relaxed);
+        let sequence = db.latest_sequence_number();
+        self.acknowledged.store(sequence, Ordering::Relaxed);
+        if let Some(notes) = &self.notes {
+            match durability {
+                Durability::Synced => notes.promise(sequence),
+                Durability::Written => notes
+                    .acknowledge_unsynced()
+                    .map_err(|error| not_noted(&error))?,
+            }
+        }
         Ok(())
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        self.db("sync")?
-            .flush_wal(true)
-            .map_err(|error| failed("sync", error))
+        let db = self.db("sync")?;
+        let sequence = db.latest_sequence_number();
+        db.flush_wal(true)
+            .map_err(|error| self.failed_write("sync", error))?;
+        if let Some(notes) = &self.notes {
+            notes.promise(sequence);
+        }
+        Ok(())
     }
 
     /// By the engine's own recovery, which is on for want of room, or by closing and opening it again. Reads go
@@ -436,14 +658,21 @@ impl Store for RocksDbStore {
         if !self.has_resources() {
             return Ok(false);
         }
-        if self.writes_by_itself()? {
-            return Ok(true);
-        }
         let is_open = self.db.read().is_some();
-        match is_open && tries < TRIES_BEFORE_REOPENING {
-            true => Ok(false),
-            false => self.open_again(),
+        let writes = self.writes_by_itself()?
+            || (!(is_open && tries < TRIES_BEFORE_REOPENING) && self.open_again()?);
+        if writes {
+            self.has_failed.store(false, Ordering::Relaxed);
         }
+        Ok(writes)
+    }
+}
+
+fn not_noted(error: &std::io::Error) -> StoreError {
+    StoreError {
+        operation: "note its files",
+        cause: error.to_string(),
+        failure: Failure::Lasting,
     }
 }
 
@@ -471,7 +700,6 @@ fn new_batch(_batch_bytes: usize, _count: usize) -> WriteBatch {
 
 fn database_options(asked: RocksDbOptions, block_cache: &Cache) -> Options {
     let mut options = Options::default();
-    options.create_if_missing(true);
     options.set_block_based_table_factory(&table_options(block_cache));
     options.set_compression_type(match asked.compression {
         Compression::None => DBCompressionType::None,
@@ -505,7 +733,7 @@ fn database_options(asked: RocksDbOptions, block_cache: &Cache) -> Options {
     // The engine's text log, but for its header, is off: it stands on the disk that may be full,
     // and a library built with assertions (Debian's is) aborts when it logs a second time after
     // that. What goes wrong reaches us as an error of the call anyway.
-    options.set_log_level(LogLevel::Fatal);
+    options.set_log_level(rocksdb::LogLevel::Fatal);
     options.set_keep_log_file_num(2);
     options.set_stats_dump_period_sec(0);
     options
@@ -549,6 +777,7 @@ mod tests {
             memtable_bytes: 64 << 20,
             disk_reserve_bytes: Some(0),
             compression: Compression::None,
+            accepts_loss: false,
         };
         let store = RocksDbStore::open(&path, asked).unwrap();
         let keys: Vec<[u8; 4]> = (0..COUNT).map(u32::to_be_bytes).collect();

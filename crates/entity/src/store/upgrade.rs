@@ -118,6 +118,7 @@ mod tests {
         memtable_bytes: 3 << 20,
         disk_reserve_bytes: Some(0),
         compression: Compression::Lz4,
+        accepts_loss: false,
     };
 
     type Entities = Vec<(Vec<u8>, Vec<u8>)>;

@@ -1,16 +1,15 @@
-//! What an operator does to a data directory: look, check, compact, copy.
-//!
-//! Place: `admin` calls it on a directory that no server runs on; nothing here is on a request's path.
-//! Absent on purpose: repair. What is damaged is restored from a backup.
+//! What an operator does to a data directory: look, check, compact, copy. Nothing here is on a request's path.
 
+use std::fs::{self, File};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{BottommostLevelCompaction, CompactOptions};
 
-use super::rocksdb::{RocksDbStore, failed};
-use super::{Held as _, Snapshot as _, Store as _, StoreError};
+use super::rocksdb::{RocksDbOptions, RocksDbStore, failed};
+use super::{Held as _, Snapshot as _, Store as _, StoreError, backup_files, inventory};
 use crate::data_dir::{self, DataDirError};
 use crate::record::Head;
 
@@ -119,8 +118,58 @@ impl RocksDbStore {
         Checkpoint::new(&held.0)
             .and_then(|checkpoint| checkpoint.create_checkpoint(path))
             .map_err(|error| failed(error.into_string()))?;
-        data_dir::mark_backup(path)
+        seal_backup(path)
     }
+
+    /// The same for a directory that no server runs on, which is left as it is.
+    ///
+    /// # Errors
+    /// [`DataDirError`], of either directory. What is there then can be removed.
+    pub(crate) fn copy_stopped(
+        data: &Path,
+        backup: &Path,
+        asked: RocksDbOptions,
+    ) -> Result<(), DataDirError> {
+        data_dir::check_new(backup)?;
+        // Loss and damage of what the engine reads at opening are found now, those of tables by `check`.
+        let (_store, _lock) = Self::open_to_look(data, asked)?;
+        data_dir::make_empty(backup)?;
+        link_files(data, backup).map_err(|source| DataDirError::Io {
+            path: backup.to_owned(),
+            operation: "copy into",
+            source,
+        })?;
+        seal_backup(backup)
+    }
+}
+
+/// Lists what a backup consists of, then marks it as one.
+fn seal_backup(path: &Path) -> Result<(), DataDirError> {
+    backup_files::write(path).map_err(|source| DataDirError::Io {
+        path: path.to_owned(),
+        operation: "list the files of",
+        source,
+    })?;
+    data_dir::mark_backup(path)
+}
+
+/// The engine's files: tables, which never change, by a second name where that is possible, others copied and synced.
+fn link_files(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_ours = name == data_dir::MARKER || name == inventory::FILE;
+        if is_ours || name == "LOCK" || !entry.file_type()?.is_file() {
+            continue;
+        }
+        let copy = to.join(&name);
+        let is_table = copy.extension().is_some_and(|kind| kind == "sst");
+        if !is_table || fs::hard_link(entry.path(), &copy).is_err() {
+            fs::copy(entry.path(), &copy)?;
+            File::open(&copy)?.sync_all()?;
+        }
+    }
+    File::open(to)?.sync_all()
 }
 
 /// Where the engine makes a copy until it is whole.

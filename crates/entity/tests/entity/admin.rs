@@ -146,7 +146,10 @@ fn wrong_directories_are_refused() {
     assert!(matches!(error, DataDirError::NotNew { .. }), "{error}");
     // It was said that the data cannot be opened, and may be damaged.
     let error = admin::backup(&path("data"), &path("missing").join("backup")).unwrap_err();
-    assert!(matches!(error, DataDirError::Io { .. }), "{error}");
+    assert!(
+        matches!(error, DataDirError::MissingParent { .. }),
+        "{error}"
+    );
     let error = admin::restore(&path("backup"), &path("data")).unwrap_err();
     assert!(matches!(error, DataDirError::NotNew { .. }), "{error}");
     let error = admin::restore(&path("data"), &path("new")).unwrap_err();

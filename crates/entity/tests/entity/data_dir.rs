@@ -86,7 +86,7 @@ fn newer_data_is_refused_by_name() {
     assert!(error.to_string().contains("RocksDB 99.1.0"), "{error}");
 }
 
-/// Goal: real damage is reported as the engine's refusal.
+/// Goal: real damage is reported as such.
 #[test]
 fn damage_is_reported() {
     let parent = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ fn damage_is_reported() {
     drop(open_at(&path).unwrap());
     garble_manifest(&path);
     let error = refusal(&path);
-    assert!(matches!(error, DataDirError::Engine { .. }), "{error}");
+    assert!(matches!(error, DataDirError::Loss { .. }), "{error}");
 }
 
 fn garble_manifest(path: &Path) {

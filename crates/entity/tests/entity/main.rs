@@ -17,6 +17,7 @@ mod failing_disk;
 mod full_disk;
 mod kill;
 mod large;
+mod lost_files;
 mod memory;
 mod no_permission;
 mod openapi;

@@ -48,7 +48,7 @@ pub(super) struct EntityFlags {
     #[arg(
         long,
         value_name = "URL",
-        conflicts_with_all = ["data", "sync", "cache", "memtable", "disk_reserve", "checkpoints", "compression"]
+        conflicts_with_all = ["data", "sync", "cache", "memtable", "disk_reserve", "accept_loss", "checkpoints", "compression"]
     )]
     store: Option<ClusterUrl>,
     /// When a write is acknowledged: after its sync, or before it, which loses the last MS (or more)
@@ -88,6 +88,13 @@ pub(super) struct EntityFlags {
     /// of the disk if that is less]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     disk_reserve: Option<u64>,
+    /// Serve what is left of a data directory that has lost data; without it such a directory is refused
+    ///
+    /// Every file as it was found is put into a new directory aside-SECONDS in the data directory first, with a file
+    /// LOSS that says what was missing and how many writes that may be; the metric
+    /// millpond_entity_accepted_loss_writes keeps the sum. A backup may have what is lost: look there first.
+    #[arg(long)]
+    accept_loss: bool,
     /// Make checkpoints in DIR when asked to, by PUT /v0/admin/checkpoint?name=NAME; only where --listen
     /// is on the loopback or a unix socket
     #[arg(long, value_name = "DIR")]
@@ -172,6 +179,7 @@ impl EntityFlags {
         }
         config.memtable_bytes = self.memtable.unwrap_or(config.memtable_bytes);
         config.disk_reserve_bytes = self.disk_reserve;
+        config.accepts_loss = self.accept_loss;
         config.checkpoints.clone_from(&self.checkpoints);
         config.compression = match self.compression {
             Packing::None => Compression::None,

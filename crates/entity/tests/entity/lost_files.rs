@@ -1,0 +1,373 @@
+//! Data directories of which something is missing, cut or damaged: refused, reported or whole, never smaller in silence.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use millpond_entity::record::{Head, Version, encode};
+use millpond_entity::store::rocksdb::RocksDbStore;
+use millpond_entity::store::{Durability, Missing, Write};
+use millpond_entity::{DataDirError, Engine, EntityConfig, Store, admin, open};
+
+const COUNT: u16 = 300;
+/// Those below are in a table, the others in the log.
+const IN_TABLE: u16 = 100;
+/// So many were deleted again, the first ones.
+const DELETED: u16 = 20;
+
+fn open_at(path: &Path) -> Result<RocksDbStore, DataDirError> {
+    open(&EntityConfig::new(path.to_owned()))
+}
+
+fn open_accepting(path: &Path) -> Result<RocksDbStore, DataDirError> {
+    let mut config = EntityConfig::new(path.to_owned());
+    config.accepts_loss = true;
+    open(&config)
+}
+
+fn key(n: u16) -> [u8; 2] {
+    n.to_be_bytes()
+}
+
+fn put(store: &RocksDbStore, n: u16, durability: Durability) {
+    let head = Head {
+        version: Version(1),
+        expires_ms: 0,
+        content_type: b"",
+    };
+    let record = encode(&head, &[n.to_be_bytes()[1]; 500]);
+    let write = Write::Put {
+        key: &key(n),
+        head: b"",
+        value: &record,
+    };
+    store.commit([write].into_iter(), 0, durability).unwrap();
+}
+
+/// Some in a table, some in the log, some deleted.
+fn fill(store: &RocksDbStore, durability: Durability) {
+    for n in 0..COUNT {
+        put(store, n, durability);
+        if n == IN_TABLE {
+            store.compact().unwrap();
+        }
+    }
+    for n in 0..DELETED {
+        let delete = Write::Delete { key: &key(n) };
+        store.commit([delete].into_iter(), 0, durability).unwrap();
+    }
+}
+
+/// How many of the entities are as they were written; the first that is not, without an error of its own, is told.
+fn right_ones(store: &RocksDbStore) -> (usize, Option<u16>) {
+    let mut right = 0;
+    let mut wrong = None;
+    for n in 0..COUNT {
+        let expected = (n >= DELETED).then(|| vec![n.to_be_bytes()[1]; 500]);
+        let found = store.get(&key(n), |record| {
+            Head::split(record).map(|(_, value)| value.to_vec())
+        });
+        match found {
+            Ok(Some(Ok(value))) if Some(&value) == expected.as_ref() => right += 1,
+            Ok(None) if expected.is_none() => right += 1,
+            Ok(Some(Err(_))) | Err(_) => {}
+            Ok(_) => wrong = wrong.or(Some(n)),
+        }
+    }
+    (right, wrong)
+}
+
+/// The files of a directory and what is in them.
+fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(path).unwrap().map(Result::unwrap);
+    let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+    let read = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().unwrap();
+        (name, fs::read(entry.path()).unwrap())
+    };
+    files.map(read).collect()
+}
+
+fn write_files(path: &Path, files: &BTreeMap<String, Vec<u8>>) {
+    fs::create_dir(path).unwrap();
+    for (name, bytes) in files {
+        fs::write(path.join(name), bytes).unwrap();
+    }
+}
+
+/// What is on the disk after a clean stop.
+fn stopped() -> BTreeMap<String, Vec<u8>> {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("data");
+    let store = open_at(&path).unwrap();
+    fill(&store, Durability::Synced);
+    drop(store);
+    files(&path)
+}
+
+/// What is there when the server is killed a moment after it noted its files.
+fn killed(durability: Durability) -> BTreeMap<String, Vec<u8>> {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("data");
+    let store = open_at(&path).unwrap();
+    fill(&store, durability);
+    store.note_files();
+    store.note_files();
+    files(&path)
+}
+
+/// The ways in which a file is changed.
+fn changes(bytes: &[u8]) -> Vec<(&'static str, Option<Vec<u8>>)> {
+    let cut = |len: usize| Some(bytes[..len].to_vec());
+    let flip = |at: usize| {
+        let mut flipped = bytes.to_vec();
+        flipped[at] ^= 0x40;
+        Some(flipped)
+    };
+    let mut changes = vec![("removed", None)];
+    if !bytes.is_empty() {
+        let len = bytes.len();
+        changes.extend([
+            ("emptied", cut(0)),
+            ("cut by half", cut(len / 2)),
+            ("cut by 20 bytes", cut(len.saturating_sub(20))),
+            ("cut by a byte", cut(len - 1)),
+            ("flipped at the start", flip(0)),
+            ("flipped within", flip(len / 2)),
+            ("flipped at the end", flip(len - 1)),
+        ]);
+    }
+    changes
+}
+
+/// A changed directory and what may be done with it.
+struct Case {
+    name: String,
+    path: PathBuf,
+    before: BTreeMap<String, Vec<u8>>,
+}
+
+impl Case {
+    /// Nothing that looks changes a file, but for the engine's lock and the note that files change from now on.
+    fn assert_untouched(&self, by: &str) {
+        let name = &self.name;
+        let after = files(&self.path);
+        for (file, bytes) in &self.before {
+            let found = after
+                .get(file)
+                .unwrap_or_else(|| panic!("{name}: {by} removed {file}"));
+            assert!(found == bytes, "{name}: {by} changed {file}");
+        }
+        let new = after.keys().filter(|file| !self.before.contains_key(*file));
+        let new: Vec<_> = new.filter(|file| *file != "LOCK").collect();
+        assert!(new.is_empty(), "{name}: {by} made {new:?}");
+    }
+
+    fn judge(&self) {
+        let name = &self.name;
+        let checked = admin::check(&self.path);
+        self.assert_untouched("check");
+        match open_at(&self.path) {
+            Ok(store) => {
+                let (right, wrong) = right_ones(&store);
+                assert_eq!(wrong, None, "{name}: opened, and lost in silence");
+                let is_whole = right == usize::from(COUNT);
+                // Damage where the table's entities were overwritten since is found by reading all of it alone.
+                assert!(is_whole || checked.is_err(), "{name}: check finds nothing");
+            }
+            Err(error) => {
+                let sentence = error.to_string();
+                assert!(!sentence.contains('\n'), "{name}: {sentence}");
+                assert!(checked.is_err(), "{name}: check finds nothing, {sentence}");
+                let DataDirError::Loss { .. } = error else {
+                    return;
+                };
+                self.assert_untouched("a refused start");
+                self.accept();
+            }
+        }
+    }
+
+    /// What is left is served, and all that was there lies aside.
+    fn accept(&self) {
+        let name = &self.name;
+        let store = open_accepting(&self.path);
+        let store = store.unwrap_or_else(|error| panic!("{name}: not accepted: {error}"));
+        drop(store);
+        let asides = fs::read_dir(&self.path).unwrap().map(Result::unwrap);
+        let is_aside =
+            |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("aside-");
+        let mut asides = asides.filter(is_aside);
+        let aside = files(&asides.next().unwrap().path());
+        for (file, bytes) in &self.before {
+            assert!(
+                aside.get(file) == Some(bytes),
+                "{name}: {file} is not aside"
+            );
+        }
+        assert!(aside.contains_key("LOSS"), "{name}");
+        let again = open_at(&self.path);
+        assert!(again.is_ok(), "{name}: {:?}", again.err());
+    }
+}
+
+fn every_change_is_found(kind: &str, image: &BTreeMap<String, Vec<u8>>) {
+    for (file, bytes) in image {
+        for (change, changed) in changes(bytes) {
+            let home = tempfile::tempdir().unwrap();
+            let mut before = image.clone();
+            match changed {
+                Some(changed) => before.insert(file.clone(), changed),
+                None => before.remove(file),
+            };
+            let path = home.path().join("data");
+            write_files(&path, &before);
+            let case = Case {
+                name: format!("{kind}, {file} {change}"),
+                path,
+                before,
+            };
+            case.judge();
+        }
+    }
+}
+
+/// Of 1,250 ids 896 were gone after CURRENT was, and the status was 200; a MANIFEST that was cut by 20 bytes, a log that
+/// was removed and one with a flipped byte were all taken for what had been written.
+///
+/// Goal: whatever becomes of any file of a stopped directory, no start and no look serves less than was there.
+#[test]
+fn no_change_of_a_stopped_directory_passes() {
+    every_change_is_found("stopped", &stopped());
+}
+
+/// Goal: the same after a kill, as far as the note reaches.
+#[test]
+fn no_change_of_a_killed_directory_passes() {
+    every_change_is_found("killed", &killed(Durability::Synced));
+}
+
+/// Goal: what is whole is opened without a word, after a stop and after a kill.
+#[test]
+fn whole_directories_are_opened() {
+    for image in [
+        stopped(),
+        killed(Durability::Synced),
+        killed(Durability::Written),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("data");
+        write_files(&path, &image);
+        admin::check(&path).unwrap();
+        for _ in 0..2 {
+            let store = open_at(&path).unwrap();
+            assert_eq!(right_ones(&store), (usize::from(COUNT), None));
+        }
+    }
+}
+
+fn cut_log(path: &Path, bytes: u64) {
+    let logs = files(path);
+    let (name, log) = logs
+        .iter()
+        .rfind(|(name, _)| name.ends_with(".log"))
+        .unwrap();
+    let file = fs::File::options()
+        .write(true)
+        .open(path.join(name))
+        .unwrap();
+    file.set_len(log.len() as u64 - bytes).unwrap();
+}
+
+/// Goal: a write that a crash cut off, which nobody was promised, is not taken for a loss.
+#[test]
+fn a_torn_tail_is_opened() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("data");
+    let store = open_at(&path).unwrap();
+    fill(&store, Durability::Synced);
+    store.note_files();
+    put(&store, COUNT, Durability::Synced);
+    let image = files(&path);
+    drop(store);
+    let crashed = home.path().join("crashed");
+    write_files(&crashed, &image);
+    cut_log(&crashed, 10);
+    admin::check(&crashed).unwrap();
+    let store = open_at(&crashed).unwrap();
+    assert_eq!(right_ones(&store), (usize::from(COUNT), None));
+    assert!(store.get(&key(COUNT), |_| ()).unwrap().is_none());
+}
+
+/// Goal: what `--sync off` did not promise may go with the power.
+#[test]
+fn unsynced_writes_may_go() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("crashed");
+    write_files(&path, &killed(Durability::Written));
+    cut_log(&path, 50_000);
+    let store = open_at(&path).unwrap();
+    let (right, wrong) = right_ones(&store);
+    assert!((100..299).contains(&right) && wrong.is_some(), "{right}");
+}
+
+/// Goal: the sentence says what is missing and how much that may be.
+#[test]
+fn a_loss_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("data");
+    write_files(&path, &stopped());
+    let logs = files(&path);
+    let log = logs.keys().rfind(|name| name.ends_with(".log")).unwrap();
+    fs::remove_file(path.join(log)).unwrap();
+    let Err(DataDirError::Loss { loss, .. }) = open_at(&path) else {
+        panic!("not a loss");
+    };
+    assert_eq!(
+        loss.missing,
+        [Missing::File { name: log.clone() }],
+        "{loss:?}"
+    );
+    let in_log = u64::from(COUNT - IN_TABLE - 1 + DELETED);
+    assert_eq!(loss.writes_max, Some(in_log));
+    let store = open_accepting(&path).unwrap();
+    assert_eq!(store.gauges().accepted_loss, in_log);
+    drop(store);
+    assert_eq!(open_at(&path).unwrap().gauges().accepted_loss, in_log);
+}
+
+/// A byte of a backup was flipped, and it was restored with exit 0.
+///
+/// Goal: no change of a backup passes `check` or `restore`.
+#[test]
+fn no_change_of_a_backup_passes() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, backup) = (home.path().join("data"), home.path().join("backup"));
+    write_files(&data, &stopped());
+    let before = files(&data);
+    admin::backup(&data, &backup).unwrap();
+    assert_eq!(files(&data), before, "a backup changes nothing");
+    admin::check(&backup).unwrap();
+    let image = files(&backup);
+    for (file, bytes) in &image {
+        for (change, changed) in changes(bytes) {
+            let home = tempfile::tempdir().unwrap();
+            let (copy, restored) = (home.path().join("copy"), home.path().join("restored"));
+            let mut files = image.clone();
+            match changed {
+                Some(changed) => files.insert(file.clone(), changed),
+                None => files.remove(file),
+            };
+            write_files(&copy, &files);
+            let name = format!("{file} {change}");
+            // Without the list there is nothing to compare with but what the engine finds.
+            let is_list_gone = file == "MILLPOND-BACKUP" && change == "removed";
+            // The mark says the same without its line end.
+            let is_whole = is_list_gone || (file == "MILLPOND" && change == "cut by a byte");
+            let result = admin::restore(&copy, &restored);
+            assert_eq!(result.is_ok(), is_whole, "{name}: {result:?}");
+            let result = admin::check(&copy);
+            assert_eq!(result.is_ok(), is_whole, "{name}: {result:?}");
+        }
+    }
+}
