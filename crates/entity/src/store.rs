@@ -14,6 +14,7 @@ use crate::data_dir::DataDirError;
 
 pub mod rocksdb;
 mod failure;
+mod shortage;
 mod replaceable;
 mod opening;
 mod closing;

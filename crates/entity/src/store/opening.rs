@@ -11,6 +11,7 @@ use rocksdb::{DB, DBRecoveryMode, ErrorKind, Options};
 
 use millpond_http::log::{self, LogLevel};
 
+use super::shortage::has_descriptors;
 use crate::data_dir::DataDirError;
 
 /// Opens it, and says so if its log could not be read to the end.
@@ -98,6 +99,9 @@ pub(super) fn open_error(
             path,
             operation: "write to",
         };
+    }
+    if !has_descriptors() {
+        return DataDirError::Descriptors { path, cause };
     }
     // An older library meeting newer files says "not supported" or "corruption", depending on
     // which file it read first. Which one wrote them last tells the two apart.

@@ -23,7 +23,7 @@ use super::{
     CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held, Linkage, Room,
     Snapshot, Store, StoreError, Visit, Write,
 };
-use super::{failure, upgrade};
+use super::{failure, shortage, upgrade};
 use crate::config::Compression;
 use crate::data_dir::{self, DataDirError, Found};
 use crate::record::Head;
@@ -44,10 +44,6 @@ const FILTER_PART_BYTES: usize = 4096;
 /// else lies on its level. A range read passes each of them, about one in a microsecond, and the scan thread
 /// has nobody else's turn meanwhile.
 const DELETES_WINDOW: usize = 8192;
-
-/// So many descriptors have to be free before the engine is opened again: its log, its lists of files and a
-/// few tables. With fewer it would come back without what it reads from.
-const DESCRIPTORS_NEEDED: usize = 32;
 
 /// Room that has to be free for the engine's lists of files, besides that for its log.
 const SPARE_ROOM_BYTES: u64 = 1 << 20;
@@ -96,6 +92,10 @@ impl RocksDbStore {
     /// [`DataDirError`], one sentence that names the directory and what to do.
     pub fn open(path: &Path, asked: RocksDbOptions) -> Result<Self, DataDirError> {
         let found = data_dir::prepare(path)?;
+        shortage::check_threads().map_err(|source| DataDirError::Threads {
+            path: path.to_owned(),
+            source,
+        })?;
         let written_by = newest_options_version(path);
         // Both linkages use the same cache, so that a run differs in the engine's version only; the
         // newer clock cache does not exist in the distribution's library.
@@ -154,8 +154,7 @@ impl RocksDbStore {
             let needed_bytes = log_bytes(&self.path) + SPARE_ROOM_BYTES;
             disk.room() != Room::None && disk.free_bytes >= needed_bytes
         });
-        let opened = (0..DESCRIPTORS_NEEDED).map(|_| std::fs::File::open("/dev/null"));
-        has_room && opened.collect::<Result<Vec<_>, _>>().is_ok()
+        has_room && shortage::has_descriptors() && shortage::check_threads().is_ok()
     }
 
     /// Whether the engine writes: a delete of nothing takes the way of every batch, its sync included.
@@ -493,6 +492,8 @@ fn database_options(asked: RocksDbOptions, block_cache: &Cache) -> Options {
 
     // Each open table pins a reader outside the cache.
     options.set_max_open_files(256);
+    // Those that are opened at the start are opened in turn: threads for it could be refused.
+    options.set_max_file_opening_threads(1);
     // One flush and one compaction at a time: the background shares the cores with the shards.
     options.set_max_background_jobs(2);
     options.add_compact_on_deletion_collector_factory(DELETES_WINDOW, DELETES_WINDOW / 2, 0.0);
