@@ -16,7 +16,7 @@ use crate::data_dir::DataDirError;
 
 /// Opens it, and says so if its log could not be read to the end.
 pub(super) fn open_logged(options: Options, path: &Path) -> Result<DB, rocksdb::Error> {
-    let (db, damage) = open_with_damage(options, path)?;
+    let (db, damage) = open_with_damage(options, path, Access::Full)?;
     if let Some(cause) = damage {
         log::write(
             LogLevel::Warn,
@@ -33,9 +33,30 @@ pub(super) fn open_logged(options: Options, path: &Path) -> Result<DB, rocksdb::
 
 /// Opens it again in the process that wrote it. Its log may end in a write that failed and was acknowledged to
 /// nobody; the caller compares what is there with what was acknowledged.
-pub(super) fn open_again(options: Options, path: &Path) -> Result<DB, rocksdb::Error> {
-    let (db, _) = open_with_damage(options, path)?;
+pub(super) fn open_again(
+    options: Options,
+    path: &Path,
+    access: Access,
+) -> Result<DB, rocksdb::Error> {
+    let (db, _) = open_with_damage(options, path, access)?;
     Ok(db)
+}
+
+/// What may be done with what is opened.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Access {
+    Full,
+    /// Nothing is written, and nothing locked: the log's changes are taken into memory, as far as they are whole.
+    ReadOnly,
+}
+
+impl Access {
+    fn open(self, options: &Options, path: &Path) -> Result<DB, rocksdb::Error> {
+        match self {
+            Self::Full => DB::open(options, path),
+            Self::ReadOnly => DB::open_for_read_only(options, path, false),
+        }
+    }
 }
 
 /// Opens it, and tells what of its log cannot be read. Behind such a place the engine reads nothing more.
@@ -45,13 +66,14 @@ pub(super) fn open_again(options: Options, path: &Path) -> Result<DB, rocksdb::E
 fn open_with_damage(
     mut options: Options,
     path: &Path,
+    access: Access,
 ) -> Result<(DB, Option<String>), rocksdb::Error> {
     options.set_wal_recovery_mode(DBRecoveryMode::AbsoluteConsistency);
-    match DB::open(&options, path) {
+    match access.open(&options, path) {
         Ok(db) => Ok((db, None)),
         Err(refusal) if refusal.kind() == ErrorKind::Corruption => {
             options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
-            Ok((DB::open(&options, path)?, Some(refusal.into_string())))
+            Ok((access.open(&options, path)?, Some(refusal.into_string())))
         }
         Err(error) => Err(error),
     }
@@ -174,7 +196,7 @@ mod tests {
     /// Entities of a directory whose log was changed, and what its opening said.
     fn after(change: impl FnOnce(&mut Vec<u8>)) -> (usize, Option<String>) {
         let data = tempfile::tempdir().unwrap();
-        let (db, damage) = open_with_damage(options(), data.path()).unwrap();
+        let (db, damage) = open_with_damage(options(), data.path(), Access::Full).unwrap();
         assert_eq!(damage, None, "new");
         for key in 0..100_u8 {
             db.put([key], [key; 100]).unwrap();
@@ -188,10 +210,10 @@ mod tests {
         let mut bytes = fs::read(&log).unwrap();
         change(&mut bytes);
         fs::write(&log, bytes).unwrap();
-        let (db, damage) = open_with_damage(options(), data.path()).unwrap();
+        let (db, damage) = open_with_damage(options(), data.path(), Access::Full).unwrap();
         let left = db.iterator(rocksdb::IteratorMode::Start).count();
         drop(db);
-        let (_, again) = open_with_damage(options(), data.path()).unwrap();
+        let (_, again) = open_with_damage(options(), data.path(), Access::Full).unwrap();
         assert_eq!(again, None, "it is said once");
         (left, damage)
     }
