@@ -11,7 +11,8 @@
 //! write that is not there, also after `kill -9`. Excluded are io_uring's own operations (accept, connect and so on in
 //! the ring are no calls; the simulator fails those), syncs, reads and writes of files (`cargo xtask crash` fails
 //! each of those), and brk, whose failure cannot be injected. Where the dynamic loader, Rust's runtime or RocksDB end the
-//! process in their own way, that is counted apart, with the reason; see `kind::excluded`.
+//! process in their own way, that is counted apart, with the reason, and RocksDB's end needs our sentence beside
+//! its own; see `kind::excluded`.
 
 mod kind;
 mod scenario;

@@ -120,6 +120,22 @@ pub enum DataDirError {
         /// The operating system's answer.
         source: std::io::Error,
     },
+    /// The system refuses the threads that the engine needs.
+    #[error("the data directory {path} cannot be opened: the system refuses the engine's threads ({source}); raise the limit of processes and threads (ulimit -u, systemd's TasksMax=)", path = path.display())]
+    Threads {
+        /// The directory asked for.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// The engine refused it where the process may hardly open a file any more, whatever its sentence says.
+    #[error("the engine cannot open the data directory {path}: too many open files ({cause}); raise the limit of open files (ulimit -n, systemd's LimitNOFILE=)", path = path.display())]
+    Descriptors {
+        /// The directory asked for.
+        path: PathBuf,
+        /// The engine's sentence.
+        cause: String,
+    },
     /// The engine refused it.
     #[error(
         "the engine cannot open the data directory {path}: {cause}; if that is damage, `millpond entity \

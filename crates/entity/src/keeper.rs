@@ -8,7 +8,8 @@
 //! On the path: four times a second it asks the engine how it is doing and the disk how much room there
 //! is, and publishes both, so that shards neither take the engine's locks nor wait for the kernel. What
 //! the engine has stopped or the disk has no room for is then refused at once, and accepted again
-//! without a restart. In between it makes checkpoints, one after another.
+//! without a restart. What shards only count it writes to the log. In between it makes checkpoints, one after
+//! another.
 //! Absent on purpose: deciding anything else. The writer looks at the disk too, by bytes written and not
 //! by time (`commit`), so a fast writer cannot outrun this thread.
 
@@ -19,10 +20,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use millpond_http::RequestToken;
-use millpond_http::log::{self, LogLevel};
-use millpond_io::{Mailbox, MailboxSender, Waker};
+use millpond_http::log::{self, CountedEvent, LogLevel};
+use millpond_io::{Mailbox, MailboxSender, Waker, monotonic_ns};
 
-use crate::counters::{CommitCounters, EngineCounters, StoreThread, ThreadPanics};
+use crate::counters::{CommitCounters, EngineCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::data_dir::DataDirError;
 use crate::lane::{Lane, Taken};
 use crate::store::{Engine, Room};
@@ -34,6 +35,9 @@ const FINISH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Files are noted at each of so many looks.
 const LOOKS_PER_NOTE: u32 = 4;
+/// Of readers that were cut.
+const SLOW_READERS: &str = "readers of large values and ranges cut: others waited for what they held, and they were \
+                            the slowest (--contended-grace)";
 
 /// The longest name of a checkpoint.
 const NAME_BYTES_MAX: usize = 64;
@@ -82,6 +86,7 @@ struct Shared {
     replies: Box<[OnceLock<MailboxSender<CheckpointAnswer>>]>,
     engine: EngineCounters,
     commits: Arc<CommitCounters>,
+    shards: Box<[Arc<ShardCounters>]>,
     panics: Arc<ThreadPanics>,
     /// Where checkpoints are made, if they are.
     directory: Option<PathBuf>,
@@ -102,14 +107,15 @@ impl Keeper {
         store: &Arc<S>,
         commits: Arc<CommitCounters>,
         panics: Arc<ThreadPanics>,
-        shards: usize,
+        shards: Box<[Arc<ShardCounters>]>,
         directory: Option<PathBuf>,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             jobs: Lane::new(),
-            replies: (0..shards).map(|_| OnceLock::new()).collect(),
+            replies: shards.iter().map(|_| OnceLock::new()).collect(),
             engine: EngineCounters::default(),
             commits,
+            shards,
             panics,
             directory,
         });
@@ -217,15 +223,19 @@ fn path_of(directory: &Path, name: &[u8]) -> Option<PathBuf> {
 }
 
 /// What is left of the thread's work after a panic.
-#[derive(Default)]
 struct Work {
+    slow_readers: CountedEvent,
     queued: Vec<Job>,
     /// For which shard, and which of its requests, a checkpoint is made.
     current: Option<(usize, RequestToken)>,
 }
 
 fn run<S: Engine>(shared: &Shared, store: &S) {
-    let mut work = Work::default();
+    let mut work = Work {
+        slow_readers: CountedEvent::new(LogLevel::Warn, "slow_readers_cut", SLOW_READERS),
+        queued: Vec::new(),
+        current: None,
+    };
     // What it publishes would be old for ever if the thread ended.
     while panic::catch_unwind(AssertUnwindSafe(|| keep(shared, store, &mut work))).is_err() {
         shared.panics.note(StoreThread::Keeper);
@@ -255,6 +265,9 @@ fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
             return;
         }
         look(store, shared);
+        let shards = shared.shards.iter();
+        let cut = shards.map(|shard| shard.slow_readers_cut.value()).sum();
+        work.slow_readers.look(cut, monotonic_ns());
     }
 }
 

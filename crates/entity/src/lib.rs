@@ -55,6 +55,7 @@ pub mod cluster_url;
 #[cfg(feature = "distributed")]
 pub mod cluster;
 pub mod data_dir;
+pub mod abort_note;
 pub mod admin;
 pub mod counters;
 pub mod metrics;

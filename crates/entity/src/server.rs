@@ -348,7 +348,7 @@ impl<S: Engine> Parts<S> {
             store,
             executor.commit_counters(),
             executor.panics(),
-            http.shards,
+            executor.shard_counters(),
             config.checkpoints.clone(),
         )
         .map_err(EntityError::Thread)?;

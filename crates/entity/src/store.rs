@@ -22,6 +22,7 @@ mod lock;
 mod log_file;
 mod manifest;
 mod notes;
+mod shortage;
 mod replaceable;
 mod opening;
 mod closing;

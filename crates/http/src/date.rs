@@ -23,6 +23,20 @@ const TEXT_BYTES: usize = LINES_END
     + CONTENT_TYPE_BYTES_MAX
     + DIGITS_MAX;
 
+/// Which of these lines a service wrote itself: its own stand in their place.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct GivenLines {
+    pub(crate) server: bool,
+    pub(crate) date: bool,
+}
+
+impl GivenLines {
+    pub(crate) const NONE: Self = Self {
+        server: false,
+        date: false,
+    };
+}
+
 /// Lines that stand in every response head, and the last 200 OK's whole head.
 #[derive(Clone, Debug)]
 pub(crate) struct StandingLines {
@@ -72,10 +86,17 @@ impl StandingLines {
         debug_assert!(written.is_ok() && rest.is_empty());
     }
 
-    /// The lines.
+    /// The lines, without those that were given.
     #[inline]
-    pub(crate) fn lines(&self) -> &[u8] {
-        &self.text[OK_LINE.len()..LINES_END]
+    pub(crate) fn lines(&self, given: GivenLines) -> &[u8] {
+        let server_end = OK_LINE.len() + SERVER_LINE.len();
+        let begin = if given.server {
+            server_end
+        } else {
+            OK_LINE.len()
+        };
+        let end = if given.date { server_end } else { LINES_END };
+        &self.text[begin..end]
     }
 
     /// The `Date` line alone, for answers whose other lines are somebody else's.
@@ -147,7 +168,11 @@ mod tests {
     fn the_date_is_an_imf_fixdate() {
         let mut lines = StandingLines::new();
         lines.write(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
-        assert_eq!(lines.lines(), LINES.as_bytes());
+        let given = |server, date| GivenLines { server, date };
+        assert_eq!(lines.lines(GivenLines::NONE), LINES.as_bytes());
+        assert_eq!(lines.lines(given(true, false)), lines.date_line());
+        assert_eq!(lines.lines(given(false, true)), SERVER_LINE.as_bytes());
+        assert_eq!(lines.lines(given(true, true)), b"");
         assert_eq!(lines.after_ok(), [OK_LINE, LINES].concat().as_bytes());
         let head = lines
             .ok_head(Some(FieldValue::from_static("a/b")), 12)

@@ -5,7 +5,7 @@
 //! Texts are not checked here. They were checked when they became a `FieldName`, a `FieldValue`, a
 //! `RequestTarget` or an `Authority` (see `head_text`).
 
-use crate::date::StandingLines;
+use crate::date::{GivenLines, StandingLines};
 use crate::head_text::{Authority, Field, FieldValue, RequestTarget};
 use crate::method::Method;
 use crate::status::StatusCode;
@@ -39,6 +39,8 @@ pub(crate) struct ResponseParts<'a> {
     pub(crate) standing_lines: &'a StandingLines,
     pub(crate) content_type: Option<FieldValue<'a>>,
     pub(crate) fields: &'a [Field<'a>],
+    /// Of which of the standing lines `fields` has one.
+    pub(crate) given: GivenLines,
     pub(crate) persistence: Persistence,
     pub(crate) body: &'a [u8],
     /// The body is announced and left out.
@@ -71,12 +73,7 @@ pub(crate) fn encode_response(
     let content_type_bytes = parts.content_type.map_or(0, FieldValue::len);
     let head_bytes_max = RESPONSE_FIXED_BYTES_MAX + content_type_bytes + fields_bytes;
     output.reserve(blocks, head_bytes_max + body.len())?;
-    let standing_lines = if parts.status == StatusCode::OK {
-        parts.standing_lines.after_ok()
-    } else {
-        append_status_line(output, parts.status);
-        parts.standing_lines.lines()
-    };
+    let standing_lines = append_begin(output, parts);
     let (type_name, content_type, type_end): (&[u8], &[u8], &[u8]) = match parts.content_type {
         Some(content_type) => (CONTENT_TYPE, content_type.as_bytes(), LINE_END),
         None => (&[], &[], &[]),
@@ -115,12 +112,8 @@ pub(crate) fn encode_response_head(
 ) -> Result<(), PoolError> {
     let fields_bytes = fields_bytes(parts.fields.iter().copied());
     output.reserve(blocks, RESPONSE_FIXED_BYTES_MAX + fields_bytes)?;
-    if parts.status == StatusCode::OK {
-        output.append_within_capacity(parts.standing_lines.after_ok());
-    } else {
-        append_status_line(output, parts.status);
-        output.append_within_capacity(parts.standing_lines.lines());
-    }
+    let standing_lines = append_begin(output, parts);
+    output.append_within_capacity(standing_lines);
     for &field in parts.fields {
         append_field(output, field);
     }
@@ -185,6 +178,16 @@ pub(crate) fn encode_last_chunk<'t>(
     }
     output.append_within_capacity(LINE_END);
     Ok(())
+}
+
+/// Appends the status line, unless it is part of what is returned: what comes next.
+#[inline]
+fn append_begin<'p>(output: &mut Buffer, parts: &ResponseParts<'p>) -> &'p [u8] {
+    if parts.status == StatusCode::OK && parts.given == GivenLines::NONE {
+        return parts.standing_lines.after_ok();
+    }
+    append_status_line(output, parts.status);
+    parts.standing_lines.lines(parts.given)
 }
 
 #[cold]
@@ -290,6 +293,7 @@ mod tests {
                     standing_lines,
                     content_type: Some(FieldValue::from_static("a/b")),
                     fields: &[(FieldName::from_static("X"), FieldValue::from_static("y"))],
+                    given: GivenLines::NONE,
                     persistence,
                     body: b"body",
                     is_head: false,

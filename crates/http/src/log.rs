@@ -296,6 +296,67 @@ impl Repeated {
     }
 }
 
+impl Told {
+    /// As a line of the log: `sentence` says what happened, and what to do about it.
+    pub(crate) fn write(self, level: LogLevel, event: &'static str, sentence: &str) {
+        write_event(level, event, self.count(), self.line(sentence));
+    }
+
+    fn count(self) -> u64 {
+        match self {
+            Self::First(count) | Self::More { count, .. } => count,
+        }
+    }
+
+    fn line(self, sentence: &str) -> String {
+        let count = Grouped(self.count());
+        match self {
+            Self::First(_) => format!("{sentence}: {count}"),
+            Self::More { seconds, .. } => {
+                format!("{sentence}: {count} more in the last {seconds} s")
+            }
+        }
+    }
+}
+
+/// An event that threads only count: a thread that looks at the count now and then writes a line when it begins
+/// to grow, then once a minute with how much more there was, until it stops.
+#[derive(Debug)]
+pub struct CountedEvent {
+    level: LogLevel,
+    name: &'static str,
+    sentence: &'static str,
+    seen_count: u64,
+    repeated: Repeated,
+}
+
+impl CountedEvent {
+    /// `name` is the `event` of lines in JSON; `sentence` says what happened, and what to do about it.
+    #[must_use]
+    pub fn new(level: LogLevel, name: &'static str, sentence: &'static str) -> Self {
+        Self {
+            level,
+            name,
+            sentence,
+            seen_count: 0,
+            repeated: Repeated::default(),
+        }
+    }
+
+    /// The count is `count` now.
+    pub fn look(&mut self, count: u64, now_ns: u64) {
+        if let Some(told) = self.told(count, now_ns) {
+            told.write(self.level, self.name, self.sentence);
+        }
+    }
+
+    pub(crate) fn told(&mut self, count: u64, now_ns: u64) -> Option<Told> {
+        let grown = count.saturating_sub(self.seen_count);
+        self.seen_count = count;
+        self.repeated.add(grown, now_ns)
+    }
+}
+
 /// A count as a person reads it: `1,234`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grouped(pub(crate) u64);
@@ -336,6 +397,22 @@ mod tests {
         assert_eq!(event.add(1, 61 * SECOND_NS), Some(more));
         assert_eq!(event.add(0, 121 * SECOND_NS), None);
         assert_eq!(event.add(1, 122 * SECOND_NS), Some(Told::First(1)));
+    }
+
+    /// Goal: what a count has grown by is told, with the sentence in front of it, and no count twice.
+    #[test]
+    fn a_count_that_grows_is_told() {
+        let mut event = CountedEvent::new(LogLevel::Warn, "cut", "readers cut");
+        assert_eq!(event.told(0, 0), None);
+        let first = event.told(1_200, SECOND_NS).unwrap();
+        assert_eq!(first.line(event.sentence), "readers cut: 1,200");
+        assert_eq!(event.told(1_200, 2 * SECOND_NS), None);
+        assert_eq!(event.told(1_207, 3 * SECOND_NS), None);
+        let more = event.told(1_207, 61 * SECOND_NS).unwrap();
+        assert_eq!(
+            more.line(event.sentence),
+            "readers cut: 7 more in the last 60 s"
+        );
     }
 
     #[test]

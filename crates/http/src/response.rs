@@ -4,12 +4,12 @@
 //! Absent on purpose: a body that is taken by reference and sent later. What is written is copied,
 //! once, into the block that leaves with the tick; only files go past it ([`Response::send_file`]).
 
-use crate::date::StandingLines;
+use crate::date::{GivenLines, StandingLines};
 use crate::encode::{
     AnnouncedBody, ResponseParts, encode_chunk, encode_last_chunk, encode_response,
     encode_response_head,
 };
-use crate::head_text::{Field, FieldValue};
+use crate::head_text::{Field, FieldName, FieldValue};
 use crate::manner::Manner;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, room_bytes};
@@ -19,7 +19,8 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 /// The answer to one request: either one `send`, or `start`, any number of `write` and `finish`.
-/// The server adds `Date`, what frames the body, and `Connection`, and leaves the body out for HEAD.
+/// The server adds `Date` and `Server` where the service gives none, what frames the body, and `Connection`, and
+/// leaves the body out for HEAD.
 pub struct Response<'a> {
     pub(crate) output: &'a mut Buffer,
     pub(crate) blocks: &'a BlockPool,
@@ -98,6 +99,20 @@ pub enum SendError {
         /// The status of the answer that stands.
         sent: StatusCode,
     },
+    /// A second one would frame the message, or end the connection, otherwise than the server does.
+    #[error(
+        "{name} is written by the server, from the length of the body and from close_after: leave it out"
+    )]
+    Reserved {
+        /// The field's name.
+        name: &'static str,
+    },
+    /// A receiver may take the one or the other.
+    #[error("{name} is given twice: give it once, or leave it to the server")]
+    Repeated {
+        /// The field's name.
+        name: &'static str,
+    },
     /// 1xx: the client would wait for the answer behind it.
     #[error("{status} is no final answer: send a status from 200 on")]
     Informational {
@@ -122,8 +137,8 @@ impl Response<'_> {
         self.encode(status, content_type, &[], body)
     }
 
-    /// Answers with fields of the service's own. The server writes `Date` and `Server` besides, whether
-    /// they are among them or not.
+    /// Answers with fields of the service's own. A `Date` or `Server` among them stands in place of the
+    /// server's; `Connection` and what frames the body may not be among them.
     ///
     /// ```
     /// # use millpond_http::{FieldName, FieldValue, HeadTextError, Response, SendError, StatusCode};
@@ -169,6 +184,7 @@ impl Response<'_> {
         length: BodyLength,
     ) -> Result<(), SendError> {
         self.check_unanswered(status)?;
+        let given = given_lines(fields)?;
         let (announced, outgoing) = match length {
             BodyLength::Known(bytes) => (
                 AnnouncedBody::Length(bytes),
@@ -190,6 +206,7 @@ impl Response<'_> {
             standing_lines: self.standing_lines,
             content_type: None,
             fields,
+            given,
             persistence: self.manner.persistence(),
             body: &[],
             is_head: self.manner.is_head(),
@@ -267,8 +284,10 @@ impl Response<'_> {
         self.finish_with(&[])
     }
 
-    /// Ends the body, with fields behind it. They are left out where it is not chunked.
+    /// Ends the body, with fields behind it. They are left out where it is not chunked. `Connection` and what
+    /// frames the body may not be among them, as in a head.
     pub fn finish_with(&mut self, trailers: &[Field<'_>]) -> Result<(), WriteError> {
+        given_lines(trailers)?;
         self.finish_passing(trailers.iter().copied())
     }
 
@@ -321,12 +340,14 @@ impl Response<'_> {
         if is_usual && let Some(head) = self.standing_lines.ok_head(content_type, body.len()) {
             self.output.extend_from_slices(self.blocks, [head, body])?;
         } else {
+            let given = given_lines(fields)?;
             self.manner = self.manner.answered();
             let parts = ResponseParts {
                 status,
                 standing_lines: self.standing_lines,
                 content_type,
                 fields,
+                given,
                 persistence: self.manner.persistence(),
                 body,
                 is_head: self.manner.is_head(),
@@ -347,4 +368,32 @@ impl Response<'_> {
             false => Ok(()),
         }
     }
+}
+
+/// Which of the server's lines a service gave; an error for those that it may not give, or gave twice.
+#[inline]
+fn given_lines(fields: &[Field<'_>]) -> Result<GivenLines, SendError> {
+    let mut given = GivenLines::NONE;
+    for &(name, _) in fields {
+        // Of each name that is compared; most fields have another.
+        if matches!(name.len(), 4 | 6 | 10 | 14 | 17) {
+            note_given(&mut given, name)?;
+        }
+    }
+    Ok(given)
+}
+
+#[inline(never)]
+fn note_given(given: &mut GivenLines, name: FieldName<'_>) -> Result<(), SendError> {
+    const RESERVED: [&str; 3] = ["Connection", "Content-Length", "Transfer-Encoding"];
+    let is = |text: &str| name.as_bytes().eq_ignore_ascii_case(text.as_bytes());
+    if let Some(name) = RESERVED.into_iter().find(|text| is(text)) {
+        return Err(SendError::Reserved { name });
+    }
+    for (text, is_given) in [("Date", &mut given.date), ("Server", &mut given.server)] {
+        if is(text) && std::mem::replace(is_given, true) {
+            return Err(SendError::Repeated { name: text });
+        }
+    }
+    Ok(())
 }

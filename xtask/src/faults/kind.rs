@@ -54,24 +54,39 @@ pub(super) const KINDS: &[Kind] = &[
     kind("mmap", "ENOMEM", MEMORY),
 ];
 
-/// Ends that are not ours to change, by what stands on stderr: the process must not hang or lie, and that is all.
-const EXCLUDED: [(&str, &str); 4] = [
-    (
-        "Rust cannot catch foreign exceptions",
-        "RocksDB: a thread that it cannot start is a C++ exception, which its C interface lets through",
-    ),
-    (
-        "terminate called",
-        "RocksDB: a thread that it cannot start is a C++ exception, which nothing catches",
-    ),
-    (
-        "failed to allocate an alternative stack",
-        "Rust's runtime: no guard stack for a thread, before any code of ours",
-    ),
-    (
-        "memory allocation of",
-        "Rust's runtime: malloc has no error but the end of the process",
-    ),
+/// An end that is not ours to change: the process must not hang or lie.
+struct Excluded {
+    /// What stands on stderr then.
+    text: &'static str,
+    /// What has to stand there besides.
+    note: &'static str,
+    why: &'static str,
+}
+
+/// Where the store is, and what may help.
+const NOTE: &str = "millpond: error: the process is aborted at its work on the store in ";
+
+const EXCLUDED: [Excluded; 4] = [
+    Excluded {
+        text: "Rust cannot catch foreign exceptions",
+        note: NOTE,
+        why: "RocksDB: a thread that it cannot start is a C++ exception, which its C interface lets through",
+    },
+    Excluded {
+        text: "terminate called",
+        note: NOTE,
+        why: "RocksDB: a thread that it cannot start is a C++ exception, which nothing catches",
+    },
+    Excluded {
+        text: "failed to allocate an alternative stack",
+        note: "",
+        why: "Rust's runtime: no guard stack for a thread, before any code of ours",
+    },
+    Excluded {
+        text: "memory allocation of",
+        note: "",
+        why: "Rust's runtime: malloc has no error but the end of the process",
+    },
 ];
 
 /// The dynamic loader has no stderr yet when its first memory is refused.
@@ -82,8 +97,10 @@ pub(super) fn excluded(kind: &Kind, number: Option<u64>, said: &str) -> Option<&
     if kind.call == "mmap" && number == Some(1) {
         return Some(LOADER);
     }
-    let found = EXCLUDED.iter().find(|(text, _)| said.contains(text));
-    found.map(|(_, why)| *why)
+    let found = EXCLUDED.iter().find(|end| said.contains(end.text));
+    found
+        .filter(|end| said.contains(end.note))
+        .map(|end| end.why)
 }
 
 /// The kind of that call.
@@ -112,6 +129,16 @@ impl Kind {
             || of_store
             || others.iter().any(|other| said.contains(other))
     }
+}
+
+/// Goal: an exception of the engine is excluded only where the server says on which store it worked.
+#[test]
+fn an_excluded_end_has_its_note() {
+    let kind = named("clone3").unwrap();
+    let said = "terminate called after throwing an instance of 'std::system_error'";
+    assert_eq!(excluded(kind, None, said), None);
+    let said = format!("{said}\n{NOTE}/data; the line above says why");
+    assert!(excluded(kind, None, &said).is_some());
 }
 
 /// Goal: a call stands once, and what failed is found in a sentence however it is written.

@@ -2,7 +2,7 @@
 
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
-use millpond_entity::{EntityConfig, admin, open};
+use millpond_entity::{EntityConfig, abort_note, admin, open};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -63,8 +63,20 @@ struct Look {
     json: Option<JsonFile>,
 }
 
+impl Job {
+    fn data(&self) -> &Path {
+        match self {
+            Self::Stats(look) | Self::Check(look) => &look.directory.data,
+            Self::Compact(directory)
+            | Self::Backup { directory, .. }
+            | Self::Restore { directory, .. } => &directory.data,
+        }
+    }
+}
+
 impl EntityFlags {
     pub(super) fn run(self) -> Result<Exit, Failure> {
+        note_aborts(self.job.data())?;
         match self.job {
             Job::Stats(look) => stats(&look),
             Job::Check(look) => check(&look),
@@ -83,6 +95,12 @@ impl EntityFlags {
             }
         }
     }
+}
+
+/// Should the engine abort the process, stderr says which store it was.
+pub(super) fn note_aborts(data: &Path) -> Result<(), Failure> {
+    abort_note::install(data)
+        .map_err(|error| Failure::failed(format_args!("SIGABRT cannot be handled: {error}")))
 }
 
 /// A server makes what is missing; who looks after a directory has mistyped it.

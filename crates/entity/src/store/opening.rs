@@ -8,6 +8,7 @@ use rocksdb::{DB, DBRecoveryMode, ErrorKind, Options};
 
 use millpond_http::log::{self, LogLevel};
 
+use super::shortage::has_descriptors;
 use crate::data_dir::DataDirError;
 
 /// How the end of the newest log is read.
@@ -42,7 +43,8 @@ pub(super) fn open_logged(
     Ok(db)
 }
 
-/// Opens it for reading alone: no file is changed.
+/// Opens it for reading alone: nothing is written, and nothing locked. The log's changes are taken into memory, as far as
+/// they are whole.
 pub(super) fn open_read_only(
     mut options: Options,
     path: &Path,
@@ -60,15 +62,30 @@ fn recovery_mode(end: LogEnd) -> DBRecoveryMode {
     }
 }
 
+/// What may be done with what is opened.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Access {
+    Full,
+    ReadOnly,
+}
+
 /// Opens it again in the process that wrote it. Its log may end in a write that failed and was acknowledged to
 /// nobody; the caller compares what is there with what was acknowledged.
-pub(super) fn open_again(mut options: Options, path: &Path) -> Result<DB, rocksdb::Error> {
-    options.set_wal_recovery_mode(DBRecoveryMode::AbsoluteConsistency);
-    match DB::open(&options, path) {
-        Err(refusal) if refusal.kind() == ErrorKind::Corruption => {
-            options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+pub(super) fn open_again(
+    options: &Options,
+    path: &Path,
+    access: Access,
+) -> Result<DB, rocksdb::Error> {
+    let open = |end| match access {
+        Access::Full => {
+            let mut options = options.clone();
+            options.set_wal_recovery_mode(recovery_mode(end));
             DB::open(&options, path)
         }
+        Access::ReadOnly => open_read_only(options.clone(), path, end),
+    };
+    match open(LogEnd::Whole) {
+        Err(refusal) if refusal.kind() == ErrorKind::Corruption => open(LogEnd::Torn),
         opened => opened,
     }
 }
@@ -115,6 +132,9 @@ pub(super) fn open_error(
             path,
             operation: "write to",
         };
+    }
+    if !has_descriptors() {
+        return DataDirError::Descriptors { path, cause };
     }
     // An older library meeting newer files says "not supported" or "corruption", depending on which file it read
     // first.

@@ -20,7 +20,7 @@ use super::examine::{Examined, examine};
 use super::lock::{Claim, Lock};
 use super::notes::Notes;
 use super::opening::{
-    LogEnd, newer_format, newest_options_version, open_again, open_error, open_logged,
+    Access, LogEnd, newer_format, newest_options_version, open_again, open_error, open_logged,
     open_read_only,
 };
 use super::replaceable::{Reading, Replaceable};
@@ -28,7 +28,7 @@ use super::{
     CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held, Linkage, Room,
     Snapshot, Store, StoreError, Visit, Write,
 };
-use super::{accept_loss, failure, inventory, upgrade};
+use super::{accept_loss, failure, inventory, shortage, upgrade};
 use millpond_http::log::{self, LogLevel};
 
 use crate::config::Compression;
@@ -52,10 +52,6 @@ const FILTER_PART_BYTES: usize = 4096;
 /// has nobody else's turn meanwhile.
 const DELETES_WINDOW: usize = 8192;
 
-/// So many descriptors have to be free before the engine is opened again: its log, its lists of files and a
-/// few tables. With fewer it would come back without what it reads from.
-const DESCRIPTORS_NEEDED: usize = 32;
-
 /// Room that has to be free for the engine's lists of files, besides that for its log.
 const SPARE_ROOM_BYTES: u64 = 1 << 20;
 
@@ -65,6 +61,9 @@ const RELEASE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// So often the engine is given time to recover by itself, as it does when room comes back, before it is
 /// closed and opened again.
 const TRIES_BEFORE_REOPENING: u32 = 4;
+
+/// One in so many tries opens the engine again where it is open for reads alone: each reads the log anew.
+const TRIES_BETWEEN_REOPENINGS: u32 = 8;
 
 /// How much memory and disk the engine may use, how it packs, and what it does about a loss.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -87,6 +86,8 @@ pub struct RocksDbOptions {
 pub struct RocksDbStore {
     /// Not there while it is opened again.
     db: Replaceable<Closing<DB>>,
+    /// It could not be opened again for writes, and is open for reads. The thread that commits sets it.
+    is_read_only: AtomicBool,
     path: PathBuf,
     block_cache: Cache,
     asked: RocksDbOptions,
@@ -114,6 +115,10 @@ impl RocksDbStore {
     /// [`DataDirError::Loss`].
     pub fn open(path: &Path, asked: RocksDbOptions) -> Result<Self, DataDirError> {
         let found = data_dir::prepare(path)?;
+        shortage::check_threads().map_err(|source| DataDirError::Threads {
+            path: path.to_owned(),
+            source,
+        })?;
         let written_by = newest_options_version(path);
         // Both linkages use the same cache, so that a run differs in the engine's version only; the
         // newer clock cache does not exist in the distribution's library.
@@ -210,6 +215,7 @@ impl RocksDbStore {
         Self {
             acknowledged: AtomicU64::new(db.latest_sequence_number()),
             db: Replaceable::new(Closing::new(db)),
+            is_read_only: AtomicBool::new(false),
             path: path.to_owned(),
             block_cache,
             asked,
@@ -242,8 +248,7 @@ impl RocksDbStore {
             let needed_bytes = log_bytes(&self.path) + SPARE_ROOM_BYTES;
             disk.room() != Room::None && disk.free_bytes >= needed_bytes
         });
-        let opened = (0..DESCRIPTORS_NEEDED).map(|_| std::fs::File::open("/dev/null"));
-        has_room && opened.collect::<Result<Vec<_>, _>>().is_ok()
+        has_room && shortage::has_descriptors() && shortage::check_threads().is_ok()
     }
 
     /// Whether the engine writes: a delete of nothing takes the way of every batch, its sync included.
@@ -263,9 +268,28 @@ impl RocksDbStore {
         }
     }
 
-    /// Closes the engine, if it is open, and opens it again from what is on the disk: its log has all that was
-    /// acknowledged. False: it could not be closed or opened now.
+    /// The engine, for what writes.
+    ///
+    /// # Errors
+    /// While it is opened again, or open for reads alone.
+    fn writable(&self, operation: &'static str) -> Result<Reading<'_, Closing<DB>>, StoreError> {
+        match self.is_read_only() {
+            true => Err(being_opened(operation)),
+            false => self.db(operation),
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Relaxed)
+    }
+
+    /// Closes the engine, if it is open for writes, and opens it again from what is on the disk: its log has all
+    /// that was acknowledged. False: it could not be closed or opened now, but for reads perhaps.
     fn open_again(&self) -> Result<bool, StoreError> {
+        if self.is_read_only() {
+            // That one locks nothing and writes nothing: reads go on until the other is there.
+            return self.open_closed();
+        }
         let is_closed = match self.db.take(RELEASE_WAIT_MAX) {
             Err(_) => return Ok(false),
             Ok(db) => db.is_none_or(Closing::close),
@@ -280,18 +304,34 @@ impl RocksDbStore {
         }
     }
 
-    /// The same, where it is closed.
+    /// The same, where it is closed or open for reads alone.
     fn open_closed(&self) -> Result<bool, StoreError> {
-        let options = filtering_options(self.asked, &self.block_cache);
-        let db = match open_again(options, &self.path) {
-            Ok(db) => db,
-            Err(error) => match failed("open again", error) {
-                error if error.failure == Failure::Passing => return Ok(false),
-                error => return Err(error),
+        let open = |access| {
+            let options = filtering_options(self.asked, &self.block_cache);
+            open_again(&options, &self.path, access).map_err(|error| failed("open again", error))
+        };
+        let (db, access) = match open(Access::Full) {
+            Ok(db) => (db, Access::Full),
+            Err(error) if error.failure == Failure::Lasting => return Err(error),
+            Err(_) if self.is_read_only() => return Ok(false),
+            // What it would be opened for is not there: room, a quota, descriptors. Reads may need less.
+            Err(_) => match open(Access::ReadOnly) {
+                Ok(db) => (db, Access::ReadOnly),
+                Err(_) => return Ok(false),
             },
         };
+        self.replace(db, access)?;
+        Ok(access == Access::Full)
+    }
+
+    /// Gives what was opened to all readers; an error if something that was acknowledged is not in it.
+    fn replace(&self, db: DB, access: Access) -> Result<(), StoreError> {
         let acknowledged = self.acknowledged.load(Ordering::Relaxed);
         let found = db.latest_sequence_number();
+        // Those who hold the one that is open for reads are asked to let go; who does not reads on from it.
+        let _ = self.db.take(RELEASE_WAIT_MAX);
+        self.is_read_only
+            .store(access == Access::ReadOnly, Ordering::Relaxed);
         self.db.put(Closing::new(db));
         if found < acknowledged {
             return Err(StoreError {
@@ -302,7 +342,7 @@ impl RocksDbStore {
                 failure: Failure::Lasting,
             });
         }
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -315,6 +355,10 @@ impl RocksDbStore {
 
     /// Closes the engine after its log was synced, and notes what it left.
     fn stop(&self, notes: &Notes) -> Result<(), String> {
+        debug_assert!(
+            !self.is_read_only(),
+            "only after a failure, which is remembered"
+        );
         let db = match self.db.take(RELEASE_WAIT_MAX) {
             Ok(Some(db)) => db,
             // Closed already, to be opened again.
@@ -624,7 +668,7 @@ impl Store for RocksDbStore {
             Durability::Synced => &self.write_synced,
             Durability::Written => &self.write_unsynced,
         };
-        let db = self.db("commit")?;
+        let db = self.writable("commit")?;
         db.write_opt(batch, options)
             .map_err(|error| self.failed_write("commit", error))?;
         // This thread alone commits.
@@ -642,7 +686,7 @@ impl Store for RocksDbStore {
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        let db = self.db("sync")?;
+        let db = self.writable("sync")?;
         let sequence = db.latest_sequence_number();
         db.flush_wal(true)
             .map_err(|error| self.failed_write("sync", error))?;
@@ -653,14 +697,18 @@ impl Store for RocksDbStore {
     }
 
     /// By the engine's own recovery, which is on for want of room, or by closing and opening it again. Reads go
-    /// on until then, so it is not closed before the machine has again what it was short of.
+    /// on until then, so it is not closed before the machine has again what it was short of, as far as that can
+    /// be seen: a quota cannot. Where it then cannot be opened for writes, it is opened for reads.
     fn recover(&self, tries: u32) -> Result<bool, StoreError> {
         if !self.has_resources() {
             return Ok(false);
         }
-        let is_open = self.db.read().is_some();
-        let writes = self.writes_by_itself()?
-            || (!(is_open && tries < TRIES_BEFORE_REOPENING) && self.open_again()?);
+        let writes = if self.is_read_only() {
+            tries.is_multiple_of(TRIES_BETWEEN_REOPENINGS) && self.open_again()?
+        } else {
+            let waits = self.db.read().is_some() && tries < TRIES_BEFORE_REOPENING;
+            self.writes_by_itself()? || (!waits && self.open_again()?)
+        };
         if writes {
             self.has_failed.store(false, Ordering::Relaxed);
         }
@@ -721,6 +769,8 @@ fn database_options(asked: RocksDbOptions, block_cache: &Cache) -> Options {
 
     // Each open table pins a reader outside the cache.
     options.set_max_open_files(256);
+    // Those that are opened at the start are opened in turn: threads for it could be refused.
+    options.set_max_file_opening_threads(1);
     // One flush and one compaction at a time: the background shares the cores with the shards.
     options.set_max_background_jobs(2);
     options.add_compact_on_deletion_collector_factory(DELETES_WINDOW, DELETES_WINDOW / 2, 0.0);
@@ -762,6 +812,96 @@ fn table_options(block_cache: &Cache) -> BlockBasedOptions {
 mod tests {
     use super::*;
     use std::time::{Duration, Instant};
+
+    /// A file system in memory with so much room; unmounted when dropped. None where it cannot be mounted.
+    struct SmallDisk(tempfile::TempDir);
+
+    impl SmallDisk {
+        fn mount(size: &str) -> Option<Self> {
+            let directory = tempfile::tempdir().unwrap();
+            let mounted = std::process::Command::new("mount")
+                .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+                .arg(directory.path())
+                .status();
+            mounted
+                .is_ok_and(|status| status.success())
+                .then_some(Self(directory))
+        }
+
+        /// A file that takes all the room there is.
+        fn fill(&self) -> PathBuf {
+            let path = self.0.path().join("filler");
+            let mut file = std::fs::File::create(&path).unwrap();
+            while std::io::Write::write(&mut file, &[0; 4096]).is_ok() {}
+            path
+        }
+    }
+
+    impl Drop for SmallDisk {
+        fn drop(&mut self) {
+            let _ = std::process::Command::new("umount")
+                .arg(self.0.path())
+                .status();
+        }
+    }
+
+    /// Where a quota or the disk's end was met while the engine was opened again, reads failed as well for as long
+    /// as that lasted.
+    ///
+    /// Goal: reads go on, writes are refused as something that passes, and both work when there is room again.
+    #[test]
+    fn without_room_for_opening_it_again_reads_go_on() {
+        let Some(disk) = SmallDisk::mount("32m") else {
+            eprintln!("not tested: no small file system could be mounted here");
+            return;
+        };
+        let asked = RocksDbOptions {
+            block_cache_bytes: 8 << 20,
+            memtable_bytes: 64 << 20,
+            disk_reserve_bytes: Some(0),
+            compression: Compression::None,
+            accepts_loss: false,
+        };
+        let store = RocksDbStore::open(&disk.0.path().join("store"), asked).unwrap();
+        let put = |key: &[u8]| {
+            let put = Write::Put {
+                key,
+                head: &[],
+                value: &[7; 100_000],
+            };
+            store.commit([put].into_iter(), 100_000, Durability::Synced)
+        };
+        let found = |key: &[u8]| store.get(key, <[u8]>::len);
+        let keys: Vec<[u8; 4]> = (0..50_u32).map(u32::to_be_bytes).collect();
+        keys.iter().for_each(|key| put(key).unwrap());
+        // Its log gives back what it had taken in advance when it is closed.
+        assert!(store.db.take(RELEASE_WAIT_MAX).unwrap().unwrap().close());
+        let filler = disk.fill();
+        for _ in 0..3 {
+            assert_eq!(store.open_again(), Ok(false));
+            assert!(keys.iter().all(|key| found(key) == Ok(Some(100_000))));
+            assert_eq!(put(b"refused").unwrap_err().failure, Failure::Passing);
+            assert_eq!(store.sync().unwrap_err().failure, Failure::Passing);
+        }
+        let held = store.hold().unwrap();
+        std::fs::remove_file(filler).unwrap();
+        let tried = std::thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                while !store.wants_release() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                drop(held);
+            });
+            let tried = (0..).map(|tries| store.recover(tries).unwrap()).take(20);
+            let tried = tried.take_while(|writes| !writes).count();
+            holder.join().unwrap();
+            tried
+        });
+        assert!(tried < 20, "it writes again");
+        put(b"more").unwrap();
+        assert_eq!(found(b"more"), Ok(Some(100_000)));
+        assert!(keys.iter().all(|key| found(key) == Ok(Some(100_000))));
+    }
 
     /// A million ids were deleted, and each range read passed all of them, for as long as no other reason came
     /// to merge their table.

@@ -25,5 +25,6 @@ mod range;
 mod records;
 mod sequences;
 mod short_of;
+mod shortage;
 mod support;
 mod value_cache;

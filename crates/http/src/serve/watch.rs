@@ -5,7 +5,7 @@
 //! So a flood of peers costs a shard nothing here, and the log two lines a minute for each kind.
 
 use crate::limits::Limit;
-use crate::log::{self, Grouped, LogLevel, Repeated, Told};
+use crate::log::{CountedEvent, LogLevel};
 use crate::metrics::snapshot::{ShardSnapshot, Snapshots};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ struct Kind {
     count: fn(&ShardSnapshot) -> u64,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind {
         name: "accept_failed",
         level: LogLevel::Warn,
@@ -80,6 +80,13 @@ const KINDS: [Kind; 10] = [
         count: |shard| shard.http.struck(Limit::WriteStall),
     },
     Kind {
+        name: "contended_bodies_cut",
+        level: LogLevel::Warn,
+        sentence: "uploads refused with 408: others waited for the memory that they held, and they \
+                   were the slowest (--contended-grace)",
+        count: |shard| shard.http.struck(Limit::Contended),
+    },
+    Kind {
         name: "drain_cut",
         level: LogLevel::Warn,
         sentence: "connections cut: they were not done within --drain-timeout",
@@ -90,36 +97,27 @@ const KINDS: [Kind; 10] = [
 /// What was seen of each kind.
 pub(super) struct Watch {
     snapshots: Arc<Snapshots>,
-    seen: [(u64, Repeated); KINDS.len()],
+    events: [CountedEvent; KINDS.len()],
 }
 
 impl Watch {
     pub(super) fn new(snapshots: Arc<Snapshots>) -> Self {
         Self {
             snapshots,
-            seen: [(0, Repeated::default()); KINDS.len()],
+            events: KINDS.map(|kind| CountedEvent::new(kind.level, kind.name, kind.sentence)),
         }
     }
 
     /// Tells what has happened since the last look.
     pub(super) fn look(&mut self, now_ns: u64) {
-        self.look_with(now_ns, |kind, told| {
-            let (count, sentence) = match told {
-                Told::First(count) => (count, format!("{}: {}", kind.sentence, Grouped(count))),
-                Told::More { count, seconds } => (
-                    count,
-                    format!(
-                        "{}: {} more in the last {seconds} s",
-                        kind.sentence,
-                        Grouped(count)
-                    ),
-                ),
-            };
-            log::write_event(kind.level, kind.name, count, sentence);
-        });
+        let counts = self.counts();
+        for (event, count) in self.events.iter_mut().zip(counts) {
+            event.look(count, now_ns);
+        }
     }
 
-    fn look_with(&mut self, now_ns: u64, mut tell: impl FnMut(&Kind, Told)) {
+    /// Of all shards together.
+    fn counts(&self) -> [u64; KINDS.len()] {
         let mut counts = [0; KINDS.len()];
         for index in 0..self.snapshots.len() {
             let shard = self.snapshots.lock(index);
@@ -127,20 +125,14 @@ impl Watch {
                 *count += (kind.count)(&shard);
             }
         }
-        for ((seen, count), kind) in self.seen.iter_mut().zip(counts).zip(&KINDS) {
-            let (seen_count, repeated) = seen;
-            let grown = count.saturating_sub(*seen_count);
-            *seen_count = count;
-            if let Some(told) = repeated.add(grown, now_ns) {
-                tell(kind, told);
-            }
-        }
+        counts
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::Told;
 
     /// Goal: counts of all shards are added up, told once when they begin to grow, and not again
     /// while nothing happens.
@@ -150,11 +142,12 @@ mod tests {
         let snapshots = Arc::new(Snapshots::new(2));
         let mut watch = Watch::new(Arc::clone(&snapshots));
         let mut look = |second: u64| {
-            let mut found = Vec::new();
-            watch.look_with(second * SECOND_NS, |kind, told| {
-                found.push((kind.name, told));
+            let counts = watch.counts();
+            let looked = watch.events.iter_mut().zip(counts).zip(&KINDS);
+            let told = looked.filter_map(|((event, count), kind)| {
+                Some((kind.name, event.told(count, second * SECOND_NS)?))
             });
-            found
+            told.collect::<Vec<_>>()
         };
         assert_eq!(look(0), []);
         snapshots.lock(0).http.connections_shed = 3;

@@ -12,7 +12,6 @@ use super::Server;
 use super::exchange::Exchange;
 use crate::connection::{Connection, Refusal};
 use crate::limits::Limit;
-use crate::log::{self, LogLevel, Repeated, Told};
 use crate::service::Service;
 use millpond_io::{Driver, ShardContext, SocketId};
 use std::collections::VecDeque;
@@ -53,7 +52,6 @@ pub(crate) struct BodyQueue {
     tried: Option<Waiting>,
     /// Whose bodies have memory; some have it no more. At most [`HOLDING_MAX`] and those of one tick.
     holding: Vec<SocketId>,
-    cuts: Repeated,
 }
 
 impl BodyQueue {
@@ -177,17 +175,6 @@ impl<S: Service> Server<S> {
             };
             if !hold.is_cut() {
                 return true;
-            }
-            let bytes = hold.bytes();
-            if let Some(told) = self.exchange.body_queue.cuts.add(1, shard.now_ns) {
-                let (Told::First(more) | Told::More { count: more, .. }) = told;
-                log::write(
-                    LogLevel::Warn,
-                    format_args!(
-                        "{more} upload(s) cut: others waited for memory, and the last of them, which held \
-                         {bytes} bytes of it, was the slowest"
-                    ),
-                );
             }
             self.refuse_body(shard, socket, Refusal::BodyContended);
             false

@@ -4,6 +4,7 @@ use super::exchange::Exchange;
 use super::logging::log_output;
 use crate::access_log::body_bytes;
 use crate::connection::{Connection, RETRY_SOON, Refusal};
+use crate::date::GivenLines;
 use crate::encode::{Persistence, ResponseParts, encode_response};
 use crate::head_text::FieldValue;
 use crate::status::StatusCode;
@@ -29,6 +30,7 @@ impl Exchange {
             standing_lines: &self.standing_lines,
             content_type: Some(FieldValue::TEXT_PLAIN),
             fields: &[RETRY_SOON],
+            given: GivenLines::NONE,
             persistence: Persistence::Close,
             body: b"the service has no answer: try again later\n",
             is_head,
@@ -120,6 +122,7 @@ impl Exchange {
             standing_lines: &self.standing_lines,
             content_type: Some(FieldValue::TEXT_PLAIN),
             fields: refusal.fields(),
+            given: GivenLines::NONE,
             persistence: Persistence::Close,
             body: &text[..text_bytes],
             is_head,

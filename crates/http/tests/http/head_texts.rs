@@ -254,16 +254,17 @@ impl Service for Given {
             return Flow::Done;
         };
         match request.path() {
-            b"/whole" => response
-                .send_with(StatusCode::OK, &fields, b"body")
-                .unwrap(),
-            b"/parts" => {
-                response
-                    .start(StatusCode::OK, &fields, BodyLength::Unknown)
-                    .unwrap();
-                response.write(b"body").unwrap();
-                response.finish_with(&fields).unwrap();
+            b"/whole" => {
+                let sent = response.send_with(StatusCode::OK, &fields, b"body");
+                sent.unwrap_or_else(|error| refuse(response, error));
             }
+            b"/parts" => match response.start(StatusCode::OK, &fields, BodyLength::Unknown) {
+                Ok(()) => {
+                    response.write(b"body").unwrap();
+                    response.finish_with(&fields).unwrap();
+                }
+                Err(error) => refuse(response, error),
+            },
             // What came is sent back as it is, unchecked.
             b"/back" => {
                 let fields: Vec<Field<'_>> = request.fields().into_iter().collect();
@@ -285,6 +286,18 @@ impl Service for Given {
         }
         Flow::Done
     }
+}
+
+/// Nothing was sent: the service says what was wrong with its fields.
+fn refuse(response: &mut Response<'_>, error: SendError) {
+    assert!(matches!(
+        error,
+        SendError::Reserved { .. } | SendError::Repeated { .. }
+    ));
+    let sentence = error.to_string();
+    response
+        .send(StatusCode::BAD_REQUEST, None, sentence.as_bytes())
+        .unwrap();
 }
 
 fn given_server() -> (TestServer, SharedFields) {
@@ -316,6 +329,21 @@ fn names_all(fields: &[(String, Vec<u8>)], given: &[(String, Vec<u8>)]) -> bool 
         || fields
             .windows(expected.len())
             .any(|window| window == expected)
+}
+
+/// What the server writes and a [`FieldName`] may be.
+const SERVER_NAMES: [&str; 3] = ["Date", "Server", "Connection"];
+
+/// One of these, or one of the same length, in any case.
+fn server_name() -> impl Strategy<Value = String> {
+    let names = SERVER_NAMES
+        .into_iter()
+        .chain(["ETag", "Accept", "X-Own-Name"]);
+    let name = proptest::sample::select(names.collect::<Vec<_>>());
+    (name, any::<bool>()).prop_map(|(name, is_lower)| match is_lower {
+        true => name.to_ascii_lowercase(),
+        false => name.to_owned(),
+    })
 }
 
 proptest! {
@@ -353,6 +381,48 @@ proptest! {
             prop_assert_eq!(trailer.len(), if path == "/parts" { given.len() } else { 0 });
             prop_assert!(path != "/parts" || names_all(&trailer, &given), "{:?}", trailer);
             prop_assert!(fields.len() <= given.len() + 4, "{:?}", fields);
+        }
+    }
+
+    /// A service's own `Date` or `Connection` stood beside the server's.
+    ///
+    /// Goal: whatever fields a service gives, no answer has two of those that the server writes: its own `Date`
+    /// and `Server` take the place of the server's, once, and the others are refused by their name.
+    #[test]
+    fn no_line_of_the_server_stands_twice(
+        given in proptest::collection::vec((server_name(), "[a-z]{1,5}"), 0..4),
+        is_old in any::<bool>(),
+        closes in any::<bool>(),
+    ) {
+        let given: Vec<(String, Vec<u8>)> =
+            given.into_iter().map(|(name, value)| (name, value.into_bytes())).collect();
+        let (server, shared) = given_server();
+        shared.lock().unwrap().clone_from(&given);
+        let values = |fields: &[(String, Vec<u8>)], name: &str| -> Vec<Vec<u8>> {
+            let found = fields.iter().filter(|field| field.0.eq_ignore_ascii_case(name));
+            found.map(|field| field.1.clone()).collect()
+        };
+        let is_refused = !values(&given, "Connection").is_empty()
+            || ["Date", "Server"].iter().any(|name| values(&given, name).len() > 1);
+        for path in ["/whole", "/parts"] {
+            let version = if is_old { "1.0" } else { "1.1" };
+            let connection = if closes { "close" } else { "keep-alive" };
+            let mut client = server.connect();
+            client.send(format!(
+                "GET {path} HTTP/{version}\r\nHost: a\r\nConnection: {connection}\r\n\r\n"
+            ));
+            let response = client.response();
+            prop_assert_eq!(response.status, if is_refused { 400 } else { 200 }, "{:?}", given);
+            let fields = lines_of(response.head.as_bytes());
+            for name in SERVER_NAMES.into_iter().chain(["Content-Length", "Transfer-Encoding"]) {
+                let found = values(&fields, name);
+                prop_assert!(found.len() <= 1, "{} in {}", name, response.head);
+                if name == "Date" || name == "Server" {
+                    prop_assert_eq!(found.len(), 1);
+                    let own = values(&given, name);
+                    prop_assert!(is_refused || own.is_empty() || own == found, "{}", response.head);
+                }
+            }
         }
     }
 
@@ -436,6 +506,25 @@ fn a_value_with_a_line_end_makes_no_second_answer() {
     shared.lock().unwrap().clear();
     client.send(b"GET /whole HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response().status, 200);
+}
+
+/// Goal: the error says which field, and what to do.
+#[test]
+fn a_refused_field_is_named() {
+    let (server, shared) = given_server();
+    for (names, begin) in [
+        (&["CONNECTION"][..], "Connection is written by the server"),
+        (&["date", "Date"][..], "Date is given twice"),
+        (&["Server", "Server"][..], "Server is given twice"),
+    ] {
+        let field = |name: &&str| ((*name).to_owned(), b"a".to_vec());
+        *shared.lock().unwrap() = names.iter().map(field).collect();
+        let response = server
+            .connect()
+            .ask("GET /whole HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(response.status, 400);
+        assert!(response.text().starts_with(begin), "{}", response.text());
+    }
 }
 
 /// Goal: a second answer and an informational one as the answer are error values: neither reaches the

@@ -279,6 +279,44 @@ pub(crate) fn closes_take_turns<W: World>(world: &W) {
     assert_eq!(pond.driver.socket_count(), 1);
 }
 
+/// A close that waits is a descriptor that others lack: 20,000 of them once waited for their turn.
+///
+/// Goal: beside a regular at most 256 closes wait, those beyond are done at once, and all are done in the end.
+pub(crate) fn closes_that_wait_are_bounded<W: World>(world: &W) {
+    const WAITING_MAX: u64 = 256;
+    const CROWD: usize = WAITING_MAX as usize + 120;
+    // A ring brings so many cancelled operations back in one tick. Two closes are admitted in one: without the
+    // bound, three times as many ticks would pass.
+    const CANCELLED_PER_TICK: usize = 20;
+    let (mut pond, address, mut peer, regular) = beside_a_regular(world);
+    let crowd: Vec<_> = (0..CROWD)
+        .map(|_| (world.connect(&address).unwrap(), pond.accept()))
+        .collect();
+    for _ in 0..2 {
+        pond.answers(&mut peer, regular);
+    }
+    for (_, socket) in &crowd {
+        pond.driver.reset(*socket);
+    }
+    assert_eq!(pond.driver.socket_count(), 1);
+    let waiting = |pond: &Pond<'_, W>| pond.driver.counters().sockets_held - 1;
+    let ticks_max = CROWD / CANCELLED_PER_TICK + 2;
+    for _ in 0..ticks_max {
+        if waiting(&pond) > WAITING_MAX {
+            pond.tick(0, &mut |_, _, _| {});
+        }
+    }
+    let most = waiting(&pond);
+    assert!(most <= WAITING_MAX, "{most} closes wait");
+    assert!(most > WAITING_MAX / 2, "only {most} closes wait");
+    let mut ticks = 0;
+    while waiting(&pond) > 0 {
+        pond.tick(0, &mut |_, _, _| {});
+        ticks += 1;
+        assert!(ticks <= CROWD, "one close a tick is reserved");
+    }
+}
+
 /// A driver that listens, and the peer that will be known.
 fn beside_a_regular<W: World>(world: &W) -> (Pond<'_, W>, Address, W::Remote, SocketId) {
     let (mut pond, address) = Pond::listening(world);

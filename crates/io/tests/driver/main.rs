@@ -66,6 +66,7 @@ macro_rules! behaviours_on_a_kernel {
                 who_leaves_waits_for_a_turn who_resets_waits_for_a_turn
                 who_was_answered_and_resets_waits_for_a_turn turns_go_round
                 nobody_waits_without_regulars closes_take_turns
+                closes_that_wait_are_bounded
                 who_waits_is_told_of_once what_is_left_is_said;
             door: floods_leave_the_door_open;
             sharing: regulars_are_served_in_turn;

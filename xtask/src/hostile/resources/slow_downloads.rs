@@ -4,7 +4,8 @@
 
 use super::client::Client;
 use super::reader::Read;
-use super::scene::{Extra, GAP_MAX, Outcome, STOP_MAX, Scene, Stop, beside};
+use super::scene::{Extra, GAP_MAX, Outcome, STOP_MAX, Scene, Stage, Stop, beside};
+use crate::hostile::subject::sum;
 use serde_json::json;
 use std::io::{ErrorKind, Read as _, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -52,8 +53,22 @@ pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
         ..Extra::default()
     };
     let judged = stage.judge(extra, &seen)?;
+    check_logged(&stage)?;
     stage.stop(STOP_MAX)?;
     Ok(Outcome::Stood(judged))
+}
+
+/// Readers that were cut are in the log.
+fn check_logged(stage: &Stage) -> Result<(), String> {
+    let metrics = stage.server.metrics()?;
+    let cut = sum(&metrics, "millpond_entity_slow_readers_cut_total");
+    let said = stage.server.said();
+    match cut > 0.0 && !said.contains("readers of large values and ranges cut") {
+        true => Err(format!(
+            "{cut} readers were cut, and the log does not say so: {said}"
+        )),
+        false => Ok(()),
+    }
 }
 
 fn id(number: usize) -> String {

@@ -4,6 +4,7 @@ mod cluster;
 
 use super::CommonFlags;
 use crate::flags::config::ConfigFlag;
+use crate::flags::entity::note_aborts;
 use crate::flags::parse_bytes;
 use crate::output::{self, Exit, Failure};
 use clap::{Args, ValueEnum};
@@ -204,6 +205,7 @@ impl EntityFlags {
             let report = cluster::serve(url, self.max_value, &entity, (&config, &self.common))?;
             return self.common.finish(&report);
         }
+        note_aborts(&entity.data)?;
         let report = millpond_entity::serve(&entity, &config, |address, engine| {
             self.common.announce(address, &config);
             let (name, version, linkage) = (engine.name, &engine.version, engine.linkage);
