@@ -34,8 +34,9 @@ pub const CONNECT_WITHIN_NS_DEFAULT: u64 = 30_000_000_000;
 /// Where requests go.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
-    /// The socket address; names are resolved by the caller.
-    pub address: Address,
+    /// The socket addresses, at least one; names are resolved by the caller. Connections take them in turn, and where
+    /// one refuses, the next.
+    pub addresses: Arc<[Address]>,
     /// Value of the Host field.
     pub host: String,
     /// Path and query of a static workload; path before `?id=` of an entity workload.
@@ -274,6 +275,7 @@ impl LoadConfig {
             );
         }
         self.check_room()?;
+        self.check_addresses()?;
         if self.pipeline == 0 || self.pipeline > PIPELINE_MAX {
             return refuse(
                 "pipeline",
@@ -350,7 +352,11 @@ impl LoadConfig {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         let target = Target {
-            address: Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1))),
+            addresses: [Address::from(std::net::SocketAddr::from((
+                [127, 0, 0, 1],
+                1,
+            )))]
+            .into(),
             host: "a".to_owned(),
             path: "/".to_owned(),
         };
@@ -360,6 +366,26 @@ impl LoadConfig {
             body: Vec::new(),
         };
         Self::new(target, workload)
+    }
+
+    /// Refuses a target without an address, and sources of a family that none of its addresses has.
+    fn check_addresses(&self) -> Result<(), LoadError> {
+        let refuse = |name, problem: &str| {
+            let problem = problem.to_owned();
+            Err(LoadError::Setting { name, problem })
+        };
+        if self.target.addresses.is_empty() {
+            return refuse("address", "the target has none");
+        }
+        let is_v6 = self.plan.sources.map(|sources| sources.at(0).is_ipv6());
+        let families = self.target.addresses.iter().filter_map(Address::inet);
+        match is_v6 {
+            Some(is_v6) if families.clone().any(|address| address.is_ipv6() != is_v6) => refuse(
+                "source",
+                "the target has addresses of another family (IPv4, IPv6) than the sources",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses what memory has no room for.

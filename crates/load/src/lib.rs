@@ -35,6 +35,7 @@ mod target_threads;
 mod listener;
 mod failure_causes;
 mod flights;
+mod address_choice;
 mod openings;
 mod connection_use;
 mod session;
@@ -68,7 +69,7 @@ pub use config::{
     CONNECT_WITHIN_NS_DEFAULT, LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target,
     WarmUp, Workload,
 };
-pub use connection_plan::{ConnectionPlan, Reconnect, SourceRange};
+pub use connection_plan::{AddressUse, ConnectionPlan, Reconnect, SourceRange};
 pub use connection_use::ConnectionUse;
 pub use cookies::{COOKIE_BYTES_MAX, COOKIES_MAX, CookiePlan};
 pub use error::{ConnectFailure, LoadError};

@@ -156,7 +156,7 @@ impl LoadFlags {
         // Not yet looked up: the rest of the configuration is checked first.
         let nowhere = Address::from(SocketAddr::from(([127, 0, 0, 1], 1)));
         let target = Target {
-            address: nowhere,
+            addresses: [nowhere].into(),
             // A script finds the field in its table, and the URL's server beside it.
             host: match self.script.is_given() {
                 true => urls.first.host_field.clone(),
@@ -194,7 +194,7 @@ impl LoadFlags {
         };
         self.expect.apply(&mut config);
         config.check().map_err(|error| refused(&error))?;
-        config.target.address = self.opening.address(&urls.first)?;
+        config.target.addresses = self.opening.addresses(&urls.first)?;
         Ok(config)
     }
 
@@ -404,7 +404,7 @@ mod tests {
         };
         assert_eq!(config.mode, Mode::Open(expected));
         assert_eq!(config.timeout_ns, 5_000_000_000);
-        assert_eq!(config.target.address.to_string(), "127.0.0.1:8080");
+        assert_eq!(config.target.addresses[0].to_string(), "127.0.0.1:8080");
         assert_eq!(config.target.path, "/plaintext?a=b");
         let Workload::Static { fields, .. } = &config.workload else {
             unreachable!()
@@ -421,7 +421,7 @@ mod tests {
             let line = format!("{host} {more} http://127.0.0.1:8080/");
             let config = config(&line).unwrap();
             assert_eq!(config.target.host, "example.org", "{line}");
-            assert_eq!(config.target.address.to_string(), "127.0.0.1:8080");
+            assert_eq!(config.target.addresses[0].to_string(), "127.0.0.1:8080");
             let asked = format!("{:?}", config.workload).to_lowercase();
             assert!(!asked.contains("\"host\""), "{line}: {asked}");
         }
