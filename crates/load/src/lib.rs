@@ -66,8 +66,8 @@ pub use abort::AbortRule;
 pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
 pub use batches::BatchClocks;
 pub use config::{
-    CONNECT_WITHIN_NS_DEFAULT, LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target,
-    WarmUp, Workload,
+    CONNECT_WITHIN_NS_DEFAULT, LoadConfig, Mode, PIPELINE_MAX, RESPONSE_FIELDS_MAX,
+    RESPONSE_HEAD_BYTES_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, WarmUp, Workload,
 };
 pub use connection_plan::{AddressUse, ConnectionPlan, Reconnect, SourceRange};
 pub use connection_use::ConnectionUse;

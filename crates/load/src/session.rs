@@ -61,7 +61,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// `requests_max`: after so many requests a connection is over.
-    pub(crate) fn new(pipeline: usize, requests_max: u64) -> Self {
+    pub(crate) fn new(pipeline: usize, requests_max: u64, limits: Limits) -> Self {
         Self {
             state: State::Closed { retry_ns: 0 },
             has_settled: false,
@@ -70,7 +70,7 @@ impl Session {
             is_queued: [false; 2],
             is_blocked: false,
             free_since_ns: 0,
-            http: ClientConnection::new(client_limits()),
+            http: ClientConnection::new(limits),
             answering: Answering::new(pipeline),
             out: Buffer::new(),
             pipeline,
@@ -348,11 +348,6 @@ impl Session {
         self.answering.is_last = false;
         self.requests_left = self.requests_max;
         self.is_blocked = false;
-        self.http = ClientConnection::new(client_limits());
+        self.http = self.http.renewed();
     }
-}
-
-/// A generator reads whatever a server sends; only heads are bounded.
-fn client_limits() -> Limits {
-    Limits::DEFAULT.with_body_bytes_max(u64::MAX)
 }

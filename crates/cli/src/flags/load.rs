@@ -14,7 +14,8 @@ use super::results::{Results, ScriptWatcher};
 use super::script::ScriptFlags;
 use super::watcher::WatchFlags;
 use super::{
-    POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_count, parse_duration_ns, parse_pools,
+    POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_bytes, parse_count, parse_duration_ns,
+    parse_pools,
 };
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
@@ -84,6 +85,10 @@ pub(crate) struct LoadFlags {
     /// Unanswered for longer than this is an error
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2s")]
     timeout: u64,
+    /// Longest head of a response; one that is longer is a failure of the kind limit, as is one with more than 300
+    /// fields
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "65535")]
+    max_response_header: u64,
     /// Random numbers start here: the same seed asks for the same keys in the same order
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -180,6 +185,8 @@ impl LoadFlags {
             plan: self.plan(),
             tls: self.opening.tls(&urls.first, self.timeout)?,
             timeout_ns: self.timeout,
+            response_head_bytes_max: usize::try_from(self.max_response_header)
+                .unwrap_or(usize::MAX),
             connect_within_ns: self.opening.within_ns(),
             pool_mode: self.pools,
             driver: self.driver,
@@ -581,6 +588,10 @@ mod tests {
             (format!("--keys 5 {url}"), "--keys is for --put"),
             (format!("--put --keys 5 --body x {url}"), "--body"),
             (format!("--pipeline 99k {url}"), "--pipeline: 99000"),
+            (
+                format!("--max-response-header 64KiB {url}"),
+                "--max-response-header: 65536",
+            ),
             (format!("-c 1G {url}"), "--connections: 1000000000"),
             (format!("-H Content-Length:1 {url}"), "--header: "),
             (format!("{url}{{nothing}}"), "path: {nothing}"),
