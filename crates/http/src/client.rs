@@ -153,6 +153,12 @@ impl ClientConnection {
         }
     }
 
+    /// A fresh connection with the same limits.
+    #[must_use]
+    pub fn renewed(&self) -> Self {
+        Self::new(self.limits)
+    }
+
     /// A request with this method was written.
     pub fn expect(&mut self, method: Method) {
         self.expect_many(method, 1);

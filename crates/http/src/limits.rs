@@ -7,8 +7,8 @@ use std::ops::Deref;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Fields a head can hold at all: the parser's table has this many places, so a server that wants
-/// more must change the table, not only a flag.
+/// Fields a head can hold at all: the parser's table has this many places, so a server that takes
+/// more must change the table, not only a flag. For clients see [`Limits::with_response_heads`].
 pub const FIELDS_CAPACITY: usize = 128;
 
 /// Offsets inside a head are 16 bits wide, which halves the parser's table.
@@ -244,6 +244,35 @@ impl Limits {
     pub const fn with_body_bytes_max(mut self, body_bytes_max: u64) -> Self {
         self.0.body_bytes_max = body_bytes_max;
         self
+    }
+
+    /// The same with other caps on the heads of responses, for a [`crate::ClientConnection`], which looks at the fields
+    /// about framing alone: so many fields are checked, and the first [`FIELDS_CAPACITY`] of them stand in the table.
+    ///
+    /// # Errors
+    /// A cap of 0, or a head longer than [`HEAD_BYTES_CAPACITY`].
+    pub const fn with_response_heads(
+        mut self,
+        head_bytes_max: usize,
+        fields_max: usize,
+    ) -> Result<Self, LimitsError> {
+        if head_bytes_max == 0 || head_bytes_max > HEAD_BYTES_CAPACITY {
+            return Err(LimitsError::OutOfRange {
+                name: "head_bytes_max",
+                value: head_bytes_max as u64,
+                value_max: HEAD_BYTES_CAPACITY as u64,
+            });
+        }
+        if fields_max == 0 {
+            return Err(LimitsError::OutOfRange {
+                name: "fields_max",
+                value: 0,
+                value_max: HEAD_BYTES_CAPACITY as u64,
+            });
+        }
+        self.0.head_bytes_max = head_bytes_max;
+        self.0.fields_max = fields_max;
+        Ok(self)
     }
 
     /// The same with another cap on all bodies together.

@@ -4,10 +4,13 @@
 //! only; [`Address::resolve`] asks the resolver and says so.
 
 use crate::error::IoError;
+use crate::resolver::{look_up_with, system_lookup};
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// Where to listen or connect.
 #[derive(Clone, Debug, Eq, PartialEq, Hash)]
@@ -28,30 +31,38 @@ pub enum Peer {
 }
 
 impl Address {
-    /// Like parsing, but a host name is looked up (blocks; the first address found wins).
-    pub fn resolve(text: &str) -> Result<Self, IoError> {
-        if let Ok(address) = text.parse() {
-            return Ok(address);
+    /// Like parsing, but a host name is looked up (blocks): all of its addresses, at least one, in the order in
+    /// which a [`crate::resolver::Resolver`] has them.
+    pub fn resolve_all(text: &str) -> Result<Arc<[Self]>, IoError> {
+        Self::resolve_all_with(text, system_lookup)
+    }
+
+    /// As [`Self::resolve_all`], with another way to look names up.
+    pub fn resolve_all_with(
+        text: &str,
+        lookup: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>>,
+    ) -> Result<Arc<[Self]>, IoError> {
+        if let Ok(address) = text.parse::<Self>() {
+            return Ok(Arc::new([address]));
         }
-        let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
-            !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok()
+        let named = text.rsplit_once(':').and_then(|(host, port)| {
+            let is_name = !host.is_empty() && !host.contains('/');
+            Some((host, port.parse().ok().filter(|_| is_name)?))
         });
-        if !has_port {
+        let Some((host, port)) = named else {
             return Err(IoError::AddressUnreadable {
                 text: text.to_owned(),
             });
-        }
-        let host_unknown = |reason: String| IoError::HostUnknown {
-            text: text.to_owned(),
-            reason,
         };
-        let mut found = text
-            .to_socket_addrs()
-            .map_err(|error| host_unknown(error.to_string()))?;
-        found
-            .next()
-            .map(Self::Inet)
-            .ok_or_else(|| host_unknown("it has no address".to_owned()))
+        look_up_with(host, port, lookup).map_err(|error| IoError::HostUnknown {
+            text: text.to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// The first of [`Self::resolve_all`].
+    pub fn resolve(text: &str) -> Result<Self, IoError> {
+        Self::resolve_all(text).map(|all| all[0].clone())
     }
 
     /// The IP address and port, if it is one.
@@ -162,5 +173,26 @@ mod tests {
             Address::resolve("localhost"),
             Err(IoError::AddressUnreadable { .. })
         ));
+    }
+
+    /// Goal: a name brings all of its addresses, families in turn, and a literal asks nobody.
+    #[test]
+    fn a_name_brings_all_of_its_addresses() {
+        let lookup = |host: &str, port: u16| {
+            assert_eq!((host, port), ("two.test", 81));
+            Ok(["[::1]:81", "[::2]:81", "127.0.0.1:81", "[::1]:81"]
+                .map(|text| text.parse().unwrap())
+                .to_vec())
+        };
+        let found = Address::resolve_all_with("two.test:81", lookup).unwrap();
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["[::1]:81", "127.0.0.1:81", "[::2]:81"]);
+        for literal in ["[::1]:80", "127.0.0.1:1", "unix:/a"] {
+            let nobody = |_: &str, _: u16| panic!("{literal} was looked up");
+            let found = Address::resolve_all_with(literal, nobody).unwrap();
+            assert_eq!(found[..], [literal.parse().unwrap()]);
+        }
+        let error = Address::resolve_all_with("none.test:1", |_, _| Ok(Vec::new())).unwrap_err();
+        assert!(error.to_string().contains("has no address"), "{error}");
     }
 }

@@ -176,9 +176,7 @@ struct Desk {
 impl Resolver {
     /// Starts the helper threads; they ask the system.
     pub fn start(config: ResolverConfig) -> io::Result<Self> {
-        Self::with_lookup(config, |host, port| {
-            Ok((host, port).to_socket_addrs()?.collect())
-        })
+        Self::with_lookup(config, system_lookup)
     }
 
     /// As [`Self::start`], with another way to look names up.
@@ -325,12 +323,7 @@ impl Desk {
         if let Some(cached) = lock().get(host, port, self.now_ns()) {
             return cached;
         }
-        let found = (self.lookup)(host, port)
-            .map(in_order)
-            .and_then(|addresses| match addresses.is_empty() {
-                true => Err(io::Error::other("it has no address")),
-                false => Ok(addresses),
-            });
+        let found = look_up_with(host, port, &self.lookup);
         let found = found.map_err(|error| ResolveError::Unknown {
             name: host.to_owned(),
             reason: error.to_string().into(),
@@ -340,6 +333,24 @@ impl Desk {
 
     fn now_ns(&self) -> u64 {
         u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What the system's resolver finds (getaddrinfo, which blocks).
+pub(crate) fn system_lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+/// The addresses of a name in the order to try them: at least one.
+pub(crate) fn look_up_with(
+    host: &str,
+    port: u16,
+    lookup: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>>,
+) -> io::Result<Arc<[Address]>> {
+    let addresses = in_order(lookup(host, port)?);
+    match addresses.is_empty() {
+        true => Err(io::Error::other("it has no address")),
+        false => Ok(addresses),
     }
 }
 

@@ -283,7 +283,7 @@ impl Driver {
             },
         };
         let target = millpond_load::Target {
-            address: Address::Inet(address),
+            addresses: [Address::Inet(address)].into(),
             host,
             path,
         };
@@ -412,7 +412,7 @@ mod tests {
 
     fn config(mode: Mode) -> LoadConfig {
         let target = millpond_load::Target {
-            address: Address::Inet(SocketAddr::from(([127, 0, 0, 1], 1))),
+            addresses: [Address::Inet(SocketAddr::from(([127, 0, 0, 1], 1)))].into(),
             host: "x".to_owned(),
             path: "/".to_owned(),
         };

@@ -4,10 +4,11 @@
 //! the requests to send. Absent on purpose: names that need more than the system's resolver, https.
 
 use std::ffi::{OsStr, OsString};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use millpond_io::Address;
 use millpond_measure::record::{Operation, PoolSetting};
 
 use crate::error::LabError;
@@ -70,12 +71,10 @@ impl Url {
         } else {
             format!("{host}:80")
         };
-        let address = authority
-            .to_socket_addrs()
-            .map_err(|error| wrong(&format!("names a host that cannot be resolved: {error}")))?
-            // A server told to listen on "localhost" or 127.0.0.1 is usually found on IPv4.
-            .min_by_key(|address| !address.is_ipv4())
-            .ok_or_else(|| wrong("names a host without an address"))?;
+        let found = Address::resolve_all(&authority)
+            .map_err(|error| wrong(&format!("names a host that cannot be resolved: {error}")))?;
+        let address = before_start(&found)
+            .ok_or_else(|| wrong("names a unix socket, which is not measured"))?;
         Ok(Self {
             text: text.to_owned(),
             address,
@@ -83,6 +82,14 @@ impl Url {
             path,
         })
     }
+}
+
+/// Of all addresses of the name, as the load generator has them, the one at which the server is awaited. The generator
+/// tries them all, which needs a server that runs; here none does yet, and one that is told to listen on "localhost" or
+/// 127.0.0.1 is found on IPv4.
+fn before_start(found: &[Address]) -> Option<SocketAddr> {
+    let found = found.iter().filter_map(Address::inet);
+    found.min_by_key(|address| !address.is_ipv4())
 }
 
 impl Target {

@@ -11,7 +11,8 @@ use crate::schedule::Pace;
 use crate::target_threads::TargetThreads;
 use crate::validation::Validation;
 use crate::workload::Requests;
-use millpond_http::Method;
+use millpond_http::limits::HEAD_BYTES_CAPACITY;
+use millpond_http::{Limits, Method};
 use millpond_io::tls::TlsClient;
 use millpond_io::{Address, DriverChoice};
 use millpond_mempool::PoolMode;
@@ -31,11 +32,17 @@ pub const TIMEOUT_NS_DEFAULT: u64 = 2_000_000_000;
 /// Default of [`LoadConfig::connect_within_ns`].
 pub const CONNECT_WITHIN_NS_DEFAULT: u64 = 30_000_000_000;
 
+/// Longest head of a response that can be read.
+pub const RESPONSE_HEAD_BYTES_MAX: usize = HEAD_BYTES_CAPACITY;
+/// Most fields of a response.
+pub const RESPONSE_FIELDS_MAX: usize = 300;
+
 /// Where requests go.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
-    /// The socket address; names are resolved by the caller.
-    pub address: Address,
+    /// The socket addresses, at least one; names are resolved by the caller. Connections take them in turn, and where
+    /// one refuses, the next.
+    pub addresses: Arc<[Address]>,
     /// Value of the Host field.
     pub host: String,
     /// Path and query of a static workload; path before `?id=` of an entity workload.
@@ -190,6 +197,9 @@ pub struct LoadConfig {
     /// A request without an answer this long after its write has failed; also bounds connecting
     /// and the drain at the end.
     pub timeout_ns: u64,
+    /// Longest head of a response, at most and by default [`RESPONSE_HEAD_BYTES_MAX`]. It has at most
+    /// [`RESPONSE_FIELDS_MAX`] fields; bodies may have any length.
+    pub response_head_bytes_max: usize,
     /// How long is waited for all connections to be open before anything is sent. If some are not, they are given up,
     /// the others are measured, and the verdict is INVALID. With a ramp it is the first alone that is waited for.
     pub connect_within_ns: u64,
@@ -247,6 +257,7 @@ impl LoadConfig {
             plan: ConnectionPlan::default(),
             tls: None,
             timeout_ns: TIMEOUT_NS_DEFAULT,
+            response_head_bytes_max: RESPONSE_HEAD_BYTES_MAX,
             connect_within_ns: CONNECT_WITHIN_NS_DEFAULT,
             cpus: None,
             pool_mode: PoolMode::On,
@@ -274,6 +285,7 @@ impl LoadConfig {
             );
         }
         self.check_room()?;
+        self.check_addresses()?;
         if self.pipeline == 0 || self.pipeline > PIPELINE_MAX {
             return refuse(
                 "pipeline",
@@ -282,6 +294,9 @@ impl LoadConfig {
         }
         if self.timeout_ns == 0 {
             return refuse("timeout", "no answer can come in zero time".into());
+        }
+        if let Err(problem) = self.try_response_limits() {
+            return refuse("max-response-header", problem);
         }
         if self.connect_within_ns == 0 {
             return refuse("connect-within", "no connection opens in zero time".into());
@@ -350,7 +365,11 @@ impl LoadConfig {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         let target = Target {
-            address: Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1))),
+            addresses: [Address::from(std::net::SocketAddr::from((
+                [127, 0, 0, 1],
+                1,
+            )))]
+            .into(),
             host: "a".to_owned(),
             path: "/".to_owned(),
         };
@@ -360,6 +379,26 @@ impl LoadConfig {
             body: Vec::new(),
         };
         Self::new(target, workload)
+    }
+
+    /// Refuses a target without an address, and sources of a family that none of its addresses has.
+    fn check_addresses(&self) -> Result<(), LoadError> {
+        let refuse = |name, problem: &str| {
+            let problem = problem.to_owned();
+            Err(LoadError::Setting { name, problem })
+        };
+        if self.target.addresses.is_empty() {
+            return refuse("address", "the target has none");
+        }
+        let is_v6 = self.plan.sources.map(|sources| sources.at(0).is_ipv6());
+        let families = self.target.addresses.iter().filter_map(Address::inet);
+        match is_v6 {
+            Some(is_v6) if families.clone().any(|address| address.is_ipv6() != is_v6) => refuse(
+                "source",
+                "the target has addresses of another family (IPv4, IPv6) than the sources",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses what memory has no room for.
@@ -375,6 +414,23 @@ impl LoadConfig {
             return refuse("threads", problem);
         }
         Ok(())
+    }
+
+    fn try_response_limits(&self) -> Result<Limits, String> {
+        let limits = Limits::DEFAULT.with_body_bytes_max(u64::MAX);
+        limits
+            .with_response_heads(self.response_head_bytes_max, RESPONSE_FIELDS_MAX)
+            .map_err(|_| {
+                format!(
+                    "{} is not in 1..={RESPONSE_HEAD_BYTES_MAX} bytes",
+                    self.response_head_bytes_max
+                )
+            })
+    }
+
+    /// What is read of responses, of a configuration that was checked.
+    pub(crate) fn response_limits(&self) -> Limits {
+        self.try_response_limits().unwrap_or_default()
     }
 
     /// Connections that are to be open before anything is sent.

@@ -14,6 +14,28 @@ pub enum Reconnect {
     EveryRequests(u64),
 }
 
+/// Which of a target's addresses connections use. Where one refuses, the next is tried in either case.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum AddressUse {
+    /// In turn over the connections.
+    #[default]
+    All,
+    /// The first alone.
+    First,
+}
+
+impl FromStr for AddressUse {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "all" => Ok(Self::All),
+            "first" => Ok(Self::First),
+            _ => Err("write first or all"),
+        }
+    }
+}
+
 /// Everything about connections but their number and their target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConnectionPlan {
@@ -24,6 +46,8 @@ pub struct ConnectionPlan {
     pub ramp_ns: u64,
     /// Where connections come from, in turn; `None`: the kernel's choice.
     pub sources: Option<SourceRange>,
+    /// Which of the target's addresses they use.
+    pub addresses: AddressUse,
     /// When all connections are closed and opened anew, outside the clocks; `None`: never.
     pub reconnect: Option<Reconnect>,
 }

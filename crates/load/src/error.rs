@@ -4,6 +4,7 @@
 use millpond_io::{Address, Errno, IoError};
 use millpond_mempool::PoolError;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A run that has nothing to report.
 #[derive(Debug, thiserror::Error)]
@@ -19,11 +20,12 @@ pub enum LoadError {
     },
     /// No connection came up; no request was sent.
     #[error(
-        "cannot connect to {address}: {cause}; check that the server is running and the address is right"
+        "cannot connect to {}: {cause}; check that the server is running and the address is right",
+        in_words(addresses)
     )]
     Unreachable {
-        /// The target.
-        address: Address,
+        /// Those of the target; each was tried.
+        addresses: Arc<[Address]>,
         /// The last failure seen.
         cause: ConnectFailure,
     },
@@ -82,6 +84,11 @@ pub enum LoadError {
         /// What it said.
         message: String,
     },
+}
+
+fn in_words(addresses: &[Address]) -> String {
+    let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    texts.join(" or ")
 }
 
 /// Why a connection did not come up.

@@ -119,6 +119,19 @@ pub(crate) fn kind_of(error: &ClientError) -> LoadFailureKind {
     }
 }
 
+/// Why an answer is not taken, with the flag where one decides it.
+pub(crate) fn sentence_of(error: &ClientError) -> String {
+    match error {
+        ClientError::Head(ParseError::HeadTooLong { limit_bytes }) => {
+            format!("head over {limit_bytes} bytes, the limit of --max-response-header")
+        }
+        ClientError::Head(ParseError::TooManyFields { limit }) => {
+            format!("head with more than {limit} fields")
+        }
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

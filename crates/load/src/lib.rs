@@ -35,6 +35,7 @@ mod target_threads;
 mod listener;
 mod failure_causes;
 mod flights;
+mod address_choice;
 mod openings;
 mod connection_use;
 mod session;
@@ -65,10 +66,10 @@ pub use abort::AbortRule;
 pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
 pub use batches::BatchClocks;
 pub use config::{
-    CONNECT_WITHIN_NS_DEFAULT, LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target,
-    WarmUp, Workload,
+    CONNECT_WITHIN_NS_DEFAULT, LoadConfig, Mode, PIPELINE_MAX, RESPONSE_FIELDS_MAX,
+    RESPONSE_HEAD_BYTES_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, WarmUp, Workload,
 };
-pub use connection_plan::{ConnectionPlan, Reconnect, SourceRange};
+pub use connection_plan::{AddressUse, ConnectionPlan, Reconnect, SourceRange};
 pub use connection_use::ConnectionUse;
 pub use cookies::{COOKIE_BYTES_MAX, COOKIES_MAX, CookiePlan};
 pub use error::{ConnectFailure, LoadError};

@@ -8,7 +8,7 @@ use crate::batches::BatchClocks;
 use crate::openings::Openings;
 use crate::outcome::add_errors;
 use crate::record::{ClassRecord, Ended, LoadRecord};
-use millpond_measure::record::{LoadHistograms, LoadReport};
+use millpond_measure::record::{LoadAddress, LoadHistograms, LoadReport};
 
 /// Why records do not make one.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -41,6 +41,7 @@ impl LoadRecord {
             threads: report.threads as usize,
             connections: report.connections as usize,
             connections_open: report.connections_open,
+            addresses: report.addresses.clone(),
             pipeline: report.pipeline as usize,
             driver: known_driver(&report.driver),
             busy_poll_ns: report.busy_poll_ns,
@@ -267,6 +268,7 @@ impl LoadRecord {
             }
             _ => None,
         };
+        LoadAddress::add(&mut self.addresses, &other.addresses);
         self.pipeline = self.pipeline.max(other.pipeline);
         if self.driver != other.driver {
             self.driver = MIXED;

@@ -7,9 +7,9 @@ use crate::stalls::Undisturbed;
 use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
-    ClassHistograms, FORMAT_VERSION, LoadClass, LoadConnectionSets, LoadConnectionsOpen,
-    LoadCookies, LoadErrors, LoadFailure, LoadHistograms, LoadRateWindow, LoadReport, LoadSecond,
-    LoadTls, LoadVerdict, LoadWarmUp, WrongAnswers,
+    ClassHistograms, FORMAT_VERSION, LoadAddress, LoadClass, LoadConnectionSets,
+    LoadConnectionsOpen, LoadCookies, LoadErrors, LoadFailure, LoadHistograms, LoadRateWindow,
+    LoadReport, LoadSecond, LoadTls, LoadVerdict, LoadWarmUp, WrongAnswers,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -41,6 +41,8 @@ pub struct LoadRecord {
     pub connections: usize,
     /// How many of them were open at the start and at the end; `None`: nobody has told.
     pub connections_open: Option<LoadConnectionsOpen>,
+    /// How many connections each of the target's addresses took; empty where it has one.
+    pub addresses: Vec<LoadAddress>,
     /// What each set of connections came to; `None`: there was one.
     pub connection_sets: Option<LoadConnectionSets>,
     /// Most requests in flight per connection.
@@ -280,6 +282,7 @@ impl LoadRecord {
             threads: narrow_count(self.threads),
             connections: narrow_count(self.connections),
             connections_open: self.connections_open,
+            addresses: self.addresses.clone(),
             connection_sets: self.connection_sets.clone(),
             pipeline: narrow_count(self.pipeline),
             driver: self.driver.to_owned(),

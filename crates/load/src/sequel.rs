@@ -5,7 +5,7 @@
 //! there is no other.
 //! Records of generators that ran at the same time are added by `merge`.
 use crate::record::LoadRecord;
-use millpond_measure::record::RateWindowEnd;
+use millpond_measure::record::{LoadAddress, RateWindowEnd};
 
 impl LoadRecord {
     /// Adds what the next set measured. The verdict is not made anew.
@@ -18,6 +18,7 @@ impl LoadRecord {
         if let (Some(open), Some(others)) = (&mut self.connections_open, &next.connections_open) {
             open.add_sequel(others);
         }
+        LoadAddress::add(&mut self.addresses, &next.addresses);
         self.connection_use.merge(&next.connection_use);
         self.samples.append(next.samples);
         if !next.connect_failure.is_empty() {

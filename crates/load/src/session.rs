@@ -8,6 +8,7 @@ mod answering;
 pub(crate) use self::answering::Desk;
 
 use self::answering::Answering;
+use crate::address_choice::AddressChoice;
 use crate::flights::Flight;
 use crate::outcome::InFlight;
 use crate::schedule::{Arrival, Run};
@@ -39,6 +40,8 @@ pub(crate) struct Session {
     pub(crate) has_settled: bool,
     /// Whether it has ever been up.
     pub(crate) has_opened: bool,
+    /// Which of the target's addresses it uses.
+    pub(crate) address: AddressChoice,
     /// Whether it stands in each of the queues of [`crate::free`].
     pub(crate) is_queued: [bool; 2],
     /// The kernel has not taken all of the last batch, or no more may be asked.
@@ -58,15 +61,16 @@ pub(crate) struct Session {
 
 impl Session {
     /// `requests_max`: after so many requests a connection is over.
-    pub(crate) fn new(pipeline: usize, requests_max: u64) -> Self {
+    pub(crate) fn new(pipeline: usize, requests_max: u64, limits: Limits) -> Self {
         Self {
             state: State::Closed { retry_ns: 0 },
             has_settled: false,
             has_opened: false,
+            address: AddressChoice::default(),
             is_queued: [false; 2],
             is_blocked: false,
             free_since_ns: 0,
-            http: ClientConnection::new(client_limits()),
+            http: ClientConnection::new(limits),
             answering: Answering::new(pipeline),
             out: Buffer::new(),
             pipeline,
@@ -134,6 +138,7 @@ impl Session {
         };
         self.state = State::Open { socket };
         self.has_opened = true;
+        self.address.succeeded();
         self.free_since_ns = now_ns;
     }
 
@@ -343,11 +348,6 @@ impl Session {
         self.answering.is_last = false;
         self.requests_left = self.requests_max;
         self.is_blocked = false;
-        self.http = ClientConnection::new(client_limits());
+        self.http = self.http.renewed();
     }
-}
-
-/// A generator reads whatever a server sends; only heads are bounded.
-fn client_limits() -> Limits {
-    Limits::DEFAULT.with_body_bytes_max(u64::MAX)
 }

@@ -30,6 +30,8 @@ pub(crate) struct Shared<'run> {
     /// Ends every thread at its next housekeeping.
     pub(crate) cut_off: AtomicBool,
     pub(crate) doors: Doors,
+    /// Connections that each of several addresses took; empty where there is one.
+    pub(crate) address_uses: Box<[AtomicU64]>,
     pub(crate) boards: Vec<Board>,
     pub(crate) exchange: Exchange,
     /// Only waited at if the configuration says so.
@@ -54,6 +56,10 @@ impl<'run> Shared<'run> {
             schedule: OnceLock::new(),
             cut_off: AtomicBool::new(false),
             doors: Doors::default(),
+            address_uses: match &config.target.addresses[..] {
+                [_] => Box::default(),
+                several => several.iter().map(|_| AtomicU64::new(0)).collect(),
+            },
             boards: (0..threads).map(|_| Board::default()).collect(),
             exchange: Exchange::new(threads),
             gate: Gate::of_this_thread(),

@@ -16,6 +16,8 @@ pub(crate) const CPU_SHARE_MAX: f64 = 0.85;
 const MISSED_SHARE_MAX: f64 = 0.005;
 /// Above this, the offered rate was not the one measured at all.
 const MISSED_SHARE_INVALID: f64 = 0.05;
+/// Share of failures up to which no percentile but those of the last thousandth can be another: a note says them.
+const ERROR_SHARE_NOTED: f64 = 0.001;
 /// Share of failures above which the right answers are a selection.
 pub(crate) const ERROR_SHARE_INVALID: f64 = 0.05;
 /// Share of the machine's time withheld by the hypervisor.
@@ -56,6 +58,7 @@ pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {
         .connection_sets
         .iter()
         .filter_map(LoadConnectionSets::note)
+        .chain(note_errors(record))
         .chain(note_blocked(record))
         .collect();
     verdict
@@ -120,11 +123,30 @@ fn judge_end(record: &LoadRecord, verdict: &mut LoadVerdict) {
 }
 
 fn judge_errors(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    if let Some(reason) = failures_in_words(record)
+        && error_share(record) > ERROR_SHARE_NOTED
+    {
+        let status = graded(error_share(record), ERROR_SHARE_INVALID);
+        note(verdict, status, reason);
+    }
+}
+
+/// What does not make a run suspect is said all the same.
+fn note_errors(record: &LoadRecord) -> Option<String> {
+    failures_in_words(record).filter(|_| error_share(record) <= ERROR_SHARE_NOTED)
+}
+
+fn error_share(record: &LoadRecord) -> f64 {
+    let failed = record.errors.total();
+    failed as f64 / (record.requests + failed).max(1) as f64
+}
+
+fn failures_in_words(record: &LoadRecord) -> Option<String> {
     let failed = record.errors.total();
     if failed == 0 {
-        return;
+        return None;
     }
-    let share = failed as f64 / (record.requests + failed) as f64;
+    let share = error_share(record);
     let mut reason = format!(
         "{failed} failures ({:.2} %); response and service time are those of the right answers",
         share * 100.0
@@ -135,7 +157,7 @@ fn judge_errors(record: &LoadRecord, verdict: &mut LoadVerdict) {
             record.connect_failure
         );
     }
-    note(verdict, graded(share, ERROR_SHARE_INVALID), reason);
+    Some(reason)
 }
 
 fn judge_pacing(record: &LoadRecord, verdict: &mut LoadVerdict) {
@@ -475,8 +497,18 @@ mod tests {
             validation,
             ..LoadErrors::default()
         };
+        // One of ten thousand was enough.
+        let mut record = good();
+        record.errors = some(10);
+        let verdict = judge(&record);
+        assert_eq!(verdict.status, LoadStatus::Ok);
+        assert!(
+            verdict.notes[0].starts_with("10 failures (0.10 %)"),
+            "{:?}",
+            verdict.notes
+        );
         assert_eq!(
-            status_after(|record| record.errors = some(1)).0,
+            status_after(|record| record.errors = some(11)).0,
             LoadStatus::Suspect
         );
         assert_eq!(
@@ -521,7 +553,7 @@ mod tests {
     #[test]
     fn the_cause_of_failed_connects_is_told() {
         let (_, reason) = status_after(|record| {
-            record.errors.connect = 3;
+            record.errors.connect = 30;
             record.connect_failure = "no port".to_owned();
         });
         assert!(reason.contains("failed last because: no port"), "{reason}");

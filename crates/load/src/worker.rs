@@ -130,6 +130,7 @@ impl<'run> Worker<'run> {
     pub(crate) fn new(shared: &'run Shared<'run>, board_index: usize, connections: usize) -> Self {
         let pipeline = shared.config.pipeline;
         let requests_max = shared.config.plan.requests_max.unwrap_or(u64::MAX);
+        let limits = shared.config.response_limits();
         let (gap_ns, cursor) = match &shared.pace {
             Pace::Closed => (0, None),
             Pace::Open(arrivals) => {
@@ -143,7 +144,7 @@ impl<'run> Worker<'run> {
             outcome: Outcome::with_classes(shared.classes()),
             seconds: Seconds::new(board_index),
             sessions: (0..connections)
-                .map(|_| Session::new(pipeline, requests_max))
+                .map(|_| Session::new(pipeline, requests_max, limits))
                 .collect(),
             by_slot: Vec::with_capacity(connections),
             free: FreeSessions::new(connections),

@@ -73,8 +73,18 @@ fn cases() -> Vec<Case> {
             Kind::Framing,
             "head",
         ),
-        ("too many fields", fields(300), Kind::Limit, "fields"),
-        ("too long a head", ok(&long), Kind::Limit, "bytes"),
+        (
+            "too many fields",
+            fields(300),
+            Kind::Limit,
+            "more than 300 fields",
+        ),
+        (
+            "too long a head",
+            ok(&long),
+            Kind::Limit,
+            "head over 65535 bytes",
+        ),
         (
             "a wrong path",
             b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec(),
@@ -134,6 +144,53 @@ fn every_failure_has_its_kind_and_an_example() {
         for part in [kind.label(), "Failures:", "the first after"] {
             assert!(text.contains(part), "{name}, {part}: {text}");
         }
+    }
+}
+
+/// Heads over 16 KiB and with 100 fields failed, which browsers take.
+///
+/// Goal: heads up to the limits are right, whole and in pieces, one byte and one field more is not, and the limit can
+/// be set.
+#[test]
+fn long_heads_are_taken_up_to_the_limit() {
+    let begin = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n";
+    let long = |bytes: usize| {
+        let padding = bytes - begin.len() - "X: \r\n\r\n".len();
+        format!("{begin}X: {}\r\n\r\nok", "y".repeat(padding)).into_bytes()
+    };
+    let fields = |count: usize| {
+        let fields: String = (1..count).map(|one| format!("X-{one}: y\r\n")).collect();
+        format!("{begin}{fields}\r\nok").into_bytes()
+    };
+    for (bytes, limit_bytes, is_right) in [
+        (long(65_535), 65_535, true),
+        (long(65_536), 65_535, false),
+        (long(1_000), 1_000, true),
+        (long(1_001), 1_000, false),
+        (fields(300), 65_535, true),
+        (fields(301), 65_535, false),
+    ] {
+        let length = bytes.len();
+        let server = TestServer::start(move |_| Reply::raw(bytes.clone()));
+        let record = run(&LoadConfig {
+            response_head_bytes_max: limit_bytes,
+            stop: Stop::after_requests(5),
+            ..support::get(server.address)
+        });
+        check_identities(&record);
+        let right = if is_right { 5 } else { 0 };
+        assert_eq!(record.requests, right, "{length}: {:?}", record.failures);
+        if !is_right {
+            assert_eq!(record.failures[0].kind, Kind::Limit, "{length}");
+        }
+    }
+    for wrong in [0, 65_536] {
+        let config = LoadConfig {
+            response_head_bytes_max: wrong,
+            ..support::get(([127, 0, 0, 1], 1).into())
+        };
+        let error = config.check().unwrap_err().to_string();
+        assert!(error.contains("1..=65535"), "{error}");
     }
 }
 

@@ -118,7 +118,7 @@ fn check(what: &str, config: &LoadConfig) {
 fn config(address: SocketAddr, path: &str, workload: Workload) -> LoadConfig {
     let host = address.to_string();
     let target = Target {
-        address: Address::Inet(address),
+        addresses: [Address::Inet(address)].into(),
         host,
         path: path.into(),
     };

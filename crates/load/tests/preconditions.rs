@@ -78,7 +78,8 @@ fn missing_connections_make_a_run_invalid() {
     let record = run_observed(&config, &opening, &AtomicBool::new(false)).unwrap();
     let open = record.connections_open.unwrap();
     assert_eq!(open.due_at_start, 8);
-    assert!((2..8).contains(&open.at_start), "{open:?}");
+    // The second is dropped where the first was not accepted yet, and comes again too late.
+    assert!((1..8).contains(&open.at_start), "{open:?}");
     assert_eq!(open.at_end, open.at_start);
     assert_eq!(record.errors.connect, 8 - open.at_start);
     assert_eq!(record.errors.total(), record.errors.connect);

@@ -34,7 +34,9 @@ pub use comparison::{
     Analysis, Coexistence, ComparisonRecord, Engine, LookSettings, MeasureComparisons, PoolsEffect,
     QuestionVerdict, Settings, Subject, UnpinnedMemory, Verdicts,
 };
-pub use connection_sets::{LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadSpread};
+pub use connection_sets::{
+    LoadAddress, LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadSpread,
+};
 pub use cookies::LoadCookies;
 pub use custom::CustomQuantity;
 pub use failure::{LoadFailure, LoadFailureExample, LoadFailureKind};

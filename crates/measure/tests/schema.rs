@@ -6,9 +6,10 @@ mod synthetic;
 use millpond_measure::environment::InheritedVariables;
 use millpond_measure::record::{
     BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, HeapUse, Held, Holder, LeftOut,
-    LeftOutWhen, LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadHistograms,
-    LoadRateWindow, LoadReport, LookSettings, Measure, MeasureComparisons, NoiseFlag, NoiseKind,
-    Operation, PacedColumns, Quantity, Reach, RoundStatus, SliceColumns, SteadyState,
+    LeftOutWhen, LoadAddress, LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen,
+    LoadHistograms, LoadRateWindow, LoadReport, LookSettings, Measure, MeasureComparisons,
+    NoiseFlag, NoiseKind, Operation, PacedColumns, Quantity, Reach, RoundStatus, SliceColumns,
+    SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
 use millpond_measure::statistics::Estimate;
@@ -309,6 +310,7 @@ fn a_load_is_described_too() {
     report.histograms = Some(LoadHistograms::default());
     report.rate_window = Some(LoadRateWindow::default());
     report.connections_open = Some(LoadConnectionsOpen::default());
+    report.addresses = vec![LoadAddress::default(); 2];
     let sets = vec![LoadConnectionSet::default(); 2];
     report.connection_sets = Some(LoadConnectionSets::of(sets, 2));
     report.verdict.notes.push("a note".to_owned());

@@ -196,7 +196,7 @@ fn load_config(spec: &PairSpec, running: &Running) -> Result<LoadConfig, String>
     let address = running.local_address().clone();
     let target = Target {
         host: address.to_string(),
-        address,
+        addresses: [address].into(),
         path: "/".to_owned(),
     };
     let workload = Workload::StaticChunked {

@@ -5,8 +5,9 @@ use super::{Failure, parse_count, parse_duration_ns};
 use clap::Args;
 use millpond_io::Address;
 use millpond_io::tls::{TlsClient, TlsClientOptions, Trust};
-use millpond_load::{ConnectionPlan, Reconnect, SourceRange};
+use millpond_load::{AddressUse, ConnectionPlan, Reconnect, SourceRange};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The flags of how connections come and go.
 #[derive(Args, Debug)]
@@ -31,6 +32,15 @@ pub(super) struct ConnectionFlags {
     /// Each has some 28,000 ports
     #[arg(long, value_name = "ADDRESSES")]
     source: Option<SourceRange>,
+    /// Of a server's name with several addresses: connections take all of them in turn, or the first that accepts
+    /// alone. Where one refuses, as IPv6 where a server listens on IPv4 alone, the next is tried
+    #[arg(
+        long,
+        value_name = "first|all",
+        default_value = "all",
+        conflicts_with = "unix"
+    )]
+    address: AddressUse,
     /// Connect to this unix socket, whatever server the URL names; Host says what the URL says
     #[arg(long, value_name = "PATH", conflicts_with_all = ["connect_to", "source"])]
     unix: Option<PathBuf>,
@@ -160,15 +170,33 @@ impl ConnectionFlags {
     }
 
     /// Where to connect for `url`: a name is looked up.
-    pub(super) fn address(&self, url: &Url) -> Result<Address, Failure> {
+    pub(super) fn addresses(&self, url: &Url) -> Result<Arc<[Address]>, Failure> {
         if let Some(path) = &self.unix {
-            return Ok(Address::Unix(path.clone()));
+            return Ok([Address::Unix(path.clone())].into());
         }
         let authority = match &self.connect_to {
             Some(other) => other.instead_of(&url.authority).map_err(Failure::usage)?,
             None => url.authority.clone(),
         };
-        Address::resolve(&authority).map_err(Failure::failed)
+        let all = Address::resolve_all(&authority).map_err(Failure::failed)?;
+        self.reached(&all).map_err(Failure::usage)
+    }
+
+    /// Those of the sources' family.
+    fn reached(&self, all: &[Address]) -> Result<Arc<[Address]>, String> {
+        let is_v6 = self.source.map(|sources| sources.at(0).is_ipv6());
+        let is_reached = |address: &&Address| match (address.inet(), is_v6) {
+            (Some(address), Some(is_v6)) => address.is_ipv6() == is_v6,
+            _ => true,
+        };
+        let reached: Arc<[Address]> = all.iter().filter(is_reached).cloned().collect();
+        match reached.is_empty() {
+            true => Err(
+                "--source has addresses of one family (IPv4, IPv6), and the target of the other"
+                    .to_owned(),
+            ),
+            false => Ok(reached),
+        }
     }
 
     pub(super) const fn within_ns(&self) -> u64 {
@@ -180,6 +208,7 @@ impl ConnectionFlags {
             requests_max: self.requests_per_connection,
             ramp_ns: self.connection_ramp.unwrap_or_default(),
             sources: self.source,
+            addresses: self.address,
             reconnect: self.reconnect_every,
         }
     }

@@ -14,7 +14,8 @@ use super::results::{Results, ScriptWatcher};
 use super::script::ScriptFlags;
 use super::watcher::WatchFlags;
 use super::{
-    POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_count, parse_duration_ns, parse_pools,
+    POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_bytes, parse_count, parse_duration_ns,
+    parse_pools,
 };
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
@@ -84,6 +85,10 @@ pub(crate) struct LoadFlags {
     /// Unanswered for longer than this is an error
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2s")]
     timeout: u64,
+    /// Longest head of a response; one that is longer is a failure of the kind limit, as is one with more than 300
+    /// fields
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "65535")]
+    max_response_header: u64,
     /// Random numbers start here: the same seed asks for the same keys in the same order
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -156,7 +161,7 @@ impl LoadFlags {
         // Not yet looked up: the rest of the configuration is checked first.
         let nowhere = Address::from(SocketAddr::from(([127, 0, 0, 1], 1)));
         let target = Target {
-            address: nowhere,
+            addresses: [nowhere].into(),
             // A script finds the field in its table, and the URL's server beside it.
             host: match self.script.is_given() {
                 true => urls.first.host_field.clone(),
@@ -180,6 +185,8 @@ impl LoadFlags {
             plan: self.plan(),
             tls: self.opening.tls(&urls.first, self.timeout)?,
             timeout_ns: self.timeout,
+            response_head_bytes_max: usize::try_from(self.max_response_header)
+                .unwrap_or(usize::MAX),
             connect_within_ns: self.opening.within_ns(),
             pool_mode: self.pools,
             driver: self.driver,
@@ -194,7 +201,7 @@ impl LoadFlags {
         };
         self.expect.apply(&mut config);
         config.check().map_err(|error| refused(&error))?;
-        config.target.address = self.opening.address(&urls.first)?;
+        config.target.addresses = self.opening.addresses(&urls.first)?;
         Ok(config)
     }
 
@@ -404,7 +411,7 @@ mod tests {
         };
         assert_eq!(config.mode, Mode::Open(expected));
         assert_eq!(config.timeout_ns, 5_000_000_000);
-        assert_eq!(config.target.address.to_string(), "127.0.0.1:8080");
+        assert_eq!(config.target.addresses[0].to_string(), "127.0.0.1:8080");
         assert_eq!(config.target.path, "/plaintext?a=b");
         let Workload::Static { fields, .. } = &config.workload else {
             unreachable!()
@@ -421,7 +428,7 @@ mod tests {
             let line = format!("{host} {more} http://127.0.0.1:8080/");
             let config = config(&line).unwrap();
             assert_eq!(config.target.host, "example.org", "{line}");
-            assert_eq!(config.target.address.to_string(), "127.0.0.1:8080");
+            assert_eq!(config.target.addresses[0].to_string(), "127.0.0.1:8080");
             let asked = format!("{:?}", config.workload).to_lowercase();
             assert!(!asked.contains("\"host\""), "{line}: {asked}");
         }
@@ -581,6 +588,10 @@ mod tests {
             (format!("--keys 5 {url}"), "--keys is for --put"),
             (format!("--put --keys 5 --body x {url}"), "--body"),
             (format!("--pipeline 99k {url}"), "--pipeline: 99000"),
+            (
+                format!("--max-response-header 64KiB {url}"),
+                "--max-response-header: 65536",
+            ),
             (format!("-c 1G {url}"), "--connections: 1000000000"),
             (format!("-H Content-Length:1 {url}"), "--header: "),
             (format!("{url}{{nothing}}"), "path: {nothing}"),

@@ -30,7 +30,7 @@ pub(super) fn parse_fields<'b, S: Scanner>(
     mut on_field: impl FnMut(&mut HeadFields, &FieldLine<'b>) -> Result<(), ParseError>,
 ) -> Result<usize, Stop> {
     let bytes = text.bytes();
-    let limit = limits.fields_max.min(FIELDS_CAPACITY);
+    let limit = limits.fields_max;
     let mut count = 0;
     let mut at = start;
     loop {
@@ -50,7 +50,7 @@ pub(super) fn parse_fields<'b, S: Scanner>(
                 Ok(Some(line)) => (line, &[0; 2]),
                 Ok(None) => break,
                 Err(stop) => {
-                    fields.set_len(count);
+                    fields.set_len(count.min(FIELDS_CAPACITY));
                     return Err(stop);
                 }
             },
@@ -59,7 +59,8 @@ pub(super) fn parse_fields<'b, S: Scanner>(
             name: Span::at(at, line.name.len()),
             value: line.value_span,
         };
-        if count >= limit || !fields.put(count, field) {
+        // Limits that allow more than the table holds are those of `Limits::with_response_heads`.
+        if count >= limit || !fields.put(count, field) && limit <= FIELDS_CAPACITY {
             return Err(too_many_fields(limits));
         }
         count += 1;
@@ -71,7 +72,7 @@ pub(super) fn parse_fields<'b, S: Scanner>(
             break;
         }
     }
-    fields.set_len(count);
+    fields.set_len(count.min(FIELDS_CAPACITY));
     Ok(at + 2)
 }
 

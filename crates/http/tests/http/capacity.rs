@@ -3,7 +3,7 @@
 
 use millpond_http::limits::{FIELDS_CAPACITY, HEAD_BYTES_CAPACITY};
 use millpond_http::{
-    HeadFields, LimitValues, Limits, LimitsError, ParseError, Parsed, ScannerKind,
+    Framing, HeadFields, LimitValues, Limits, LimitsError, ParseError, Parsed, ScannerKind,
     parse_request_head_by, parse_response_head_by, parse_trailer_fields,
 };
 use proptest::prelude::*;
@@ -171,4 +171,48 @@ fn no_limit_is_wider_than_the_offsets() {
         error.to_string(),
         "head_bytes_max is 1048576: use a value from 1 to 65535"
     );
+}
+
+/// Goal: a client's limits may allow more fields than the table has places: all are checked, framing is read wherever it
+/// stands, the table holds the first, and one more than allowed is refused.
+#[test]
+fn a_client_may_allow_more_fields_than_the_table_holds() {
+    let limits = Limits::DEFAULT
+        .with_response_heads(HEAD_BYTES_CAPACITY, 300)
+        .unwrap();
+    let head = |count: usize, last: &str| {
+        let fields: String = (1..count).map(|one| format!("X-{one}: y\r\n")).collect();
+        format!("HTTP/1.1 200 OK\r\n{fields}{last}\r\n\r\n").into_bytes()
+    };
+    for scanner in ScannerKind::ALL
+        .into_iter()
+        .filter(|scanner| scanner.is_here())
+    {
+        let mut fields = HeadFields::new();
+        let whole = head(300, "Content-Length: 7");
+        let parsed = parse_response_head_by(scanner, &whole, &limits, &mut fields);
+        let Ok(Parsed::Complete(parsed)) = parsed else {
+            panic!("{parsed:?}");
+        };
+        assert_eq!(parsed.announced, Framing::Length(7));
+        assert_eq!(parsed.head_bytes, whole.len());
+        assert_eq!(fields.len(), FIELDS_CAPACITY);
+        for (bytes, expected) in [
+            (head(301, "A: b"), ParseError::TooManyFields { limit: 300 }),
+            (head(300, "A : b"), ParseError::SpaceBeforeColon),
+        ] {
+            let parsed = parse_response_head_by(scanner, &bytes, &limits, &mut fields);
+            assert_eq!(parsed, Err(expected));
+        }
+        let cut = &whole[..whole.len() - 1];
+        let parsed = parse_response_head_by(scanner, cut, &limits, &mut fields);
+        assert_eq!(parsed, Ok(Parsed::Partial));
+    }
+    for (head_bytes, fields) in [(0, 1), (1, 0), (HEAD_BYTES_CAPACITY + 1, 1)] {
+        assert!(
+            Limits::DEFAULT
+                .with_response_heads(head_bytes, fields)
+                .is_err()
+        );
+    }
 }

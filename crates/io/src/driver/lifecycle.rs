@@ -37,7 +37,8 @@ pub(super) enum Stage {
     Sending,
     /// Everything and a FIN went out; arriving bytes are discarded until the peer's FIN.
     Lingering,
-    /// A call failed outside the socket's own event; the owner learns of it in a later tick.
+    /// A call failed outside the socket's own event; the owner learns of it in a later tick, behind what had
+    /// arrived before: see [`Life::has_last_bytes`].
     Failing(Errno),
     /// Its id is dead, but the kernel may still have operations on it.
     Closed,
@@ -50,6 +51,13 @@ pub(super) enum Receiving {
     Paused,
     /// The peer's FIN was reported.
     Finished,
+}
+
+/// Whether a socket that failed may have more to deliver before that is reported.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum IsMoreLeft {
+    No,
+    Yes,
 }
 
 /// What a driver has to do after a transition.
@@ -116,6 +124,17 @@ impl Life {
             self.stage,
             Stage::Connecting | Stage::Open | Stage::Failing(_)
         )
+    }
+
+    /// Whether what arrived before a send failed is still to be delivered. A server that refuses an upload
+    /// answers, closes and thereby resets: the answer is here while the upload's next send fails. Bound: a
+    /// connection that is gone receives no more, so it is what the kernel's buffer held.
+    pub(super) fn has_last_bytes(&self) -> bool {
+        let is_gone = matches!(
+            self.stage,
+            Stage::Failing(Errno::PIPE | Errno::CONNRESET | Errno::TIMEDOUT)
+        );
+        is_gone && self.receiving == Receiving::On
     }
 
     /// Whether arriving bytes are to be thrown away.

@@ -50,7 +50,7 @@ use self::turn_queue::TurnQueue;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
 use super::features::{DriverFeature, DriverFeatures};
-use super::lifecycle::{Closing, SocketDriver, Stage, expire_deadlines, fail_later};
+use super::lifecycle::{Closing, IsMoreLeft, SocketDriver, Stage, expire_deadlines, fail_later};
 use super::socket_count::SocketCount;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
@@ -326,7 +326,9 @@ impl UringDriver {
                     return;
                 }
                 self.failing.pop_front();
-                self.remove_failed(id, error, pools, handler);
+                if self.receive_last(id, pools, handler) == IsMoreLeft::No {
+                    self.remove_failed(id, error, pools, handler);
+                }
             } else {
                 self.failing.pop_front();
             }

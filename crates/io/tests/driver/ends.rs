@@ -170,6 +170,49 @@ pub(crate) fn a_send_to_a_gone_peer_fails<W: World>(world: &W) {
     assert_eq!(pond.driver.socket_count(), 0);
 }
 
+/// A server that refuses an upload answers, closes, and so resets; the upload's next send fails before the
+/// answer was read. Goal: all that had arrived is delivered, then the one failure; of a paused socket the
+/// failure alone.
+pub(crate) fn what_arrived_comes_before_a_failed_send<W: World>(world: &W) {
+    // No more than the receiver takes at once: a reset drops what its sender still had.
+    let answer = pattern(60_000);
+    for (is_blocked, is_paused) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (mut pond, socket, mut peer) = Pond::connected(world);
+        if is_blocked {
+            pond.send_until_blocked(socket, &pattern(1 << 20));
+        }
+        let mut given = 0;
+        while given < answer.len() {
+            match peer.write(&answer[given..]) {
+                Ok(count) => given += count,
+                Err(_) => break,
+            }
+        }
+        assert!(given > 0);
+        if is_paused {
+            pond.driver.pause_receive(socket);
+        }
+        peer.reset();
+        for _ in 0..3 {
+            let _ = pond.send(socket, b"more of the upload");
+        }
+        pond.run_until(|seen| matches!(seen.last(), Some(Seen::Failed(..))));
+        pond.settle();
+        let got = received_bytes(&pond.seen, socket);
+        let expected = if is_paused { &[][..] } else { &answer[..given] };
+        assert!(got == expected, "{} of {} bytes", got.len(), expected.len());
+        assert!(
+            matches!(pond.seen[..], [.., Seen::Failed(of, Errno::CONNRESET | Errno::PIPE)] if of == socket)
+        );
+        let failures = pond
+            .seen
+            .iter()
+            .filter(|seen| matches!(seen, Seen::Failed(..)));
+        assert_eq!(failures.count(), 1);
+        assert_eq!(pond.driver.socket_count(), 0);
+    }
+}
+
 /// Goal: an id kept after its socket is gone reaches nobody, least of all the slot's next socket.
 pub(crate) fn dead_ids_are_ignored<W: World>(world: &W) {
     let (mut pond, address) = Pond::listening(world);

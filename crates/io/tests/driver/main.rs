@@ -41,8 +41,8 @@ macro_rules! behaviours_everywhere {
             ends: a_fin_is_reported_once_and_sending_goes_on a_reset_fails_the_socket
                 a_sent_fin_comes_last_and_receiving_goes_on a_fin_behind_a_pause_is_found_by_asking
                 a_reset_reaches_a_paused_socket a_refused_connect_fails
-                a_send_to_a_gone_peer_fails dead_ids_are_ignored
-                a_socket_closed_by_another_handler_stays_silent
+                a_send_to_a_gone_peer_fails what_arrived_comes_before_a_failed_send
+                dead_ids_are_ignored a_socket_closed_by_another_handler_stays_silent
                 one_listener_at_a_time stopping_takes_the_waiting a_close_keeps_what_was_done
                 a_reset_takes_back_what_is_not_read a_dropped_driver_lets_its_peers_go;
             closing: the_answer_survives_unread_input the_queue_goes_out_before_the_fin
@@ -299,7 +299,7 @@ mod encrypted {
                     sends_of_one_tick_keep_their_order  pausing_holds_bytes_back pauses_and_resumes_keep_the_order;
                 ends: a_fin_is_reported_once_and_sending_goes_on a_reset_fails_the_socket
                     a_reset_reaches_a_paused_socket a_refused_connect_fails
-                    a_send_to_a_gone_peer_fails dead_ids_are_ignored
+                    a_send_to_a_gone_peer_fails what_arrived_comes_before_a_failed_send dead_ids_are_ignored
                     a_socket_closed_by_another_handler_stays_silent
                     one_listener_at_a_time stopping_takes_the_waiting a_close_keeps_what_was_done
                     a_reset_takes_back_what_is_not_read a_dropped_driver_lets_its_peers_go;

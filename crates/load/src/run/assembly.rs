@@ -14,7 +14,7 @@ use crate::schedule::{Pace, Schedule};
 use crate::shared::Shared;
 use crate::timeline::{Lost, Timeline};
 use millpond_io::Errno;
-use millpond_measure::record::{LoadConnectionsOpen, LoadRateWindow, RateWindowEnd};
+use millpond_measure::record::{LoadAddress, LoadConnectionsOpen, LoadRateWindow, RateWindowEnd};
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -49,6 +49,7 @@ pub(super) fn assemble(
         ended: watched.ended,
         aborted: watched.aborted.clone(),
         connections_open: Some(connections_open(shared)),
+        addresses: addresses_of(shared),
         ..LoadRecord::default()
     };
     record.warm_up = watched.warm_up;
@@ -123,6 +124,17 @@ fn connections_open(shared: &Shared<'_>) -> LoadConnectionsOpen {
         at_start: shared.doors.open_at_start.load(Ordering::Relaxed) as u64,
         at_end: shared.doors.open.load(Ordering::Relaxed) as u64,
     }
+}
+
+/// Which address took how many connections, where there are several.
+fn addresses_of(shared: &Shared<'_>) -> Vec<LoadAddress> {
+    let addresses = shared.config.target.addresses.iter();
+    let uses = addresses.zip(&shared.address_uses);
+    uses.map(|(address, opened)| LoadAddress {
+        address: address.to_string(),
+        opened: opened.load(Ordering::Relaxed),
+    })
+    .collect()
 }
 
 /// What ab tells of requests and answers.

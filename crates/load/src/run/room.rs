@@ -29,7 +29,7 @@ pub(super) fn check(config: &LoadConfig) -> Result<(), LoadError> {
     }
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
     let ports = range.ok().as_deref().and_then(ports_in);
-    match (ports, &config.target.address) {
+    match (ports, &config.target.addresses[0]) {
         (Some(ports), Address::Inet(_)) => check_ports(config, ports),
         _ => Ok(()),
     }
@@ -38,6 +38,7 @@ pub(super) fn check(config: &LoadConfig) -> Result<(), LoadError> {
 fn check_ports(config: &LoadConfig, ports: u64) -> Result<(), LoadError> {
     let connections = config.connections as u64;
     let sources = config.plan.sources.map_or(1, |sources| sources.len());
+    // Any one of several addresses may take all connections, where the others refuse.
     let room = u128::from(ports).saturating_mul(sources);
     if u128::from(connections) <= room {
         return Ok(());

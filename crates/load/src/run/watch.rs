@@ -171,7 +171,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                         timeout_ns: opening.first_within_ns,
                     };
                     return Err(LoadError::Unreachable {
-                        address: config.target.address.clone(),
+                        addresses: config.target.addresses.clone(),
                         cause: doors.last_failure().unwrap_or(timed_out),
                     });
                 }
@@ -255,6 +255,12 @@ struct Opening {
 /// each has been open.
 const TOGETHER_WITHIN_NS: u64 = 1_000_000_000;
 
+/// As long as an address takes to be given up, for each of them, and a moment between two.
+fn first_within_ns(config: &LoadConfig) -> u64 {
+    let addresses = config.target.addresses.len() as u64;
+    config.timeout_ns.saturating_mul(2 * addresses - 1)
+}
+
 impl Opening {
     fn new(config: &LoadConfig, now_ns: u64) -> Self {
         Self {
@@ -262,7 +268,7 @@ impl Opening {
             connections: config.connections,
             began_ns: now_ns,
             within_ns: config.connect_within_ns,
-            first_within_ns: config.connect_within_ns.min(config.timeout_ns),
+            first_within_ns: config.connect_within_ns.min(first_within_ns(config)),
             reached_ns: None,
             next_news_ns: now_ns + PROGRESS_NS,
         }

@@ -122,7 +122,7 @@ mod tests {
             seed: None,
         };
         let target = Target {
-            address: Address::Unix("/nowhere".into()),
+            addresses: [Address::Unix("/nowhere".into())].into(),
             host: "nowhere".to_owned(),
             path: "/".into(),
         };

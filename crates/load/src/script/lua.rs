@@ -53,7 +53,7 @@ impl Script {
         let mut runners: Vec<Runner> = Vec::new();
         for place in 1..=load.threads.min(load.connections) {
             let state = ScriptState::new(config, &source, load, place as u64)?;
-            let facts = Arc::new(ThreadFacts::new(load.target.address.clone()));
+            let facts = Arc::new(ThreadFacts::new(load.target.addresses[0].clone()));
             let handle = ThreadHandle {
                 lua: state.lua.weak(),
                 facts: Arc::clone(&facts),

@@ -1,5 +1,6 @@
 //! A worker's connections: opening, knowing whose a socket is, and starting over after a loss.
 use super::{CONNECTING_MAX, NOBODY, Worker};
+use crate::connection_plan::AddressUse;
 use crate::error::ConnectFailure;
 use crate::outcome::{InFlight, Phase};
 use crate::schedule::Arrival;
@@ -15,7 +16,8 @@ impl Worker<'_> {
         driver: &mut D,
         now_ns: u64,
     ) -> Result<(), IoError> {
-        for _ in 0..self.closed.len() {
+        // Each may be tried with every address.
+        for _ in 0..self.closed.len() * self.shared.config.target.addresses.len() {
             if self.connecting >= CONNECTING_MAX {
                 break;
             }
@@ -30,6 +32,9 @@ impl Worker<'_> {
                 continue;
             }
             if let Err(error) = self.connect(driver, index, now_ns) {
+                if self.tries_another_address(index, now_ns) {
+                    continue;
+                }
                 self.sessions[index as usize].closed(now_ns);
                 self.closed.push_back(index);
                 return Err(error);
@@ -47,7 +52,10 @@ impl Worker<'_> {
         let sources = &self.shared.config.plan.sources;
         let source = sources.map(|sources| sources.at(self.place_of(index)));
         let socket = match &self.script {
-            None => driver.connect_from(&self.shared.config.target.address, source)?,
+            None => {
+                let address = self.address_of(index);
+                driver.connect_from(&self.shared.config.target.addresses[address], source)?
+            }
             Some(script) => driver.connect_from(&script.address(), source)?,
         };
         let slot = socket.slot();
@@ -61,6 +69,33 @@ impl Worker<'_> {
         };
         self.connecting += 1;
         Ok(())
+    }
+
+    /// Which of the target's addresses a session uses.
+    fn address_of(&self, index: u32) -> usize {
+        let config = self.shared.config;
+        let place = match config.plan.addresses {
+            AddressUse::All => self.place_of(index),
+            AddressUse::First => 0,
+        };
+        let choice = self.sessions[index as usize].address;
+        choice.index(place, config.target.addresses.len())
+    }
+
+    /// Whether another of the target's addresses is left for an attempt that failed; it is made at once.
+    fn tries_another_address(&mut self, index: u32, now_ns: u64) -> bool {
+        let session = &mut self.sessions[index as usize];
+        // A script names its address itself.
+        let is_left = self.script.is_none()
+            && session
+                .address
+                .failed(self.shared.config.target.addresses.len());
+        if is_left {
+            session.state = State::Closed { retry_ns: now_ns };
+            self.closed.push_front(index);
+            self.next_housekeeping_ns = now_ns;
+        }
+        is_left
     }
 
     pub(super) fn session_of(&self, socket: SocketId) -> Option<u32> {
@@ -95,13 +130,26 @@ impl Worker<'_> {
         if let State::Connecting { since_ns, .. } = self.sessions[index as usize].state {
             self.outcome.opening.record(now_ns.saturating_sub(since_ns));
         }
+        self.note_address(index);
         self.sessions[index as usize].opened(socket, now_ns);
         // A script's delay is its user's and not the connection's: one that had begun goes on.
         self.offer(index);
     }
 
+    /// Of a target with several addresses it is counted which took how many connections.
+    fn note_address(&self, index: u32) {
+        let uses = &self.shared.address_uses;
+        if !uses.is_empty() && self.script.is_none() {
+            uses[self.address_of(index)].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn connect_failed(&mut self, index: u32, failure: ConnectFailure, now_ns: u64) {
         self.connecting -= 1;
+        self.shared.doors.failed(failure);
+        if self.tries_another_address(index, now_ns) {
+            return;
+        }
         self.outcome.errors.connect += 1;
         let kind = match failure {
             ConnectFailure::Handshake => LoadFailureKind::Tls,
@@ -111,7 +159,6 @@ impl Worker<'_> {
         let causes = &mut self.outcome.causes;
         causes.tls += u64::from(kind == LoadFailureKind::Tls);
         causes.note(kind, now_ns, place, || failure.to_string(), b"");
-        self.shared.doors.failed(failure);
         self.settle(index);
         self.sessions[index as usize].closed(now_ns);
         self.closed.push_back(index);

@@ -4,7 +4,7 @@
 //! each is timed from the write of its own request.
 //! Absent on purpose: judging (`validation`) and counting (`outcome`).
 use super::Worker;
-use crate::failure_causes::kind_of;
+use crate::failure_causes::{kind_of, sentence_of};
 use crate::listener::Listener;
 use crate::outcome::{InFlight, Moment, Outcome, Phase};
 use crate::session::Desk;
@@ -168,7 +168,7 @@ impl Worker<'_> {
         let causes = &mut self.outcome.causes;
         causes.count(kind, requests);
         if requests > 0 {
-            causes.note(kind, now_ns, place, || error.to_string(), input.bytes());
+            causes.note(kind, now_ns, place, || sentence_of(error), input.bytes());
         }
     }
 

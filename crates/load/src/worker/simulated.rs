@@ -126,7 +126,7 @@ fn run(
     answer_at: impl FnMut(Asked) -> u64 + 'static,
 ) -> Ran {
     let target = Target {
-        address: address(),
+        addresses: [address()].into(),
         host: "a".to_owned(),
         path: "/".to_owned(),
     };

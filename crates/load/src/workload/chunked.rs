@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn bodies_are_cut_into_chunks() {
         let target = Target {
-            address: "127.0.0.1:80".parse().unwrap(),
+            addresses: ["127.0.0.1:80".parse().unwrap()].into(),
             host: "pond".to_owned(),
             path: "/a".to_owned(),
         };

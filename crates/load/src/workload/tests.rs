@@ -3,9 +3,9 @@ use millpond_mempool::PoolMode;
 use std::collections::HashSet;
 
 fn requests(workload: Workload) -> Requests {
-    let address = "127.0.0.1:80".parse().unwrap();
+    let addresses = ["127.0.0.1:80".parse().unwrap()].into();
     let target = Target {
-        address,
+        addresses,
         host: "pond".into(),
         path: "/v0/entity".into(),
     };
@@ -119,9 +119,9 @@ fn empty_values_and_single_keys_work() {
 }
 
 fn mixed(mix: RequestMix) -> Result<Requests, LoadError> {
-    let address = "127.0.0.1:80".parse().unwrap();
+    let addresses = ["127.0.0.1:80".parse().unwrap()].into();
     let target = Target {
-        address,
+        addresses,
         host: "pond".into(),
         path: "/".into(),
     };

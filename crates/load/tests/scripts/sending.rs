@@ -203,7 +203,7 @@ fn strings_at_the_limit_and_several_at_a_time_work() {
     run_well(&config, &script);
     let most_behind = server.seen()[before..].iter().map(|seen| seen.behind).max();
     assert!(most_behind >= Some(3), "{most_behind:?}");
-    assert!(matches!(config.target.address, Address::Inet(_)));
+    assert!(matches!(config.target.addresses[0], Address::Inet(_)));
 }
 
 /// Goal: `thread.addr` sends a thread elsewhere, and only that one.

@@ -100,7 +100,13 @@ pub(crate) struct TestServer {
 
 impl TestServer {
     pub(crate) fn start(answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::start_on(TcpListener::bind("127.0.0.1:0").unwrap(), answer)
+    }
+
+    pub(crate) fn start_on(
+        listener: TcpListener,
+        answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State::default());
         let answer = Arc::new(answer);
@@ -245,7 +251,7 @@ pub(crate) const MS: u64 = 1_000_000;
 
 pub(crate) fn target(address: SocketAddr, path: &str) -> Target {
     Target {
-        address: Address::Inet(address),
+        addresses: [Address::Inet(address)].into(),
         host: address.to_string(),
         path: path.into(),
     }

@@ -35,6 +35,28 @@ impl LoadConnectionsOpen {
     }
 }
 
+/// One of several addresses of a target.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoadAddress {
+    /// With its port.
+    pub address: String,
+    /// Connections that it took.
+    pub opened: u64,
+}
+
+impl LoadAddress {
+    /// Adds the connections of another record, address by address.
+    pub fn add(sums: &mut Vec<Self>, others: &[Self]) {
+        for other in others {
+            match sums.iter_mut().find(|one| one.address == other.address) {
+                Some(sum) => sum.opened += other.opened,
+                None => sums.push(other.clone()),
+            }
+        }
+    }
+}
+
 /// What one set of connections came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

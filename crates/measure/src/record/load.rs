@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    LoadClass, LoadConnectionSets, LoadConnectionsOpen, LoadCookies, LoadFailure, LoadRateWindow,
-    LoadTls, LoadWarmUp, RateWindowEnd, WrongAnswers,
+    LoadAddress, LoadClass, LoadConnectionSets, LoadConnectionsOpen, LoadCookies, LoadFailure,
+    LoadRateWindow, LoadTls, LoadWarmUp, RateWindowEnd, WrongAnswers,
 };
 use crate::histogram::{LatencyHistogram, LatencySummary};
 
@@ -174,6 +174,9 @@ pub struct LoadReport {
     /// Absent in records of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections_open: Option<LoadConnectionsOpen>,
+    /// How many connections each of the target's addresses took; absent where it has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<LoadAddress>,
     /// With `--repeat` and `--reconnect-every`: what each set of connections came to, and their spread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection_sets: Option<LoadConnectionSets>,

@@ -273,6 +273,13 @@ fn connection_lines(report: &LoadReport) -> String {
             report.connections, open.at_start, open.at_end
         );
     }
+    if !report.addresses.is_empty() {
+        let uses = report.addresses.iter();
+        let uses: Vec<String> = uses
+            .map(|one| format!("{} took {}", one.address, one.opened))
+            .collect();
+        text += &wrapped(&format!("  Addresses: {}", uses.join(", ")), WIDTH, "    ");
+    }
     let Some(sets) = &report.connection_sets else {
         return text;
     };

@@ -5,9 +5,9 @@ use super::receiving::receive;
 use super::{EpollDriver, Event, IsTurn, LISTENER_TOKEN, READABLE, SocketId, WAKE_TOKEN};
 use crate::driver::accepting::accept_waiting;
 use crate::driver::handle_of;
-use crate::driver::lifecycle::{Receiving, Stage, expire_deadlines};
+use crate::driver::lifecycle::{IsMoreLeft, Receiving, Stage, expire_deadlines};
 use crate::op::connect::connect_outcome;
-use crate::op::receive::Received;
+use crate::op::receive::{Received, receive_now};
 use crate::pools::ShardPools;
 use crate::scheduler::{Usage, Work, receive_bytes};
 use millpond_mempool::Lease;
@@ -222,6 +222,35 @@ impl EpollDriver {
         self.look_again(id);
     }
 
+    /// One receive of what had arrived when a send failed. Without memory to receive into the failure is all
+    /// that its owner learns of.
+    fn receive_last<H>(
+        &mut self,
+        id: SocketId,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) -> IsMoreLeft
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let turn_bytes = self.turn_bytes;
+        let Some(socket) = self
+            .socket(id)
+            .filter(|socket| socket.life.has_last_bytes())
+        else {
+            return IsMoreLeft::No;
+        };
+        let Ok(mut buffer) = pools.io_buffers.lease() else {
+            return IsMoreLeft::No;
+        };
+        let Received::Bytes(_) = receive_now(socket.fd(), &mut buffer, turn_bytes) else {
+            return IsMoreLeft::No;
+        };
+        self.failing.push_back(id);
+        self.report_bytes(id, &buffer, pools, handler);
+        IsMoreLeft::Yes
+    }
+
     fn report_failing<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
@@ -239,7 +268,9 @@ impl EpollDriver {
                     return;
                 }
                 self.failing.pop_front();
-                self.remove_failed(id, error, pools, handler);
+                if self.receive_last(id, pools, handler) == IsMoreLeft::No {
+                    self.remove_failed(id, error, pools, handler);
+                }
             } else {
                 self.failing.pop_front();
             }

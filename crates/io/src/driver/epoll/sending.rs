@@ -157,7 +157,8 @@ impl EpollDriver {
         }
         match self.flush(id) {
             Flushed::Some { .. } => {}
-            Flushed::Failed(error) => self.fail_in_turn(id, error, pools, handler),
+            // Not at once: the reason for it may have arrived.
+            Flushed::Failed(error) => self.fail_later(id, error),
             Flushed::All { .. } => {
                 self.watch_room(id, false);
                 handler(self, pools, Event::SendDrained { socket: id });

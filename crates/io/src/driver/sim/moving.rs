@@ -166,7 +166,8 @@ impl SimDriver {
     {
         match self.flush(id) {
             Flushed::Some { .. } => {}
-            Flushed::Failed(error) => self.remove_failed(id, error, pools, handler),
+            // Not at once: the reason for it may have arrived.
+            Flushed::Failed(error) => self.fail_later(id, error),
             Flushed::All => handler(self, pools, Event::SendDrained { socket: id }),
         }
     }

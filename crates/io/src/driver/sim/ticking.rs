@@ -300,12 +300,24 @@ impl SimDriver {
                 }
                 handler(self, pools, Event::Connected { socket: id });
             }
+            (Stage::Failing(_), _) if self.has_last_bytes(id) => {
+                self.receive_open(id, pools, handler);
+            }
             (Stage::Connecting, Attempt::Ends(Err(error))) | (Stage::Failing(error), _) => {
                 self.remove_failed(id, error, pools, handler);
             }
             (Stage::Sending | Stage::Lingering, _) => self.advance_closing(id),
             (Stage::Connecting, Attempt::Unanswered) | (Stage::Closed, _) => {}
         }
+    }
+
+    /// Something arrived before a send failed, and is delivered first.
+    fn has_last_bytes(&self, id: SocketId) -> bool {
+        let socket = self.sockets.get(handle_of(id));
+        socket.is_some_and(|socket| {
+            let end = socket.end;
+            socket.life.has_last_bytes() && self.network.state().wire(end).waiting(end.end) > 0
+        })
     }
 
     fn tell_if_blocked<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)

@@ -21,8 +21,9 @@ use super::probe::{receive_on_entry, receive_once_entry};
 use super::socket::ReceiveOperation;
 use super::{Event, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
-use crate::driver::lifecycle::{Receiving, SocketDriver, Stage, perform};
+use crate::driver::lifecycle::{IsMoreLeft, Receiving, SocketDriver, Stage, perform};
 use crate::op::close::pending_error;
+use crate::op::receive::{Received, receive_now};
 use crate::pools::ShardPools;
 use crate::scheduler::{RECEIVES_BYTES, Work};
 use io_uring::{cqueue, opcode, types};
@@ -206,6 +207,9 @@ impl UringDriver {
                         let step = socket.life.discarded(bytes.len());
                         perform(self, id, step);
                     }
+                    Stage::Failing(_) if socket.life.has_last_bytes() => {
+                        self.report_last(id, bytes, pools, handler);
+                    }
                     _ => self.counters.stale_events += 1,
                 }
             }
@@ -241,6 +245,10 @@ impl UringDriver {
         };
         match socket.life.stage() {
             Stage::Closed => self.release_in_turn(id),
+            // It waited for this operation to be reported.
+            Stage::Failing(_) if socket.receive == ReceiveOperation::None => {
+                self.failing.push_back(id);
+            }
             Stage::Open if socket.life.receiving() != Receiving::On => self.quiet(id),
             _ if socket.receive == ReceiveOperation::None => self.arm_receive(id),
             // It goes on by itself.
@@ -281,6 +289,68 @@ impl UringDriver {
                 return self.fail_later(id, Errno::NOMEM);
             }
         }
+    }
+
+    /// What had arrived when a send failed: what is held, or one receive. The kernel's own receive is
+    /// cancelled first, and its end puts the socket back into the queue of those that fail. Without memory
+    /// to receive into the failure is all that its owner learns of.
+    #[cold]
+    pub(super) fn receive_last<H>(
+        &mut self,
+        id: SocketId,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) -> IsMoreLeft
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Self {
+            sockets, queued, ..
+        } = self;
+        let Some(socket) = sockets
+            .get_mut(handle_of(id))
+            .filter(|socket| socket.life.has_last_bytes())
+        else {
+            return IsMoreLeft::No;
+        };
+        if let Some(bytes) = socket.held.pop(queued) {
+            self.failing.push_back(id);
+            self.report_last(id, &bytes, pools, handler);
+            return IsMoreLeft::Yes;
+        }
+        if socket.has_receive() {
+            if socket.receive != ReceiveOperation::Cancelled {
+                socket.receive = ReceiveOperation::Cancelled;
+                self.cancel(Operation::Receive.on(id));
+            }
+            return IsMoreLeft::Yes;
+        }
+        // It may stand in the queue for turns still.
+        socket.receive = ReceiveOperation::None;
+        let Ok(mut buffer) = pools.io_buffers.lease() else {
+            return IsMoreLeft::No;
+        };
+        let turn_bytes = buffer.capacity();
+        let Received::Bytes(count) = receive_now(socket.fd(), &mut buffer, turn_bytes) else {
+            return IsMoreLeft::No;
+        };
+        self.failing.push_back(id);
+        self.counters.receives += 1;
+        self.counters.received_bytes += count as u64;
+        self.report_last(id, &buffer, pools, handler);
+        IsMoreLeft::Yes
+    }
+
+    fn report_last<H>(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        handler(self, pools, Event::Received { socket: id, bytes });
     }
 
     fn finish_arrived<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)

@@ -353,7 +353,8 @@ impl UringDriver {
         };
         let (stage, is_empty) = (socket.life.stage(), socket.queue.is_empty());
         match (stage, error) {
-            (Stage::Open, Some(error)) => self.fail_in_turn(id, error, pools, handler),
+            // Not at once: the reason for it may have arrived.
+            (Stage::Open, Some(error)) => self.fail_later(id, error),
             (Stage::Sending, Some(_)) => self.remove(id),
             (Stage::Open, None) if is_empty => {
                 handler(self, pools, Event::SendDrained { socket: id });

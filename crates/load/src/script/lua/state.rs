@@ -202,8 +202,8 @@ fn host_facts(lua: &Lua, config: &ScriptConfig, load: &LoadConfig) -> mlua::Resu
         "body",
         body.map(|body| lua.create_string(body)).transpose()?,
     )?;
-    let address = ScriptAddress(target.address.clone());
-    facts.set("addrs", lua.create_sequence_from([address])?)?;
+    let addresses = target.addresses.iter().cloned().map(ScriptAddress);
+    facts.set("addrs", lua.create_sequence_from(addresses)?)?;
     let look_up_words = |lua: &Lua, (host, service): (String, String)| {
         let found = look_up(&host, &service).map_err(mlua::Error::runtime)?;
         lua.create_sequence_from(found)
