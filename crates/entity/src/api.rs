@@ -3,7 +3,7 @@
 //! On the path: `handler` asks [`route`] first, acts on the answer, then sends one [`Reply`].
 //! ```text
 //! GET    /v0/entity?id=ID   200 value, 404
-//! PUT    /v0/entity?id=ID   201; &expires=SECONDS or Expires: ends it; Content-Type is kept
+//! PUT    /v0/entity?id=ID   201; &expires=SECONDS or Expires: ends it, as Entity-Expires tells; Content-Type is kept
 //! DELETE /v0/entity?id=ID   202, also for an absent entity
 //! GET    /v0/entities?start=ID[&end=ID]   200, one chunk <id>\n<value> for each entity
 //! GET    /openapi.json      200, all of this for programs
@@ -13,6 +13,7 @@
 //! Values carry an ETag; If-Match and If-None-Match make 412, and 304 for reads.
 //! All about entities take replicas=ACK/FROM: 504 where fewer copies than that answered in time.
 //! Where tokens were given, 401 without one of them, and 403 for a write with one for reading.
+//! What the service does not do and would change a request's meaning is refused (`strictness`): 400, 411, 412, 415.
 //! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
 //! an unknown path, 405 for another method, 503 when the store cannot, 507 for writes without room. Sizes are `http`'s (413,
 //! 414, 431). Absent on purpose: content negotiation; a value is opaque bytes under the
@@ -37,6 +38,13 @@ const CONTENT_IS_TEXT: Field<'_> = (FieldName::CONTENT_TYPE, TEXT);
 const READ_AND_WRITE: FieldValue<'_> = FieldValue::from_static("GET, HEAD, PUT, DELETE");
 const READ: FieldValue<'_> = FieldValue::from_static("GET, HEAD");
 const WRITE: FieldValue<'_> = FieldValue::from_static("PUT");
+const ACCEPT_ENCODING: FieldName<'_> = FieldName::from_static("Accept-Encoding");
+const IDENTITY: FieldValue<'_> = FieldValue::from_static("identity");
+const CONTENT_TYPE_OPTIONS: FieldName<'_> = FieldName::from_static("X-Content-Type-Options");
+const NO_SNIFF: FieldValue<'_> = FieldValue::from_static("nosniff");
+/// When an entity ends. Not `Expires`, by which caches would serve it until then, whatever became of it.
+const ENTITY_EXPIRES: FieldName<'_> = FieldName::from_static("Entity-Expires");
+const NO_CACHE: FieldValue<'_> = FieldValue::from_static("no-cache");
 const ONE_SECOND: FieldValue<'_> = FieldValue::from_static("1");
 const TEN_SECONDS: FieldValue<'_> = FieldValue::from_static("10");
 
@@ -155,6 +163,18 @@ pub enum Reply {
     BadReplicas(ReplicasError),
     /// 400: a Content-Type too long to keep.
     LongContentType,
+    /// 400: a query parameter that is unknown or comes twice.
+    BadParameter,
+    /// 400: a field of which only one counts.
+    DoubledField,
+    /// 400: a part of a value.
+    PartialValue,
+    /// 411: a PUT without a body's length.
+    NoLength,
+    /// 415: a value that its readers would have to decode.
+    EncodedValue,
+    /// 412: a condition on a date, and entities have none.
+    NoDates,
     /// 412: another version is there than the request depends on.
     PreconditionFailed,
     /// 405, with what the path does allow.
@@ -213,6 +233,27 @@ impl Reply {
             Self::MissingStart => (
                 StatusCode::BAD_REQUEST,
                 "no start: use /v0/entities?start=ID or /v0/entities?start=ID&end=ID\n",
+            ),
+            Self::BadParameter => (
+                StatusCode::BAD_REQUEST,
+                "a query parameter is unknown or comes twice: an entity takes id, replicas and, put, expires; a range \
+                 start, end and replicas; a checkpoint name\n",
+            ),
+            Self::DoubledField => (
+                StatusCode::BAD_REQUEST,
+                "Authorization, Content-Type and Expires may each come once\n",
+            ),
+            Self::PartialValue => (
+                StatusCode::BAD_REQUEST,
+                "a part of a value cannot be put: send all of it, without Content-Range\n",
+            ),
+            Self::NoLength => (
+                StatusCode::LENGTH_REQUIRED,
+                "a PUT takes Content-Length or Transfer-Encoding: chunked; Content-Length: 0 puts an empty value\n",
+            ),
+            Self::NoDates => (
+                StatusCode::PRECONDITION_FAILED,
+                "entities have no dates: make the write depend on an ETag, by If-Match\n",
             ),
             Self::PreconditionFailed => (
                 StatusCode::PRECONDITION_FAILED,
@@ -307,6 +348,11 @@ impl Reply {
                 &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, ONE_SECOND)],
                 b"the store is short of descriptors, memory or room, and goes on by itself: try again later\n",
             ),
+            Self::EncodedValue => response.send_with(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                &[CONTENT_IS_TEXT, (ACCEPT_ENCODING, IDENTITY)],
+                b"values are kept without a Content-Encoding, which their readers would not learn of: send it decoded\n",
+            ),
             Self::NoRoom => response.send_with(
                 StatusCode::INSUFFICIENT_STORAGE,
                 &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, TEN_SECONDS)],
@@ -363,7 +409,7 @@ pub fn send_record(
             })?;
         }
         ReadVerdict::NotModified => with_fields(&head, |fields| {
-            response.send_with(StatusCode::NOT_MODIFIED, &fields[1..], b"")
+            response.send_with(StatusCode::NOT_MODIFIED, &fields[2..], b"")
         })?,
         ReadVerdict::Failed => return Ok(Some(Reply::PreconditionFailed)),
     }
@@ -421,11 +467,14 @@ fn with_fields<R>(head: &Head<'_>, see: impl FnOnce(&[Field<'_>]) -> R) -> R {
     };
     let fields = [
         (FieldName::CONTENT_TYPE, content_type),
+        // The type is what whoever put it says: no browser is to guess another one.
+        (CONTENT_TYPE_OPTIONS, NO_SNIFF),
         (FieldName::ETAG, tag_value(&tag)),
-        (FieldName::EXPIRES, date_value(head.expires_ms, &mut date)),
+        (ENTITY_EXPIRES, date_value(head.expires_ms, &mut date)),
+        (FieldName::CACHE_CONTROL, NO_CACHE),
     ];
     match head.expires_ms {
-        0 => see(&fields[..2]),
+        0 => see(&fields[..3]),
         _ => see(&fields),
     }
 }

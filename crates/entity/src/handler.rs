@@ -26,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::range::{RangeRefusal, Ranges};
 use crate::record::{HEAD_BYTES_MAX, SHARDS_MAX, Versions};
 use crate::store::{CachedRead, Engine, Room};
+use crate::strictness;
 use crate::value_cache::{Lookup, ValueCache};
 use crate::wishes::{Refusal, Wishes, acks_of, copy, record_of};
 
@@ -59,7 +60,7 @@ impl<S: Engine> EntityService<S> {
         access: Access,
     ) -> Self {
         let source = link.shard_index() + store.versions_from();
-        let versions = Versions::new(source % SHARDS_MAX);
+        let versions = Versions::after(source % SHARDS_MAX, store.versions_after_us());
         Self {
             store,
             link,
@@ -86,6 +87,13 @@ impl<S: Engine> EntityService<S> {
                 .check(right, authorization)
                 .map_err(Reply::NotAllowed)
         })
+    }
+
+    /// Whether whoever asks may have that, and means what would be done. Of the request's head alone, so that it says the
+    /// same before and after its body came.
+    fn check(&self, route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
+        self.check_access(route, request)?;
+        strictness::check(route, request)
     }
 
     fn get(
@@ -255,7 +263,7 @@ impl<S: Engine> Service for EntityService<S> {
         context: &mut ServiceContext<'_>,
     ) -> Flow {
         let route = route(request);
-        let route = match self.check_access(&route, request) {
+        let route = match self.check(&route, request) {
             Ok(()) => route,
             Err(reply) => Route::Refuse(reply),
         };
@@ -302,11 +310,9 @@ impl<S: Engine> Service for EntityService<S> {
     /// Of whoever may not send it, and what nothing is done with, so that it is not taken into memory: `call`
     /// then refuses, or answers at once.
     fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
-        if !self.access.limits_writes() {
-            return false;
-        }
         let route = route(request);
-        route.right().is_none() || self.check_access(&route, request).is_err()
+        let is_unread = self.access.limits_writes() && route.right().is_none();
+        is_unread || self.check(&route, request).is_err()
     }
 
     fn stream(
@@ -459,6 +465,12 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::NoConditions
         | Reply::Unreachable
         | Reply::LongContentType
+        | Reply::BadParameter
+        | Reply::DoubledField
+        | Reply::PartialValue
+        | Reply::EncodedValue
+        | Reply::NoLength
+        | Reply::NoDates
         | Reply::PreconditionFailed
         | Reply::NotAllowed(_)
         | Reply::NoCheckpoints

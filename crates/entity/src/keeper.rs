@@ -30,7 +30,11 @@ use crate::store::{Engine, Room};
 
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often a checkpoint is asked whether it is complete.
+/// From one try to make room to the next: at first, and behind deletes; and where none helps.
+const MAKE_ROOM_WAIT_MIN: Duration = Duration::from_secs(1);
+const MAKE_ROOM_WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// How often a thread that does something long is asked whether it has ended.
 const FINISH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Files are noted at each of so many looks.
@@ -228,6 +232,7 @@ struct Work {
     queued: Vec<Job>,
     /// For which shard, and which of its requests, a checkpoint is made.
     current: Option<(usize, RequestToken)>,
+    room_making: RoomMaking,
 }
 
 fn run<S: Engine>(shared: &Shared, store: &S) {
@@ -235,6 +240,7 @@ fn run<S: Engine>(shared: &Shared, store: &S) {
         slow_readers: CountedEvent::new(LogLevel::Warn, "slow_readers_cut", SLOW_READERS),
         queued: Vec::new(),
         current: None,
+        room_making: RoomMaking::new(),
     };
     // What it publishes would be old for ever if the thread ended.
     while panic::catch_unwind(AssertUnwindSafe(|| keep(shared, store, &mut work))).is_err() {
@@ -268,6 +274,7 @@ fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
         let shards = shared.shards.iter();
         let cut = shards.map(|shard| shard.slow_readers_cut.value()).sum();
         work.slow_readers.look(cut, monotonic_ns());
+        work.room_making.go_on(shared, store);
     }
 }
 
@@ -287,26 +294,14 @@ fn checkpoint<S: Engine>(shared: &Shared, store: &S, path: &Path) -> CheckpointO
     if shared.commits.room() != Room::Enough {
         return CheckpointOutcome::NoRoom;
     }
-    let made = thread::scope(|scope| {
-        // It may take minutes, and what the engine and the disk say must not be old by then.
-        let checkpoint = thread::Builder::new().name("checkpoint".to_owned());
-        let checkpoint = match checkpoint.spawn_scoped(scope, || store.checkpoint(path)) {
-            Ok(checkpoint) => checkpoint,
-            Err(source) => {
-                return Ok(Err(DataDirError::Io {
-                    path: path.to_owned(),
-                    operation: "start a thread to copy into",
-                    source,
-                }));
-            }
-        };
-        while !checkpoint.is_finished() {
-            thread::sleep(FINISH_INTERVAL);
-            look(store, shared);
-        }
-        checkpoint.join()
+    let made = while_looking(shared, store, "checkpoint", || store.checkpoint(path));
+    let made = made.unwrap_or_else(|source| {
+        Err(DataDirError::Io {
+            path: path.to_owned(),
+            operation: "start a thread to copy into",
+            source,
+        })
     });
-    let made = made.unwrap_or_else(|cause| panic::resume_unwind(cause));
     match made {
         Ok(()) => CheckpointOutcome::Made,
         Err(DataDirError::NotNew { .. }) => CheckpointOutcome::NotNew,
@@ -314,6 +309,70 @@ fn checkpoint<S: Engine>(shared: &Shared, store: &S, path: &Path) -> CheckpointO
             log::write(LogLevel::Error, format_args!("no checkpoint: {error}"));
             CheckpointOutcome::Failed
         }
+    }
+}
+
+/// Does `work`, which may take minutes, on a thread of its own: what the engine and the disk say must not be old by then.
+///
+/// # Errors
+/// If no thread could be started.
+fn while_looking<S: Engine, R: Send>(
+    shared: &Shared,
+    store: &S,
+    name: &str,
+    work: impl FnOnce() -> R + Send,
+) -> std::io::Result<R> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name(name.to_owned());
+        let thread = thread.spawn_scoped(scope, work)?;
+        while !thread.is_finished() {
+            thread::sleep(FINISH_INTERVAL);
+            look(store, shared);
+        }
+        let done = thread.join();
+        Ok(done.unwrap_or_else(|cause| panic::resume_unwind(cause)))
+    })
+}
+
+/// When the disk is asked to give back what was deleted or has ended. The engine would do so only when other reasons to
+/// merge come up, and where puts are refused for want of room none does.
+#[derive(Debug)]
+struct RoomMaking {
+    next_try: Instant,
+    wait: Duration,
+    /// Batches that were written by the last try: with little room they are deletes.
+    commits: u64,
+}
+
+impl RoomMaking {
+    fn new() -> Self {
+        Self {
+            next_try: Instant::now(),
+            wait: MAKE_ROOM_WAIT_MIN,
+            commits: 0,
+        }
+    }
+
+    /// Where room is short, makes some, at once behind deletes and else again and again, more and more seldom.
+    fn go_on<S: Engine>(&mut self, shared: &Shared, store: &S) {
+        if shared.commits.room() == Room::Enough {
+            self.wait = MAKE_ROOM_WAIT_MIN;
+            return;
+        }
+        let commits = shared.commits.commits.value();
+        let deletes = commits != self.commits;
+        if deletes {
+            self.wait = MAKE_ROOM_WAIT_MIN;
+            self.next_try = self.next_try.min(Instant::now() + self.wait);
+        }
+        if Instant::now() < self.next_try {
+            return;
+        }
+        self.commits = commits;
+        // Without a thread for it: later.
+        let _ = while_looking(shared, store, "make-room", || store.make_room());
+        self.next_try = Instant::now() + self.wait;
+        self.wait = (2 * self.wait).min(MAKE_ROOM_WAIT_MAX);
     }
 }
 

@@ -38,6 +38,7 @@ pub mod record;
 pub mod condition;
 pub mod expiry;
 pub mod value_cache;
+mod strictness;
 mod wishes;
 pub mod stamps;
 pub mod key_hash;

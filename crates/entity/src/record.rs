@@ -161,10 +161,10 @@ fn since_1970() -> Duration {
 
 /// Gives out versions: microseconds by the wall clock, made to rise, and the shard's number.
 ///
-/// Two shards never give out the same, nor one shard twice. After a restart all are larger, unless
-/// the clock was set back meanwhile; even then two values of one id meet only in the same microsecond.
-/// A number kept by the engine would need no clock, but would be given out again after a restore, or
-/// after writes that `--sync off` lost: to clients that still hold the tags of the lost ones.
+/// Two shards never give out the same, nor one shard twice. After a restart all are larger, also where the clock was set
+/// back meanwhile: the directory's note has the time up to which they were given out. A number kept by the engine would
+/// need no clock, but would be given out again after a restore, or after writes that `--sync off` lost: to clients that
+/// still hold the tags of the lost ones.
 #[derive(Debug)]
 pub struct Versions {
     last_us: u64,
@@ -175,9 +175,15 @@ impl Versions {
     /// For one shard, of less than [`SHARDS_MAX`].
     #[must_use]
     pub fn new(shard_index: usize) -> Self {
+        Self::after(shard_index, 0)
+    }
+
+    /// The same, all of later times than this one, in microseconds since 1970.
+    #[must_use]
+    pub fn after(shard_index: usize, last_us: u64) -> Self {
         assert!(shard_index < SHARDS_MAX, "refused by the configuration");
         Self {
-            last_us: 0,
+            last_us,
             shard: shard_index as u64,
         }
     }

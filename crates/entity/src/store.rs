@@ -235,6 +235,9 @@ pub trait Engine: Send + Sync + 'static {
     /// The disk that holds the data; `None`: none does. A system call.
     fn disk(&self) -> Option<Disk>;
 
+    /// Gives back room on the disk that deleted and ended entities take. May take minutes.
+    fn make_room(&self) {}
+
     /// Notes which files have to be there and how far they reach, so that a later start finds out whether something
     /// is missing. About once a second; may wait for a disk.
     fn note_files(&self) {}
@@ -252,6 +255,12 @@ pub trait Engine: Send + Sync + 'static {
     /// Whether there is anybody to ask. Read by shards: it may not wait.
     fn is_reachable(&self) -> bool {
         true
+    }
+
+    /// No version of what is stored is of a later time than this one, in microseconds since 1970; 0: nothing is known
+    /// but the clock.
+    fn versions_after_us(&self) -> u64 {
+        0
     }
 
     /// From which number on the shards give out versions (`record::Versions`): where several servers

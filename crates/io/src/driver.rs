@@ -363,6 +363,10 @@ pub trait Driver: Sized {
     /// [`Self::close_after_send`] and [`Self::close`].
     fn closing_count(&self) -> usize;
 
+    /// Lets those of them that have sent all and wait for the peer's FIN wait for `allowed_ns` more at most, each from
+    /// the first call that finds it waiting. A process that ends waits for them, and an idle peer may never close.
+    fn shorten_lingering(&mut self, allowed_ns: u64);
+
     /// Wakes this driver's tick from any thread.
     fn waker(&self) -> Waker;
 

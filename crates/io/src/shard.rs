@@ -113,6 +113,10 @@ pub trait Protocol<D: Driver> {
     }
 }
 
+/// When nothing else is left to do, a peer that has been sent all has this long to answer our FIN: a request of its that
+/// crossed the FIN is discarded meanwhile, and a response that it is reading is not destroyed by a reset.
+const LINGER_AT_END_NS: u64 = 50_000_000;
+
 /// The shortest that the kernel gives: a shard that has been woken is to run before whoever computes.
 const TIME_SLICE_NS: u64 = 100_000;
 
@@ -268,8 +272,11 @@ impl<D: Driver> Shard<D> {
             }
             let now_ns = self.driver.now_ns();
             protocol.tick_ended(&mut self.context(now_ns));
-            if !just_stopped && protocol.finished() && self.driver.closing_count() == 0 {
-                return Ok(false);
+            if !just_stopped && protocol.finished() {
+                if self.driver.closing_count() == 0 {
+                    return Ok(false);
+                }
+                self.driver.shorten_lingering(LINGER_AT_END_NS);
             }
             if just_stopped {
                 // The next tick must not sleep: it is the one that takes the last connections.

@@ -201,6 +201,14 @@ impl<S: Engine> Engine for FaultyStore<S> {
         self.inner.checkpoint(path)
     }
 
+    fn versions_after_us(&self) -> u64 {
+        self.inner.versions_after_us()
+    }
+
+    fn make_room(&self) {
+        self.inner.make_room();
+    }
+
     fn note_files(&self) {
         self.inner.note_files();
     }

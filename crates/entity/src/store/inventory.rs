@@ -49,6 +49,8 @@ pub(super) struct Inventory {
     pub syncs_always: bool,
     /// The last change that was promised to survive a loss of power.
     pub sequence: u64,
+    /// No version that was given out before the note was written is of a later time, in microseconds since 1970.
+    pub clock_us: u64,
     /// Writes that may have been lost and were accepted as lost, in the life of the directory.
     pub accepted_loss: u64,
     pub manifest: Noted,
@@ -129,6 +131,7 @@ impl Inventory {
             "state {state}\nsync {sync}\nsequence {}",
             self.sequence
         );
+        let _ = writeln!(text, "clock {}", self.clock_us);
         let _ = writeln!(text, "accepted-loss {}", self.accepted_loss);
         let _ = writeln!(
             text,
@@ -167,6 +170,7 @@ impl Inventory {
                 "state" => found.state = State::Running,
                 "sync" => found.syncs_always = value == "always",
                 "sequence" => found.sequence = value.parse().ok()?,
+                "clock" => found.clock_us = value.parse().ok()?,
                 "accepted-loss" => found.accepted_loss = value.parse().ok()?,
                 "manifest" => found.manifest = noted(value)?,
                 "log" => found.logs.push(noted(value)?),
@@ -272,6 +276,7 @@ mod tests {
                 },
                 syncs_always,
                 sequence,
+                clock_us: size,
                 accepted_loss,
                 manifest: Noted {
                     name: format!("MANIFEST-{sequence:06}"),

@@ -5,6 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::record::now_ms;
 
 use super::inventory::{Inventory, Noted, Reach, State, Writer};
 
@@ -17,9 +20,48 @@ pub(super) struct Notes {
     promised: AtomicU64,
     syncs_always: AtomicBool,
     accepted_loss: AtomicU64,
+    clock: Mutex<VersionClock>,
     kept: Mutex<Kept>,
     /// The MANIFEST as it is known to be on the disk.
     synced_manifest: Mutex<Noted>,
+}
+
+/// Longer than from one note to the next: what was given out after the last one of a killed server.
+const UNNOTED_US: u64 = 10_000_000;
+
+/// A clock that is never set back: what versions are counted by, one for each write and not more than one in a
+/// microsecond.
+#[derive(Debug)]
+struct VersionClock {
+    first_us: u64,
+    last_us: u64,
+    looked_at: Instant,
+}
+
+impl VersionClock {
+    /// For a directory whose last note had this time; 0: there was none.
+    fn after(noted_us: u64) -> Self {
+        let first_us = match noted_us {
+            0 => 0,
+            noted_us => noted_us.saturating_add(UNNOTED_US),
+        };
+        Self {
+            first_us,
+            last_us: first_us,
+            looked_at: Instant::now(),
+        }
+    }
+
+    /// No version that was given out by now is of a later time.
+    fn now_us(&mut self) -> u64 {
+        let now = Instant::now();
+        let passed_us = now.duration_since(self.looked_at).as_micros() as u64;
+        self.looked_at = now;
+        // The millisecond that has begun counts whole.
+        let clock_us = (now_ms() + 1) * 1000;
+        self.last_us = self.last_us.saturating_add(passed_us).max(clock_us);
+        self.last_us
+    }
 }
 
 #[derive(Debug, Default)]
@@ -30,6 +72,11 @@ struct Kept {
 }
 
 impl Notes {
+    /// No version that was given out before the directory was opened is of a later time.
+    pub(super) fn versions_after_us(&self) -> u64 {
+        self.clock().first_us
+    }
+
     /// Opens the note in `path`, which `known` was read from, and says on the disk that files change from now on.
     ///
     /// # Errors
@@ -46,6 +93,7 @@ impl Notes {
             writer,
             promised: AtomicU64::new(known.sequence),
             syncs_always: AtomicBool::new(true),
+            clock: Mutex::new(VersionClock::after(known.clock_us)),
             accepted_loss: AtomicU64::new(known.accepted_loss),
             kept: Mutex::new(Kept {
                 written: known,
@@ -161,6 +209,7 @@ impl Notes {
             syncs_always: self.syncs_always.load(Ordering::Relaxed),
             sequence: self.promised.load(Ordering::Acquire),
             accepted_loss: self.accepted_loss(),
+            clock_us: self.clock().now_us(),
             ..Inventory::default()
         };
         found.note_files(&self.path)?;
@@ -189,6 +238,10 @@ impl Notes {
     fn synced_manifest(&self) -> Noted {
         let synced = self.synced_manifest.lock();
         synced.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn clock(&self) -> MutexGuard<'_, VersionClock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

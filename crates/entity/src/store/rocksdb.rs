@@ -38,6 +38,9 @@ use crate::record::Head;
 /// Memtables in the engine at most: one being filled, the others being written out.
 const MEMTABLE_COUNT_MAX: usize = 3;
 
+/// With less a memtable would be written out after a few hundred values.
+const MEMTABLE_BYTES_MIN: u64 = 3 << 20;
+
 /// A longer record is not kept while the batch that it went into is written: the engine copies it again.
 const JOINED_BYTES_KEPT: usize = 1 << 20;
 
@@ -127,6 +130,7 @@ impl RocksDbStore {
         let refused = |error| open_error(path, &error, written_by.as_deref());
         // Another server's files change while they are looked at.
         let claim = Claim::take(path)?;
+        let asked = fitting_memtables(path, asked);
         let examined = match found {
             Found::New => Examined::default(),
             _ => examine(path).map_err(|error| data_dir::failed(path, "read", error))?,
@@ -272,7 +276,10 @@ impl RocksDbStore {
     ///
     /// # Errors
     /// While it is opened again, or open for reads alone.
-    fn writable(&self, operation: &'static str) -> Result<Reading<'_, Closing<DB>>, StoreError> {
+    pub(super) fn writable(
+        &self,
+        operation: &'static str,
+    ) -> Result<Reading<'_, Closing<DB>>, StoreError> {
         match self.is_read_only() {
             true => Err(being_opened(operation)),
             false => self.db(operation),
@@ -470,6 +477,45 @@ fn log_bytes(path: &Path) -> u64 {
         .sum()
 }
 
+/// Room that writes leave on a disk of that size. Memtables are written out beside the logs that they come from, which are
+/// as much again, and merging takes what it gives back first: the first level is 256 MiB, and what lies over it is not
+/// much more. Of a small disk it is a sixteenth, but what memtables and their logs may take in any case.
+fn default_reserve_bytes(memtable_bytes: u64, whole_bytes: u64) -> u64 {
+    let written_bytes = memtable_bytes.saturating_mul(2);
+    let merging_bytes = 1 << 30;
+    (whole_bytes / 16)
+        .max(written_bytes)
+        .min(written_bytes.saturating_add(merging_bytes))
+}
+
+/// Memtables that fit on the disk of `path` beside their logs, with as much left for tables as for both: what `asked`
+/// says, or less, with a line about it. Whoever says how much room is to be left has reckoned.
+fn fitting_memtables(path: &Path, asked: RocksDbOptions) -> RocksDbOptions {
+    let Ok(found) = rustix::fs::statvfs(path) else {
+        return asked;
+    };
+    let whole_bytes = found.f_blocks.saturating_mul(found.f_frsize);
+    let fitting_bytes = (whole_bytes / 8).max(MEMTABLE_BYTES_MIN);
+    if asked.disk_reserve_bytes.is_some() || asked.memtable_bytes <= fitting_bytes {
+        return asked;
+    }
+    log::write(
+        LogLevel::Warn,
+        format_args!(
+            "memory for writes is {} MiB in place of {}: the disk of {} has {} MiB, and they are written out beside \
+             their logs (--memtable, --disk-reserve)",
+            fitting_bytes >> 20,
+            asked.memtable_bytes >> 20,
+            path.display(),
+            whole_bytes >> 20
+        ),
+    );
+    RocksDbOptions {
+        memtable_bytes: fitting_bytes,
+        ..asked
+    }
+}
+
 /// Where a call finds no engine.
 fn being_opened(operation: &'static str) -> StoreError {
     StoreError {
@@ -585,6 +631,23 @@ impl Engine for RocksDbStore {
         self.copy_to(path)
     }
 
+    fn versions_after_us(&self) -> u64 {
+        self.notes.as_ref().map_or(0, Notes::versions_after_us)
+    }
+
+    /// Failures are the engine's to recover from, and the next call tries again.
+    fn make_room(&self) {
+        if let Err(error) = self.merge_deleted() {
+            log::write(
+                LogLevel::Warn,
+                format_args!(
+                    "no room was made on the disk of {}: {error}",
+                    self.path.display()
+                ),
+            );
+        }
+    }
+
     fn note_files(&self) {
         let Some(notes) = &self.notes else {
             return;
@@ -601,15 +664,10 @@ impl Engine for RocksDbStore {
     fn disk(&self) -> Option<Disk> {
         let found = rustix::fs::statvfs(&self.path).ok()?;
         let whole_bytes = found.f_blocks.saturating_mul(found.f_frsize);
-        // Memtables and the log beside them, and what merging takes before it gives back: the first
-        // level is 256 MiB, and what lies over it is not much more.
-        let needed_bytes = self.asked.memtable_bytes.saturating_mul(2) + (1 << 30);
         Some(Disk {
             free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
-            reserve_bytes: self
-                .asked
-                .disk_reserve_bytes
-                .unwrap_or(needed_bytes.min(whole_bytes / 16)),
+            reserve_bytes: (self.asked.disk_reserve_bytes)
+                .unwrap_or_else(|| default_reserve_bytes(self.asked.memtable_bytes, whole_bytes)),
         })
     }
 }

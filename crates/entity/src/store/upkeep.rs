@@ -6,12 +6,15 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use rocksdb::checkpoint::Checkpoint;
-use rocksdb::{BottommostLevelCompaction, CompactOptions};
+use rocksdb::{BottommostLevelCompaction, CompactOptions, LiveFile};
 
 use super::rocksdb::{RocksDbOptions, RocksDbStore, failed};
 use super::{Held as _, Snapshot as _, Store as _, StoreError, backup_files, inventory};
 use crate::data_dir::{self, DataDirError};
 use crate::record::Head;
+
+/// A table is merged for its deletes where one in so many of its entries is one.
+const DELETES_SHARE: u64 = 8;
 
 /// What the engine says of itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,12 +49,44 @@ impl RocksDbStore {
     /// # Errors
     /// When the memtables cannot be written.
     pub fn compact(&self) -> Result<(), StoreError> {
-        let db = self.db("flush")?;
+        let held = self.hold()?;
+        let db = &held.0;
         db.flush().map_err(|error| failed("flush", error))?;
         let mut options = CompactOptions::default();
         // Tables that nothing lies over are rewritten too: they may hold what has ended since.
         options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
         db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
+        Ok(())
+    }
+
+    /// Takes away what was deleted, overwritten or has ended, as far as tables say that there is such: deletes that lie in
+    /// memory are written out, then tables with many of them merged with what they lie over. Where no table has any, all
+    /// are merged: what has ended is seen only by reading it.
+    ///
+    /// # Errors
+    /// When the memtables cannot be written, or the engine does not name its tables.
+    pub(super) fn merge_deleted(&self) -> Result<(), StoreError> {
+        drop(self.writable("flush")?);
+        // For longer than one call: an engine that is to be opened again waits for it.
+        let held = self.hold()?;
+        let db = &held.0;
+        db.flush().map_err(|error| failed("flush", error))?;
+        let tables = db.live_files().map_err(|error| failed("count", error))?;
+        let has_many = |table: &&LiveFile| table.num_deletions * DELETES_SHARE >= table.num_entries;
+        let ranges = tables.iter().filter(|table| table.num_deletions > 0);
+        let ranges: Vec<_> = ranges
+            .filter(has_many)
+            .map(|table| (table.start_key.clone(), table.end_key.clone()))
+            .collect();
+        if ranges.is_empty() {
+            return self.compact();
+        }
+        for (start, end) in ranges {
+            if self.wants_release() {
+                break;
+            }
+            db.compact_range(start, end);
+        }
         Ok(())
     }
 

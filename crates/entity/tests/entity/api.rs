@@ -40,6 +40,83 @@ fn on_each_store(scene: impl Fn(&TestServer)) {
     }
 }
 
+/// A fragment with Content-Range replaced its value, gzip was handed to readers as it was, a PUT without a length wiped the
+/// value, and `expire=+1` was kept for ever: all with 201.
+///
+/// Goal: what would change a request's meaning and is not done is refused, and nothing is written; what says the same is
+/// done.
+#[test]
+fn what_is_not_done_is_refused() {
+    on_each_store(|server| {
+        assert_eq!(server.connect().put(b"k", b"kept"), 201);
+        let ask = |target: &str, fields: &str| {
+            // A refused body ends its connection.
+            let mut client = server.connect();
+            let head = format!("PUT {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\nvalue");
+            client.send(head.as_bytes()).unwrap();
+            client.read_reply(false).unwrap().unwrap().status
+        };
+        let with_length = |fields: &str| format!("{fields}Content-Length: 5\r\n");
+        for (target, fields, status) in [
+            ("k", "Content-Range: bytes 0-4/10\r\n", 400),
+            ("k", "Content-Encoding: gzip\r\n", 415),
+            (
+                "k",
+                "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+                412,
+            ),
+            ("k", "Content-Type: a/b\r\ncontent-type: c/d\r\n", 400),
+            (
+                "k",
+                "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n",
+                400,
+            ),
+            ("k&expire=%2B1", "", 400),
+            ("k&id=other", "", 400),
+            ("k&expires=1&expires=%2B100", "", 400),
+        ] {
+            let target = format!("/v0/entity?id={target}");
+            assert_eq!(
+                ask(&target, &with_length(fields)),
+                status,
+                "{target} {fields}"
+            );
+        }
+        assert_eq!(ask("/v0/entity?id=k", ""), 411);
+        let mut client = server.connect();
+        assert_eq!(client.get(b"k").body, b"kept");
+        for target in [
+            "/v0/entity?id=k&ID=k",
+            "/v0/entity?id=k&expires=1",
+            "/v0/entities?start=k&limit=1",
+        ] {
+            assert_eq!(client.request("GET", target, b"").status, 400, "{target}");
+        }
+        assert_eq!(
+            client.request("DELETE", "/v0/entity?id=k&id=j", b"").status,
+            400
+        );
+        assert_eq!(client.get(b"k").body, b"kept");
+        assert_eq!(
+            client.get(b"k").field("X-Content-Type-Options"),
+            Some("nosniff")
+        );
+        for fields in [
+            "Content-Encoding: identity\r\n",
+            "Range: bytes=0-1\r\n",
+            "X-Other: 1\r\nX-Other: 2\r\n",
+        ] {
+            assert_eq!(
+                ask("/v0/entity?id=k", &with_length(fields)),
+                201,
+                "{fields}"
+            );
+        }
+        assert_eq!(ask("/v0/entity?id=k", "Content-Length: 0\r\n"), 201);
+        assert_eq!(server.connect().get(b"k").body, b"");
+    });
+}
+
 /// Goal: the life of an entity, with every success code.
 #[test]
 fn put_get_overwrite_delete() {
@@ -144,15 +221,13 @@ fn ids_are_percent_encoded_bytes() {
         );
         assert_eq!(client.request("GET", "/v0/entity?id=A%62", b"").body, b"x");
         assert_eq!(
-            client
-                .request("PUT", "/v0/entity?other=1&id=a+b&id=c", b"plus")
-                .status,
+            client.request("PUT", "/v0/entity?&id=a+b&", b"plus").status,
             201
         );
         assert_eq!(
             client.get(b"a+b").body,
             b"plus",
-            "+ is a plus sign, the first id counts"
+            "+ is a plus sign, and an empty pair says nothing"
         );
     });
 }

@@ -196,6 +196,62 @@ fn disk_with_room_again_is_written_without_a_restart() {
     drop(disk);
 }
 
+/// PUT until 507, then DELETE everything: free space did not move in 160 s, and writes stayed refused until a restart. The
+/// deletes sat in memory, and nothing made the engine merge.
+///
+/// Goal: what was deleted, or has ended, comes back as room, and puts with it, without a restart.
+#[test]
+fn room_comes_back_by_itself() {
+    for ends in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = match SmallDisk::mount(directory.path(), "128m") {
+            Ok(disk) => disk,
+            Err(reason) => {
+                println!("skipped: no small file system could be mounted here ({reason})");
+                return;
+            }
+        };
+        let mut config = EntityConfig::new(directory.path().join("data"));
+        config.memtable_bytes = 6 << 20;
+        let mut random = fastrand::Rng::with_seed(6);
+        let store = Arc::new(open(&config).unwrap());
+        let server = TestServer::start(&store, |_, _| {});
+        let mut client = server.connect();
+        let mut put = |client: &mut Client, n: u32| {
+            let value: Vec<u8> = (0..100_000).map(|_| random.u8(..)).collect();
+            let end = if ends { "&expires=%2B2" } else { "" };
+            let target = target(&n.to_be_bytes()) + end;
+            client.request("PUT", &target, &value).status
+        };
+        let mut count = 0;
+        wait_until(|| match put(&mut client, count) {
+            201 => {
+                count += 1;
+                false
+            }
+            507 => true,
+            // It was slowed down for the mergers.
+            503 => false,
+            other => panic!("a full disk answered {other}"),
+        });
+        assert!(count > 300, "{count} values fitted");
+        if !ends {
+            for n in 0..count {
+                wait_until(|| client.delete(&n.to_be_bytes()) == 202);
+            }
+        }
+        wait_until(|| put(&mut client, 0) == 201);
+        let half = count / 2;
+        for n in 0..half {
+            wait_until(|| put(&mut client, n) == 201);
+        }
+        drop(client);
+        server.stop();
+        drop(store);
+        drop(disk);
+    }
+}
+
 /// Reads are answered, and with what was acknowledged.
 fn assert_holds(client: &mut Client, acknowledged: &BTreeMap<[u8; 4], Vec<u8>>) {
     for (key, value) in acknowledged {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use millpond_entity::record::{Head, Version, encode};
+use millpond_entity::record::{Head, Version, Versions, encode, now_ms};
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, Missing, Write};
 use millpond_entity::{DataDirError, Engine, EntityConfig, Store, admin, open};
@@ -334,6 +334,33 @@ fn a_loss_is_told() {
     assert_eq!(store.gauges().accepted_loss, in_log);
     drop(store);
     assert_eq!(open_at(&path).unwrap().gauges().accepted_loss, in_log);
+}
+
+/// An ETag was given out again when the clock had been set back over a restart: an old tag passed If-Match.
+///
+/// Goal: versions go on behind those of before, whatever the clock says; a note of the future stands for the clock.
+#[test]
+fn versions_go_on_after_the_clock_was_set_back() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("data");
+    let in_ten_years_us = (now_ms() + 10 * 365 * 86_400_000) * 1000;
+    drop(open_at(&path).unwrap());
+    let note = fs::read_to_string(path.join("MILLPOND-FILES")).unwrap();
+    let covered = note.split("checksum ").next().unwrap();
+    let mut lines = covered.lines();
+    let clock = lines.find(|line| line.starts_with("clock ")).unwrap();
+    let covered = covered.replace(clock, &format!("clock {in_ten_years_us}"));
+    let checksum = crc32c::crc32c(covered.as_bytes());
+    let changed = format!("{covered}checksum {checksum:08x}\n");
+    fs::write(path.join("MILLPOND-FILES"), changed).unwrap();
+    let mut last = Version(0);
+    for _ in 0..3 {
+        let store = open_at(&path).unwrap();
+        let mut versions = Versions::after(0, store.versions_after_us());
+        let next = versions.unused();
+        assert!(next.0 > last.0 && next.0 >> 11 > in_ten_years_us);
+        last = versions.unused();
+    }
 }
 
 /// A byte of a backup was flipped, and it was restored with exit 0.

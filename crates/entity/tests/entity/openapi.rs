@@ -23,9 +23,11 @@ struct Check {
 }
 
 fn ask(client: &mut Client, method: &str, target: &str, field: &str, body: &[u8]) -> Reply {
-    let length = body.len();
-    let head =
-        format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{field}Content-Length: {length}\r\n\r\n");
+    let length = match field {
+        NO_LENGTH => String::new(),
+        _ => format!("Content-Length: {}\r\n", body.len()),
+    };
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{field}{length}\r\n");
     client.send(head.as_bytes()).unwrap();
     client.send(body).unwrap();
     client.read_reply(method == "HEAD").unwrap().unwrap()
@@ -76,6 +78,7 @@ impl Check {
         for &(method, target, field, status) in requests {
             let body: &[u8] = match (method, status) {
                 ("PUT", 413) => &[0; 2000],
+                ("PUT", 411) => b"",
                 ("PUT", _) => b"value",
                 _ => b"",
             };
@@ -93,10 +96,13 @@ const NO_START: &str = "/v0/entities";
 const STATUS: &str = "/v0/status";
 const CHECKPOINT: &str = "/v0/admin/checkpoint?name=monday";
 const OTHER: &str = "If-Match: \"other\"\r\n";
+/// In place of a length.
+const NO_LENGTH: &str = "X-No-Length: 1\r\n";
+const GZIP: &str = "Content-Encoding: gzip\r\n";
 const ANY: &str = "If-None-Match: *\r\n";
 
 /// What a server that works answers, in this order; the range is asked for apart.
-const WORKING: [(&str, &str, &str, u16); 21] = [
+const WORKING: [(&str, &str, &str, u16); 22] = [
     ("GET", STATUS, "", 200),
     ("HEAD", STATUS, "", 200),
     ("GET", ENTITY, "", 404),
@@ -108,6 +114,7 @@ const WORKING: [(&str, &str, &str, u16); 21] = [
     ("GET", NO_START, "", 400),
     ("HEAD", NO_START, "", 400),
     ("PUT", ENTITY, "", 201),
+    ("PUT", ENTITY, NO_LENGTH, 411),
     ("PUT", ENTITY, ANY, 412),
     ("GET", ENTITY, "", 200),
     ("HEAD", ENTITY, "", 200),
@@ -201,7 +208,8 @@ fn description_and_server_agree() {
     assert_eq!(range.status, 200);
     check.note("GET", RANGE, &range);
     check.provoke(&mut client, &[("PUT", CHECKPOINT, "", 403)]);
-    // This one closes its connection.
+    // These close their connections.
+    check.provoke(&mut server.connect(), &[("PUT", ENTITY, GZIP, 415)]);
     check.provoke(&mut server.connect(), &[("PUT", ENTITY, "", 413)]);
     for (method, target) in LONG {
         let target = target.to_owned() + &"a".repeat(9000);

@@ -245,14 +245,19 @@ fn entities_end() {
         let reply = client.get(b"far");
         assert_eq!(reply.status, 200);
         assert_eq!(
-            reply.field("Expires"),
+            reply.field("Entity-Expires"),
             Some("Fri, 01 Jan 2100 00:00:00 GMT")
+        );
+        assert_eq!(
+            (reply.field("Expires"), reply.field("Cache-Control")),
+            (None, Some("no-cache")),
+            "no cache may serve it once it is deleted"
         );
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         assert_eq!(put(&mut client, "past", &[("Expires", date)]), 201);
         assert_eq!(put(&mut client, "soon&expires=%2B1", &[]), 201);
         assert_eq!(put(&mut client, "never", &[]), 201);
-        assert_eq!(client.get(b"never").field("Expires"), None);
+        assert_eq!(client.get(b"never").field("Entity-Expires"), None);
         assert_eq!(client.get(b"past").status, 404);
         assert_eq!(client.request("HEAD", &target(b"past"), b"").status, 404);
         wait_until(|| client.get(b"soon").status == 404);
@@ -353,7 +358,7 @@ fn records_outlive_a_restart() {
         }
         for id in [&b"s"[..], b"l"] {
             let reply = client.get(id);
-            let kept = ["Content-Type", "ETag", "Expires"].map(|name| {
+            let kept = ["Content-Type", "ETag", "Entity-Expires"].map(|name| {
                 let field = reply.field(name);
                 field.unwrap().to_owned()
             });

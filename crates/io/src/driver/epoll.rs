@@ -37,7 +37,7 @@ use self::taking_turns::Waiting;
 use super::accepting::Acceptor;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
-use super::lifecycle::{Closing, SocketDriver, Stage, fail_later, leave};
+use super::lifecycle::{Closing, SocketDriver, Stage, fail_later, leave, shorten_lingering};
 use super::receive_stamps::{ReceiveStamps, stamp_socket};
 use super::socket_count::{Opener, SocketCount};
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
@@ -406,6 +406,10 @@ impl Driver for EpollDriver {
 
     fn socket_count(&self) -> usize {
         self.sockets.len()
+    }
+
+    fn shorten_lingering(&mut self, allowed_ns: u64) {
+        shorten_lingering(self, allowed_ns);
     }
 
     fn closing_count(&self) -> usize {

@@ -85,6 +85,8 @@ pub(super) struct Life {
     receiving: Receiving,
     /// After the queue a FIN goes out and the peer's is waited for; else the socket is closed.
     lingers: bool,
+    /// The time it lingers was cut short.
+    is_linger_short: bool,
     /// How much more is discarded before the socket closes anyway.
     discard_bytes_left: u32,
     /// Ends `Sending` and `Lingering`.
@@ -97,6 +99,7 @@ impl Life {
             stage,
             receiving: Receiving::On,
             lingers: true,
+            is_linger_short: false,
             discard_bytes_left: DISCARD_BYTES_MAX,
             deadline: None,
         }
@@ -140,6 +143,13 @@ impl Life {
     /// Whether arriving bytes are to be thrown away.
     pub(super) fn discards(&self) -> bool {
         self.is_closing() && self.lingers && self.receiving != Receiving::Finished
+    }
+
+    /// The deadline of one that lingers, once: it is to be set anew.
+    fn take_long_linger(&mut self) -> Option<TimerId> {
+        let is_first = self.stage == Stage::Lingering && !self.is_linger_short;
+        self.is_linger_short |= is_first;
+        self.deadline.filter(|_| is_first)
     }
 
     /// From here on it closes as soon as its queue is out.
@@ -365,6 +375,20 @@ pub(super) fn leave<D: SocketDriver>(driver: &mut D, id: SocketId) {
         let step = life.leave(has_queue);
         perform(driver, id, step);
     }
+}
+
+/// See [`super::Driver::shorten_lingering`].
+pub(super) fn shorten_lingering<D: SocketDriver>(driver: &mut D, allowed_ns: u64) {
+    let deadline_ns = driver.tick_ns() + allowed_ns;
+    let order = std::mem::take(&mut driver.closing_mut().order);
+    for &id in &order {
+        let life = driver.life(id);
+        let deadline = life.and_then(Life::take_long_linger);
+        if let Some(deadline) = deadline {
+            driver.deadlines_mut().set(deadline, deadline_ns);
+        }
+    }
+    driver.closing_mut().order = order;
 }
 
 /// Marks a socket whose failure its owner learns of in a later tick: methods report nothing themselves, so

@@ -60,7 +60,9 @@ use self::socket::{Attempt, Socket};
 use self::wire::{EndId, INITIATOR, Wire};
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
-use crate::driver::lifecycle::{Closing, SocketDriver, Stage, fail_later, leave};
+use crate::driver::lifecycle::{
+    Closing, SocketDriver, Stage, fail_later, leave, shorten_lingering,
+};
 use crate::driver::socket_count::{Opener, SocketCount};
 use crate::error::IoError;
 use crate::listener::Listener;
@@ -364,6 +366,10 @@ impl Driver for SimDriver {
 
     fn socket_count(&self) -> usize {
         self.sockets.len() - self.gone.len()
+    }
+
+    fn shorten_lingering(&mut self, allowed_ns: u64) {
+        shorten_lingering(self, allowed_ns);
     }
 
     fn closing_count(&self) -> usize {

@@ -50,7 +50,9 @@ use self::turn_queue::TurnQueue;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
 use super::features::{DriverFeature, DriverFeatures};
-use super::lifecycle::{Closing, IsMoreLeft, SocketDriver, Stage, expire_deadlines, fail_later};
+use super::lifecycle::{
+    Closing, IsMoreLeft, SocketDriver, Stage, expire_deadlines, fail_later, shorten_lingering,
+};
 use super::socket_count::SocketCount;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
@@ -432,6 +434,10 @@ impl Driver for UringDriver {
 
     fn socket_count(&self) -> usize {
         self.alive_count
+    }
+
+    fn shorten_lingering(&mut self, allowed_ns: u64) {
+        shorten_lingering(self, allowed_ns);
     }
 
     fn closing_count(&self) -> usize {

@@ -295,6 +295,10 @@ impl<D: Driver> Driver for Tls<D> {
         self.inner.socket_count()
     }
 
+    fn shorten_lingering(&mut self, allowed_ns: u64) {
+        self.inner.shorten_lingering(allowed_ns);
+    }
+
     fn closing_count(&self) -> usize {
         let nameless_count = self.layer.awaited.as_ref().map_or(0, |a| a.ending_count());
         self.inner.closing_count() + nameless_count

@@ -1,0 +1,114 @@
+//! What a request says and the service does not do: refused, where ignoring it would change what the request means.
+//!
+//! A `Content-Range` makes a fragment of a value, a `Content-Encoding` another one than its readers get, a condition on
+//! dates or a misspelled parameter a write that was not meant. Fields that may be ignored (RFC 9110: ranges of reads,
+//! preferences) are ignored.
+
+use millpond_http::{Framing, Request};
+
+use crate::api::{Reply, Route};
+
+/// The query parameters of a route.
+fn parameters(route: &Route<'_>) -> &'static [&'static [u8]] {
+    match route {
+        Route::Put(_) => &[b"id", b"expires", b"replicas"],
+        Route::Get(_) | Route::Delete(_) => &[b"id", b"replicas"],
+        Route::Range { .. } => &[b"start", b"end", b"replicas"],
+        Route::Checkpoint(_) => &[b"name"],
+        Route::Status | Route::OpenApi | Route::Metrics | Route::Refuse(_) => &[],
+    }
+}
+
+/// Whether the request means what the service would do.
+///
+/// # Errors
+/// The answer to one that does not.
+pub(crate) fn check(route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
+    let names = parameters(route);
+    // What takes no parameter says nothing of any entity.
+    if !names.is_empty() {
+        check_parameters(names, request.query().unwrap_or_default())?;
+    }
+    check_fields(route, request)?;
+    match (route, request.framing()) {
+        // Without a length there is no body (RFC 9112 6.3): the value would be wiped.
+        (Route::Put(_), Framing::None) => Err(Reply::NoLength),
+        _ => Ok(()),
+    }
+}
+
+fn check_parameters(names: &[&[u8]], query: &[u8]) -> Result<(), Reply> {
+    let mut seen = 0_u8;
+    for pair in query.split(|&byte| byte == b'&') {
+        let end = pair.iter().position(|&byte| byte == b'=');
+        let name = &pair[..end.unwrap_or(pair.len())];
+        let index = names.iter().position(|known| *known == name);
+        match index {
+            Some(index) if seen & 1 << index == 0 => seen |= 1 << index,
+            None if pair.is_empty() => {}
+            _ => return Err(Reply::BadParameter),
+        }
+    }
+    Ok(())
+}
+
+/// Each of them may come once.
+const SINGLE: [&[u8]; 3] = [b"Authorization", b"Content-Type", b"Expires"];
+
+fn check_fields(route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
+    let is_write = matches!(route, Route::Put(_) | Route::Delete(_));
+    let is_put = matches!(route, Route::Put(_));
+    let mut seen = 0_u8;
+    for (name, value) in request.headers() {
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            7 | 12 | 13 => {
+                if let Some(index) = SINGLE.iter().position(|known| is(known)) {
+                    if seen & 1 << index != 0 {
+                        return Err(Reply::DoubledField);
+                    }
+                    seen |= 1 << index;
+                } else if is_put && is(b"Content-Range") {
+                    return Err(Reply::PartialValue);
+                }
+            }
+            16 if is_put && is(b"Content-Encoding") && !value.eq_ignore_ascii_case(b"identity") => {
+                return Err(Reply::EncodedValue);
+            }
+            19 if is_write && is(b"If-Unmodified-Since") => return Err(Reply::NoDates),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: each parameter is known and comes once; empty pairs say nothing.
+    #[test]
+    fn parameters_are_known_and_single() {
+        let names = parameters(&Route::Put(b""));
+        for query in [
+            "",
+            "id=a",
+            "id=a&expires=%2B1&replicas=1/1",
+            "&id=a&&",
+            "id",
+        ] {
+            assert_eq!(check_parameters(names, query.as_bytes()), Ok(()), "{query}");
+        }
+        for query in [
+            "id=a&id=b",
+            "id=a&expire=1",
+            "Id=a",
+            "id=a&i%64=b",
+            "=",
+            "id=a&expires=1&expires=1",
+        ] {
+            let refused = check_parameters(names, query.as_bytes());
+            assert_eq!(refused, Err(Reply::BadParameter), "{query}");
+        }
+    }
+}
