@@ -317,20 +317,15 @@ impl<S: Engine> Service for EntityService<S> {
 
     fn stream(
         &mut self,
-        event: StreamEvent<'_>,
+        _event: StreamEvent<'_>,
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
         if let Some(flow) = self.large.go_on(context.token, response) {
             return flow;
         }
-        let has_room = event == StreamEvent::Room;
-        self.ranges.go_on(
-            context.state,
-            context.token,
-            response,
-            (has_room, context.now_ns),
-        )
+        self.ranges
+            .go_on(context.state, context.token, response, context.now_ns)
     }
 
     fn abandoned(&mut self, token: RequestToken, state: u64) {

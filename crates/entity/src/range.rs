@@ -3,7 +3,7 @@
 //! On the path: `handler` opens a task; the scan thread (`scanner`) reads a turn; its records are
 //! written while the connection's output has room, and only when the last one is written is the
 //! next turn asked for. So a task holds one turn and one block of output, whatever its range is.
-//! One chunk is one record, `<key>\n<value>`. To an HTTP/1.0 client, which knows no chunks, the
+//! One chunk is one record, `<key>\n<value>`; one for which there is not enough room leaves in parts. To an HTTP/1.0 client, which knows no chunks, the
 //! records follow one another until the connection closes.
 //! Absent on purpose: waiting, and the engine.
 
@@ -27,8 +27,8 @@ struct Task {
     turn: Option<Turn>,
     /// How much of the turn is written.
     at: usize,
-    /// All of it, of a large record that has not left yet.
-    is_leaving: bool,
+    /// What is left of a record whose chunk was begun.
+    record_left_bytes: usize,
     /// By when its client has to take the next bytes, if others wait.
     due_ns: u64,
     /// The next step is the client's, since then; or else ours.
@@ -97,7 +97,7 @@ impl Ranges {
             request,
             turn: None,
             at: 0,
-            is_leaving: false,
+            record_left_bytes: 0,
             due_ns: now_ns.saturating_add(self.grace_ns),
             waits_for_client: false,
             since_ns: now_ns,
@@ -164,13 +164,13 @@ impl Ranges {
         cut_count
     }
 
-    /// Goes on with an exchange: a turn came, or there is room again (`has_room`).
+    /// Goes on with an exchange: a turn came, or there is room again.
     pub fn go_on(
         &mut self,
         state: u64,
         request: RequestToken,
         response: &mut Response<'_>,
-        (has_room, now_ns): (bool, u64),
+        now_ns: u64,
     ) -> Flow {
         let handle = Handle::from_bits(state);
         let Some(task) = self.tasks.get_mut(handle) else {
@@ -180,7 +180,7 @@ impl Ranges {
             return Flow::Done;
         }
         let before = task.at;
-        let progress = task.write(response, &self.counters, has_room);
+        let progress = task.write(response, &self.counters);
         let written_bytes = (task.at - before) as u64;
         let is_clients = matches!(progress, Progress::NeedsRoom);
         task.note_progress(written_bytes, is_clients, (now_ns, self.grace_ns));
@@ -270,6 +270,12 @@ impl Task {
     /// is not its own.
     fn note_progress(&mut self, written_bytes: u64, waits_for_client: bool, now: (u64, u64)) {
         let (now_ns, _) = now;
+        if let Some(Turn::Records {
+            hold: Some(hold), ..
+        }) = &self.turn
+        {
+            hold.moved(written_bytes, now_ns);
+        }
         if !self.waits_for_client {
             let waited_ns = now_ns.saturating_sub(self.since_ns);
             self.due_ns = self.due_ns.saturating_add(waited_ns);
@@ -279,21 +285,14 @@ impl Task {
         self.since_ns = now_ns;
     }
 
-    fn write(
-        &mut self,
-        response: &mut Response<'_>,
-        counters: &ShardCounters,
-        has_room: bool,
-    ) -> Progress {
-        let (records, is_last, is_large) = match &self.turn {
+    fn write(&mut self, response: &mut Response<'_>, counters: &ShardCounters) -> Progress {
+        let (records, is_last) = match &self.turn {
             None => return Progress::NeedsTurn,
             Some(Turn::Failed) => return BROKEN,
             Some(Turn::TooFewReplicas) => return Progress::Broken(Reply::TooFewReplicas),
             Some(Turn::Records {
-                records,
-                is_last,
-                hold,
-            }) => (&**records, *is_last, hold.is_some()),
+                records, is_last, ..
+            }) => (&**records, *is_last),
         };
         if !response.is_sent() {
             let fields = &[api::CONTENT_IS_OCTETS];
@@ -302,26 +301,42 @@ impl Task {
                 return BROKEN;
             }
         }
-        // A record larger than a whole block goes out by itself, once what was before it has left.
-        let mut may_outgrow = has_room;
-        while let Some((record, next_at)) = record_at(records, self.at) {
-            if record.len() > response.room_bytes() && !may_outgrow {
+        loop {
+            let room_bytes = response.room_bytes();
+            if self.record_left_bytes == 0 {
+                let Some(record) = record_at(records, self.at) else {
+                    break;
+                };
+                if room_bytes == 0 {
+                    return Progress::NeedsRoom;
+                }
+                counters.range_records.add(1);
+                counters.range_bytes.add(record.len() as u64);
+                self.at += LENGTH_BYTES;
+                if record.len() <= room_bytes {
+                    if response.write(record).is_err() {
+                        return BROKEN;
+                    }
+                    self.at += record.len();
+                    continue;
+                }
+                if response.start_chunk(record.len() as u64).is_err() {
+                    return BROKEN;
+                }
+                self.record_left_bytes = record.len();
+                continue;
+            }
+            if room_bytes == 0 {
                 return Progress::NeedsRoom;
             }
-            may_outgrow = false;
-            if response.write(record).is_err() {
+            let part_bytes = self.record_left_bytes.min(room_bytes);
+            let part = records.get(self.at..self.at + part_bytes);
+            if part.is_none_or(|part| response.write(part).is_err()) {
                 return BROKEN;
             }
-            counters.range_records.add(1);
-            counters.range_bytes.add(record.len() as u64);
-            self.at = next_at;
+            self.at += part_bytes;
+            self.record_left_bytes -= part_bytes;
         }
-        // Its memory is free again when it has left, and not before.
-        if is_large && !self.is_leaving {
-            self.is_leaving = true;
-            return Progress::NeedsRoom;
-        }
-        self.is_leaving = false;
         match is_last {
             false => Progress::TurnWritten,
             true if response.finish().is_err() => BROKEN,
@@ -330,9 +345,8 @@ impl Task {
     }
 }
 
-/// The record that begins at `at`, and where the next one does.
-fn record_at(records: &[u8], at: usize) -> Option<(&[u8], usize)> {
+/// The record that begins at `at`, with its length in front.
+fn record_at(records: &[u8], at: usize) -> Option<&[u8]> {
     let (length, rest) = records.get(at..)?.split_first_chunk::<LENGTH_BYTES>()?;
-    let record = rest.get(..u64::from_le_bytes(*length) as usize)?;
-    Some((record, at + LENGTH_BYTES + record.len()))
+    rest.get(..u64::from_le_bytes(*length) as usize)
 }

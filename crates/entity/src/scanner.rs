@@ -51,10 +51,6 @@ pub const SNAPSHOT_KEPT_MAX: Duration = Duration::from_secs(30);
 /// How often a thread that keeps snapshots looks whether the engine is to be let go.
 const RELEASE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A large record leaves in one piece, of which nobody sees how far it is: while others wait for its memory,
-/// its client has to read it at this rate.
-const WHOLE_RATE_BYTES_PER_S: u64 = 1 << 20;
-
 /// Between two attempts to hold an engine that is being opened again; after so many its readers are told.
 const REFUSED_WAIT: Duration = Duration::from_millis(20);
 const REFUSALS_MAX: u32 = 250;
@@ -108,7 +104,7 @@ pub enum Turn {
         records: Buffer,
         /// There are no more.
         is_last: bool,
-        /// What a large record counts as, here and where it is written.
+        /// What a large record counts as, until its last part is written.
         hold: Option<BodyHold>,
     },
     /// The engine failed, or there was no memory.
@@ -614,14 +610,10 @@ impl<'a> Page<'a> {
         }
         if is_full {
             if record_bytes > LARGE_BYTES {
-                // As one chunk it is copied whole into the connection's output.
-                let bytes = 2 * record_bytes as u64;
-                let now_ns = monotonic_ns();
-                let hold = self.large.take(bytes, now_ns, self.waker.clone());
-                let hold = hold.ok_or(Busy { bytes })?;
-                let allowed_ns = bytes.saturating_mul(1_000_000_000) / WHOLE_RATE_BYTES_PER_S;
-                hold.allow(allowed_ns, now_ns);
-                self.hold = Some(hold);
+                let bytes = record_bytes as u64;
+                let waker = self.waker.clone();
+                let hold = self.large.take(bytes, monotonic_ns(), waker);
+                self.hold = Some(hold.ok_or(Busy { bytes })?);
             }
             let capacity_bytes = TURN_BYTES.max(LENGTH_BYTES + record_bytes);
             self.records = Buffer::with_capacity(self.blocks, capacity_bytes)?;

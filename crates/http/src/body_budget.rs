@@ -327,13 +327,6 @@ impl BodyHold {
         }
     }
 
-    /// What is sent cannot be seen in parts: nothing is demanded of the peer for so long, and the grace.
-    pub fn allow(&self, allowed_ns: u64, now_ns: u64) {
-        let due_ns = now_ns.saturating_add(allowed_ns);
-        let due_ns = due_ns.saturating_add(self.bodies.grace_ns);
-        self.holder.due_ns.store(due_ns, Ordering::Relaxed);
-    }
-
     /// From now on the peer is not what it waits for, or is again.
     pub(crate) fn demand(&self, is_demanded: bool, now_ns: u64) {
         let due_ns = match is_demanded && self.is_listed {

@@ -135,7 +135,10 @@ pub(crate) fn encode_response_head(
 }
 
 /// Framing around one chunk, at most.
-pub(crate) const CHUNK_FRAMING_BYTES_MAX: usize = 2 * size_of::<usize>() + 2 * LINE_END.len();
+pub(crate) const CHUNK_FRAMING_BYTES_MAX: usize = CHUNK_DIGITS_MAX + 2 * LINE_END.len();
+
+/// Digits of the longest chunk's size.
+const CHUNK_DIGITS_MAX: usize = 2 * size_of::<u64>();
 
 /// Appends one chunk; an empty one would end the body and is left out. On failure nothing was
 /// appended.
@@ -148,13 +151,45 @@ pub(crate) fn encode_chunk(
         return Ok(());
     }
     output.reserve(blocks, data.len() + CHUNK_FRAMING_BYTES_MAX)?;
-    let digit_count = (usize::BITS - data.len().leading_zeros()).div_ceil(4) as usize;
-    let mut digits = [0; 2 * size_of::<usize>()];
-    for (index, digit) in digits[..digit_count].iter_mut().rev().enumerate() {
-        *digit = b"0123456789abcdef"[data.len() >> (4 * index) & 0xf];
-    }
-    output.append_all_within_capacity([&digits[..digit_count], LINE_END, data, LINE_END]);
+    let mut digits = [0; CHUNK_DIGITS_MAX];
+    let size = hexadecimal(data.len() as u64, &mut digits);
+    output.append_all_within_capacity([size, LINE_END, data, LINE_END]);
     Ok(())
+}
+
+/// Appends what stands in front of a chunk of so many bytes, one at least. On failure nothing was appended.
+pub(crate) fn encode_chunk_size(
+    output: &mut Buffer,
+    blocks: &BlockPool,
+    bytes: u64,
+) -> Result<(), PoolError> {
+    output.reserve(blocks, CHUNK_FRAMING_BYTES_MAX)?;
+    let mut digits = [0; CHUNK_DIGITS_MAX];
+    let size = hexadecimal(bytes, &mut digits);
+    output.append_all_within_capacity([size, LINE_END]);
+    Ok(())
+}
+
+/// Appends a part of such a chunk, and its end if it is the last one. On failure nothing was appended.
+pub(crate) fn encode_chunk_part(
+    output: &mut Buffer,
+    blocks: &BlockPool,
+    part: &[u8],
+    is_last: bool,
+) -> Result<(), PoolError> {
+    let end = if is_last { LINE_END } else { &[] };
+    output.reserve(blocks, part.len() + end.len())?;
+    output.append_all_within_capacity([part, end]);
+    Ok(())
+}
+
+/// The digits of a number, without leading zeros.
+fn hexadecimal(number: u64, digits: &mut [u8; CHUNK_DIGITS_MAX]) -> &[u8] {
+    let digit_count = (u64::BITS - number.leading_zeros()).div_ceil(4) as usize;
+    for (index, digit) in digits[..digit_count].iter_mut().rev().enumerate() {
+        *digit = b"0123456789abcdef"[(number >> (4 * index) & 0xf) as usize];
+    }
+    &digits[..digit_count]
 }
 
 /// How long the lines of these fields are.

@@ -6,8 +6,8 @@
 
 use crate::date::{GivenLines, StandingLines};
 use crate::encode::{
-    AnnouncedBody, ResponseParts, encode_chunk, encode_last_chunk, encode_response,
-    encode_response_head,
+    AnnouncedBody, ResponseParts, encode_chunk, encode_chunk_part, encode_chunk_size,
+    encode_last_chunk, encode_response, encode_response_head,
 };
 use crate::head_text::{Field, FieldName, FieldValue};
 use crate::manner::Manner;
@@ -220,22 +220,49 @@ impl Response<'_> {
         Ok(())
     }
 
+    /// Begins a chunk of so many bytes, which follow through [`Self::write`] in parts of any length: for a reader to
+    /// whom the borders of chunks mean something, where a whole one is more than [`Self::room_bytes`]. Where the
+    /// body is not chunked, nothing stands for it.
+    ///
+    /// # Errors
+    /// [`WriteError::Missing`] within another such chunk.
+    pub fn start_chunk(&mut self, bytes: u64) -> Result<(), WriteError> {
+        match self.outgoing {
+            Outgoing::Chunked if bytes > 0 => {
+                encode_chunk_size(self.output, self.blocks, bytes)?;
+                self.outgoing = Outgoing::Chunk {
+                    remaining_bytes: bytes,
+                };
+                Ok(())
+            }
+            Outgoing::Chunk { remaining_bytes } => Err(WriteError::Missing {
+                left_bytes: remaining_bytes,
+            }),
+            Outgoing::Whole | Outgoing::TunnelFinished | Outgoing::Finished => {
+                Err(WriteError::NotOpen)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the next part of the body. [`Self::room_bytes`] says how much is welcome; more is
     /// taken, but costs memory until it has left.
     pub fn write(&mut self, part: &[u8]) -> Result<(), WriteError> {
         match &mut self.outgoing {
             Outgoing::Bodyless => Ok(()),
             Outgoing::Length { remaining_bytes } => {
-                let left_bytes = *remaining_bytes;
-                let given_bytes = part.len();
-                let Some(remaining) = left_bytes.checked_sub(given_bytes as u64) else {
-                    return Err(WriteError::PastLength {
-                        given_bytes,
-                        left_bytes,
-                    });
-                };
+                let remaining = left_after(*remaining_bytes, part)?;
                 self.output.extend_from_slice(self.blocks, part)?;
                 *remaining_bytes = remaining;
+                Ok(())
+            }
+            Outgoing::Chunk { remaining_bytes } => {
+                let remaining = left_after(*remaining_bytes, part)?;
+                encode_chunk_part(self.output, self.blocks, part, remaining == 0)?;
+                self.outgoing = match remaining {
+                    0 => Outgoing::Chunked,
+                    remaining_bytes => Outgoing::Chunk { remaining_bytes },
+                };
                 Ok(())
             }
             Outgoing::Chunked => Ok(encode_chunk(self.output, self.blocks, part)?),
@@ -304,7 +331,7 @@ impl Response<'_> {
                 return Ok(());
             }
             Outgoing::Chunked => encode_last_chunk(self.output, self.blocks, trailers)?,
-            Outgoing::Length { remaining_bytes } => {
+            Outgoing::Length { remaining_bytes } | Outgoing::Chunk { remaining_bytes } => {
                 let left_bytes = remaining_bytes;
                 return Err(WriteError::Missing { left_bytes });
             }
@@ -368,6 +395,17 @@ impl Response<'_> {
             false => Ok(()),
         }
     }
+}
+
+/// What is left of a length that was announced behind this part of it.
+#[inline]
+fn left_after(left_bytes: u64, part: &[u8]) -> Result<u64, WriteError> {
+    let given_bytes = part.len();
+    let left = left_bytes.checked_sub(given_bytes as u64);
+    left.ok_or(WriteError::PastLength {
+        given_bytes,
+        left_bytes,
+    })
 }
 
 /// Which of the server's lines a service gave; an error for those that it may not give, or gave twice.

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! body in:   Reading --last part--> AtEnd --> Read     answered before: Unread, up to 64 KiB
-//! body out:  Whole | Length | Chunked | UntilClose --finish--> Finished      (HEAD: Bodyless)
+//! body out:  Whole | Length | Chunked <-> Chunk | UntilClose --finish--> Finished    (HEAD: Bodyless)
 //! ```
 //!
 //! Bounded by design: at most what two receives brought waits to be read, and a block of 32 KiB to
@@ -47,6 +47,10 @@ pub(crate) enum Outgoing {
         remaining_bytes: u64,
     },
     Chunked,
+    /// Within a chunk whose length was announced.
+    Chunk {
+        remaining_bytes: u64,
+    },
     UntilClose,
     /// Another protocol's bytes, both ways.
     Tunnel,
@@ -62,7 +66,11 @@ impl Outgoing {
     pub(crate) fn is_open(self) -> bool {
         match self {
             Self::Length { remaining_bytes } => remaining_bytes > 0,
-            Self::Chunked | Self::UntilClose | Self::Tunnel | Self::TunnelFinished => true,
+            Self::Chunked
+            | Self::Chunk { .. }
+            | Self::UntilClose
+            | Self::Tunnel
+            | Self::TunnelFinished => true,
             Self::Whole | Self::Bodyless | Self::Finished => false,
         }
     }

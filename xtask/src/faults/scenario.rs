@@ -65,7 +65,7 @@ impl Place<'_> {
         let log = self.directory.join("strace");
         let mut server = self.start_working(counting(&log))?;
         let mut clients = self.program.clients(server.address);
-        clients.insist()?;
+        clients.insist(server.pid())?;
         self.check_stopped(server.stop(STOP_MAX)?, &server)?;
         let log =
             std::fs::read_to_string(&log).map_err(|error| format!("strace's log: {error}"))?;
@@ -89,7 +89,7 @@ impl Place<'_> {
             Started::Listens(server) => server,
         };
         let mut clients = self.program.clients(server.address);
-        let served = clients.insist();
+        let served = clients.insist(server.pid());
         if let Some(status) = server.ended() {
             let course = self.judge_end((kind, None), status)?;
             drop(server);
@@ -130,14 +130,14 @@ impl Place<'_> {
         self.empty()?;
         let mut server = self.start_working(Vec::new())?;
         let mut clients = self.program.clients(server.address);
-        clients.insist()?;
+        clients.insist(server.pid())?;
         let log = self.directory.join("strace");
         let failing = Failing::start(server.pid(), kind, &log)?;
         let tried = clients.try_all();
         failing.finish()?;
         let said = |server: &Server, sentence: String| format!("{sentence}; {}", server.said());
         tried.map_err(|sentence| said(&server, sentence))?;
-        let served = clients.insist();
+        let served = clients.insist(server.pid());
         if let Some(status) = server.ended() {
             let course = self.judge_end((kind, None), status)?;
             drop(server);
@@ -254,7 +254,7 @@ impl Place<'_> {
         let server = Server::start(&self.launch(Vec::new(), "stderr-again"), &words)?;
         clients.move_to(server.address);
         clients
-            .wait_right()
+            .wait_right(server.pid())
             .map_err(|sentence| format!("after another start: {sentence}; {}", server.said()))
     }
 }

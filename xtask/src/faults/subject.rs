@@ -145,19 +145,20 @@ impl Clients {
         }
     }
 
-    /// Writes and reads until everything was answered as it should be.
-    pub(super) fn insist(&mut self) -> Result<(), String> {
+    /// Writes and reads until everything was answered as it should be, or the server of that process has ended.
+    pub(super) fn insist(&mut self, pid: u32) -> Result<(), String> {
+        let ended = || has_ended(pid);
         if self.program == Program::Entity {
-            (0..SMALL.keys).try_for_each(|_| self.small.write_through(RECOVERY_MAX))?;
-            (0..LARGE.keys).try_for_each(|_| self.large.write_through(RECOVERY_MAX))?;
+            (0..SMALL.keys).try_for_each(|_| self.small.write_through(RECOVERY_MAX, ended))?;
+            (0..LARGE.keys).try_for_each(|_| self.large.write_through(RECOVERY_MAX, ended))?;
             self.small.check_refusals()?;
             self.large.check_refusals()?;
         }
-        self.wait_right()
+        self.wait_right(pid)
     }
 
     /// Reads until every answer is right and none is a refusal.
-    pub(super) fn wait_right(&self) -> Result<(), String> {
+    pub(super) fn wait_right(&self, pid: u32) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             let refused = match self.program {
@@ -167,9 +168,10 @@ impl Clients {
             let Some(refused) = refused else {
                 return Ok(());
             };
-            if begun.elapsed() > RECOVERY_MAX {
+            if begun.elapsed() > RECOVERY_MAX || has_ended(pid) {
                 return Err(format!(
-                    "not served {RECOVERY_MAX:?} after the failure: {refused}"
+                    "not served {:?} after the failure: {refused}",
+                    begun.elapsed()
                 ));
             }
             std::thread::sleep(RETRY_PAUSE);
@@ -251,4 +253,23 @@ impl Clients {
         }
         Ok(refused)
     }
+}
+
+/// Whether a child is over that nobody has waited for yet.
+fn has_ended(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may have anything in it.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_none_or(|state| state.starts_with(['Z', 'X']))
+}
+
+/// Goal: a child that has ended is seen, and this process is alive.
+#[test]
+fn an_end_is_seen() {
+    assert!(!has_ended(std::process::id()));
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    while !has_ended(child.id()) {
+        std::thread::yield_now();
+    }
+    child.wait().unwrap();
 }

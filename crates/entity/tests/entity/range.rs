@@ -221,6 +221,32 @@ fn load_large(client: &mut Client, count: usize) -> Map {
     map
 }
 
+/// A large record was copied whole into its connection's output.
+///
+/// Goal: records that are longer than an output's block leave as one chunk each, whatever they lie beside.
+#[test]
+fn long_records_are_one_chunk_each() {
+    on_both(|server| {
+        let mut client = server.connect();
+        let mut map = Map::new();
+        for (n, bytes) in [10, 40_000, 0, 32_768, 3_000_000, 131_072, 1, 700_000]
+            .into_iter()
+            .enumerate()
+        {
+            let id = format!("{n:08}").into_bytes();
+            let value: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+            assert_eq!(client.write("PUT", &id, &value).status, 201);
+            map.insert(id, value);
+        }
+        let mut chunks = Chunks::ask(server, b"0", None);
+        for (id, value) in &map {
+            let chunk = chunks.next().unwrap().unwrap();
+            assert!(chunk == [&id[..], b"\n", value].concat(), "{id:?}");
+        }
+        assert!(chunks.next().unwrap().is_none());
+    });
+}
+
 /// Goal: a range is what was there when it began, however long its reader takes and whatever is
 /// written meanwhile; the next one sees all of that.
 #[test]

@@ -290,6 +290,18 @@ fn an_unread_body_is_skipped_or_ends_the_connection() {
     client.expect_end();
 }
 
+/// Goal: a chunk that is announced and written in parts is one chunk on the wire, of no other length than announced,
+/// and the next part is a chunk of its own.
+#[test]
+fn a_chunk_may_be_written_in_parts() {
+    let (server, _) = serve(Limits::default());
+    let mut client = server.connect();
+    client.send("GET /chunk-in-parts HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let text = String::from_utf8(client.rest()).unwrap();
+    let body = "\r\n\r\nc\r\n0123456789ab\r\n5\r\nwhole\r\n0\r\n\r\n";
+    assert!(text.ends_with(body), "{text}");
+}
+
 /// Goal: a body that breaks off, or breaks the grammar, never looks complete; the service hears of
 /// a client that is gone.
 #[test]

@@ -25,7 +25,7 @@ pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
     };
     let idle = open(address);
     let mut writer = Writer::new(address, writing);
-    let write = |_: &_| (0..writes).try_for_each(|_| writer.write_through(PATIENCE));
+    let write = |_: &_| (0..writes).try_for_each(|_| writer.write_through(PATIENCE, || false));
     let ((), written) = beside(Duration::ZERO, |_| (), write)?;
     written?;
     let has_room = stage.connections_max > IDLE as u64 + 1;

@@ -27,6 +27,7 @@ pub(crate) struct Upstream {
 struct Counters {
     open: AtomicU64,
     late_requests: AtomicU64,
+    upgrades: AtomicU64,
     /// Connections that were closed while their answer was due.
     cancelled: AtomicU64,
 }
@@ -61,6 +62,11 @@ impl Upstream {
         self.counters.open.load(Ordering::Relaxed)
     }
 
+    /// Connections that changed to another protocol, whether they still stand or not.
+    pub(super) fn upgrades(&self) -> u64 {
+        self.counters.upgrades.load(Ordering::Relaxed)
+    }
+
     pub(super) fn late_requests(&self) -> u64 {
         self.counters.late_requests.load(Ordering::Relaxed)
     }
@@ -85,6 +91,7 @@ fn serve(mut stream: TcpStream, counters: &Counters) -> std::io::Result<()> {
         let head = String::from_utf8_lossy(&head);
         let path = head.split(' ').nth(1).unwrap_or_default();
         if path == UPGRADE_PATH {
+            counters.upgrades.fetch_add(1, Ordering::Relaxed);
             stream.write_all(
                 b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n",
             )?;

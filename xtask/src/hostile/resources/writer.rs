@@ -133,12 +133,17 @@ impl Writer {
     }
 
     /// One write, tried until it is acknowledged; an error after `time_max`.
-    pub(crate) fn write_through(&mut self, time_max: Duration) -> Result<(), String> {
+    pub(crate) fn write_through(
+        &mut self,
+        time_max: Duration,
+        has_ended: impl Fn() -> bool,
+    ) -> Result<(), String> {
         let begun = Instant::now();
         while !self.write() {
-            if begun.elapsed() > time_max {
+            if begun.elapsed() > time_max || has_ended() {
                 return Err(format!(
-                    "no write was acknowledged for {time_max:?}: {}",
+                    "no write was acknowledged for {:?}: {}",
+                    begun.elapsed(),
                     self.summary()
                 ));
             }

@@ -113,6 +113,27 @@ impl Streamer {
                 );
                 Flow::Done
             }
+            b"/chunk-in-parts" => {
+                response
+                    .start(StatusCode::OK, &[], BodyLength::Unknown)
+                    .unwrap();
+                response.start_chunk(12).unwrap();
+                response.write(b"01234").unwrap();
+                let missing = Err(WriteError::Missing { left_bytes: 7 });
+                assert_eq!(response.start_chunk(1), missing);
+                assert_eq!(response.finish(), missing);
+                let refused = WriteError::PastLength {
+                    given_bytes: 8,
+                    left_bytes: 7,
+                };
+                assert_eq!(response.write(b"56789abc"), Err(refused));
+                response.write(b"").unwrap();
+                response.write(b"56789ab").unwrap();
+                response.write(b"whole").unwrap();
+                response.finish().unwrap();
+                assert_eq!(response.start_chunk(1), Err(WriteError::NotOpen));
+                Flow::Done
+            }
             b"/long" => {
                 response
                     .start(StatusCode::OK, &[], BodyLength::Known(4))
@@ -217,7 +238,9 @@ impl Service for Streamer {
                 self.begin(Task::Early, context);
                 Flow::Stream(Wants::BOTH)
             }
-            b"/short" | b"/long" | b"/whole" => Self::answer_oddly(request, response),
+            b"/short" | b"/long" | b"/whole" | b"/chunk-in-parts" => {
+                Self::answer_oddly(request, response)
+            }
             b"/forget" => Flow::Done,
             _ => {
                 response.send(StatusCode::FORBIDDEN, None, b"no").unwrap();

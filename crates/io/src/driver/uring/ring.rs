@@ -6,6 +6,7 @@
 //! outside the ring would need a second way).
 #![allow(unsafe_code)]
 
+use super::MEMORY_PAUSE;
 use super::probe::{UringUnavailable, unavailable};
 use crate::clock::NS_PER_S;
 use crate::driver::features::{DriverFeature, DriverFeatures};
@@ -160,7 +161,7 @@ impl Ring {
             self.early_submits += 1;
             // Whatever the answer: either there is room now, or the next round asks again.
             if self.enter_with(0, Wait::Look) == Err(Errno::AGAIN) {
-                std::thread::yield_now();
+                std::thread::sleep(MEMORY_PAUSE);
             }
         }
     }
@@ -230,7 +231,13 @@ impl Ring {
     /// Whether all submissions have been handed over.
     #[inline]
     pub(super) fn is_handed_over(&mut self) -> bool {
-        self.io.submission().is_empty()
+        self.unsubmitted() == 0
+    }
+
+    /// Submissions that are not with the kernel yet.
+    #[inline]
+    pub(super) fn unsubmitted(&mut self) -> usize {
+        self.io.submission().len()
     }
 
     /// Whether the kernel keeps completions aside for which there was no room.

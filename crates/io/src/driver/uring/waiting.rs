@@ -22,6 +22,10 @@ const HANDED_OUT_MAX: usize = 16;
 /// Calls of one tick that look for prompt clients behind a crowd.
 const LOOKS_FOR_PROMPT_CLIENTS_MAX: usize = 16;
 
+/// How long a kernel may have no memory for what is handed over. All peers of the shard wait meanwhile; what lasts
+/// longer does not pass, and the shard ends with an error.
+const MEMORY_WAIT_MAX_NS: u64 = 10_000_000_000;
+
 impl UringDriver {
     /// Hands everything over, waits, and takes the completions out.
     pub(super) fn wait(&mut self, deadline_ns: Option<u64>) -> Result<(), IoError> {
@@ -142,20 +146,21 @@ impl UringDriver {
         self.now_ns = monotonic_ns();
         self.look_for_prompt_clients()?;
         // Sends count as done when nothing is heard of them: so everything must have been said.
-        let mut rounds_left = 1_000;
+        let give_up_ns = self.now_ns.saturating_add(MEMORY_WAIT_MAX_NS);
         while !self.ring.is_handed_over() || self.ring.is_overflowing() {
-            if rounds_left == 0 {
+            let before = (self.ring.unsubmitted(), self.completions.len());
+            self.enter(Wait::Look)?;
+            self.ring.take_completions(&mut self.completions);
+            if before != (self.ring.unsubmitted(), self.completions.len()) {
+                continue;
+            }
+            if monotonic_ns() >= give_up_ns {
                 return Err(IoError::System {
                     call: "io_uring_enter",
                     error: Errno::NOMEM,
                 });
             }
-            rounds_left -= 1;
-            if self.completions.is_empty() {
-                thread::sleep(MEMORY_PAUSE);
-            }
-            self.enter(Wait::Look)?;
-            self.ring.take_completions(&mut self.completions);
+            thread::sleep(MEMORY_PAUSE);
         }
         self.is_wait_full = self.completions.len() >= HANDED_OUT_MAX;
         Ok(())
