@@ -85,8 +85,8 @@ pub(super) struct EntityFlags {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     memtable: Option<u64>,
     /// Room on the disk that writes leave to the engine: with less, puts are answered with 507, with
-    /// less than half of it deletes too [default: twice the memory for writes and 1GiB, or a sixteenth
-    /// of the disk if that is less]
+    /// less than half of it deletes too [default: a sixteenth of the disk, but no less than twice the memory
+    /// for writes, and no more than that and 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     disk_reserve: Option<u64>,
     /// Serve what is left of a data directory that has lost data; without it such a directory is refused
