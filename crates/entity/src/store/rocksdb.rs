@@ -6,8 +6,8 @@
 //! choice are all an operator sets; the rest is derived below, each with its reason.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rocksdb::{
@@ -91,6 +91,8 @@ pub struct RocksDbStore {
     db: Replaceable<Closing<DB>>,
     /// It could not be opened again for writes, and is open for reads. The thread that commits sets it.
     is_read_only: AtomicBool,
+    /// The directory's, which the engine does not take for reads alone.
+    read_only_lock: Mutex<Option<Lock>>,
     path: PathBuf,
     block_cache: Cache,
     asked: RocksDbOptions,
@@ -107,7 +109,7 @@ pub struct RocksDbStore {
     /// assertions aborts), and nobody knows how much of it is on the disk.
     has_failed: AtomicBool,
     /// Dropped after the engine.
-    _claim: Claim,
+    claim: Claim,
 }
 
 impl RocksDbStore {
@@ -220,6 +222,7 @@ impl RocksDbStore {
             acknowledged: AtomicU64::new(db.latest_sequence_number()),
             db: Replaceable::new(Closing::new(db)),
             is_read_only: AtomicBool::new(false),
+            read_only_lock: Mutex::new(None),
             path: path.to_owned(),
             block_cache,
             asked,
@@ -230,7 +233,7 @@ impl RocksDbStore {
             engine,
             notes,
             has_failed: AtomicBool::new(false),
-            _claim: claim,
+            claim,
         }
     }
 
@@ -294,7 +297,7 @@ impl RocksDbStore {
     /// that was acknowledged. False: it could not be closed or opened now, but for reads perhaps.
     fn open_again(&self) -> Result<bool, StoreError> {
         if self.is_read_only() {
-            // That one locks nothing and writes nothing: reads go on until the other is there.
+            // That one writes nothing: reads go on until the other is there.
             return self.open_closed();
         }
         let is_closed = match self.db.take(RELEASE_WAIT_MAX) {
@@ -317,18 +320,37 @@ impl RocksDbStore {
             let options = filtering_options(self.asked, &self.block_cache);
             open_again(&options, &self.path, access).map_err(|error| failed("open again", error))
         };
-        let (db, access) = match open(Access::Full) {
-            Ok(db) => (db, Access::Full),
+        let mut lock = self
+            .read_only_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // For writes the engine takes it itself; and closing one descriptor of the file lets go of both.
+        *lock = None;
+        match open(Access::Full) {
+            Ok(db) => return self.replace(db, Access::Full).map(|()| true),
             Err(error) if error.failure == Failure::Lasting => return Err(error),
-            Err(_) if self.is_read_only() => return Ok(false),
-            // What it would be opened for is not there: room, a quota, descriptors. Reads may need less.
-            Err(_) => match open(Access::ReadOnly) {
-                Ok(db) => (db, Access::ReadOnly),
-                Err(_) => return Ok(false),
-            },
-        };
-        self.replace(db, access)?;
-        Ok(access == Access::Full)
+            Err(_) => {}
+        }
+        // What it would be opened for is not there: room, a quota, descriptors. Reads may need less.
+        if !self.is_read_only() {
+            let Ok(db) = open(Access::ReadOnly) else {
+                return Ok(false);
+            };
+            self.replace(db, Access::ReadOnly)?;
+        }
+        match self.claim.lock(&self.path) {
+            Ok(held) => *lock = Some(held),
+            Err(error @ DataDirError::Locked { .. }) => {
+                return Err(StoreError {
+                    operation: "open again",
+                    cause: error.to_string(),
+                    failure: Failure::Lasting,
+                });
+            }
+            // Without a descriptor for it either: the next try asks again.
+            Err(_) => {}
+        }
+        Ok(false)
     }
 
     /// Gives what was opened to all readers; an error if something that was acknowledged is not in it.
@@ -903,6 +925,15 @@ mod tests {
         }
     }
 
+    /// Whether this process has the engine's lock of the directory.
+    fn is_locked(path: &Path) -> bool {
+        let inode = std::os::unix::fs::MetadataExt::ino(&path.join("LOCK").metadata().unwrap());
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        let of_ours = format!(" {} ", std::process::id());
+        let mut lines = locks.lines();
+        lines.any(|line| line.contains(&of_ours) && line.contains(&format!(":{inode} ")))
+    }
+
     /// Where a quota or the disk's end was met while the engine was opened again, reads failed as well for as long
     /// as that lasted.
     ///
@@ -940,6 +971,7 @@ mod tests {
             assert!(keys.iter().all(|key| found(key) == Ok(Some(100_000))));
             assert_eq!(put(b"refused").unwrap_err().failure, Failure::Passing);
             assert_eq!(store.sync().unwrap_err().failure, Failure::Passing);
+            assert!(is_locked(&store.path), "another server could start on it");
         }
         let held = store.hold().unwrap();
         std::fs::remove_file(filler).unwrap();
