@@ -37,6 +37,7 @@ mod failure_causes;
 mod flights;
 mod address_choice;
 mod openings;
+mod outages;
 mod connection_use;
 mod session;
 mod free;
