@@ -170,7 +170,7 @@ pub struct LoadConfig {
     pub target: Target,
     /// Threads; never more than connections.
     pub threads: usize,
-    /// Connections of all threads together, exactly.
+    /// Connections of all threads together, exactly. Each is an open file: see [`crate::raise_descriptor_limit`].
     pub connections: usize,
     /// Most requests in flight per connection.
     pub pipeline: usize,
