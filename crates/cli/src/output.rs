@@ -34,6 +34,8 @@ pub(crate) enum Exit {
     Aborted,
     /// Ended early by the user; what was measured until then is printed.
     Interrupted,
+    /// As another program ends, whose output is printed.
+    Number(u8),
 }
 
 impl Exit {
@@ -46,6 +48,7 @@ impl Exit {
             Self::NotTrusted => 4,
             Self::Aborted => 5,
             Self::Interrupted => 130,
+            Self::Number(number) => number,
         }
     }
 }

@@ -170,7 +170,7 @@ pub struct LoadConfig {
     pub target: Target,
     /// Threads; never more than connections.
     pub threads: usize,
-    /// Connections of all threads together, exactly.
+    /// Connections of all threads together, exactly. Each is an open file: see [`crate::raise_descriptor_limit`].
     pub connections: usize,
     /// Most requests in flight per connection.
     pub pipeline: usize,
@@ -217,6 +217,11 @@ pub struct LoadConfig {
     /// that a thread that woke late is told from a slow target. The kernel then stamps every packet
     /// of the machine, which is cheap and not free.
     pub receive_stamps: bool,
+    /// Whether the run goes on without a target until its duration is over: see [`LoadRecord::outages`]. A request that
+    /// no connection takes within `timeout_ns` of when it was due has failed then.
+    ///
+    /// [`LoadRecord::outages`]: crate::LoadRecord::outages
+    pub keeps_going: bool,
     /// What ends the run early.
     pub abort: Option<AbortRule>,
     /// Each connection is a user that keeps the server's cookies and sends them back; `None`: they
@@ -264,6 +269,7 @@ impl LoadConfig {
             driver: DriverChoice::Epoll,
             busy_poll_ns: 0,
             receive_stamps: false,
+            keeps_going: false,
             abort: None,
             cookies: None,
             batch_latency: false,
@@ -344,6 +350,12 @@ impl LoadConfig {
             })
         };
         match self.stop {
+            Stop {
+                duration_ns: None, ..
+            } if self.keeps_going => Err(LoadError::Setting {
+                name: "keep-going",
+                problem: "give a duration too: a target that does not come back would never let the run end".into(),
+            }),
             Stop {
                 duration_ns: None,
                 requests: None,

@@ -3,6 +3,9 @@
 //! To begin: [`run`](fn@run) a [`LoadConfig`], which is made of a [`Target`] and a [`Workload`], and look at the
 //! [`LoadRecord`]. `millpond load` is flags around that.
 //!
+//! A run of a thousand connections or more needs that many open files: [`raise_descriptor_limit`] lifts this process's soft
+//! limit, 1024 on most machines, to the hard one. `millpond load` does so; a library does not change the process it is in.
+//!
 //! | clock | from | to |
 //! |---|---|---|
 //! | *response* | the intended start, fixed before the run | the last byte of the answer |
@@ -37,6 +40,7 @@ mod failure_causes;
 mod flights;
 mod address_choice;
 mod openings;
+mod outages;
 mod connection_use;
 mod session;
 mod free;
@@ -74,6 +78,7 @@ pub use connection_use::ConnectionUse;
 pub use cookies::{COOKIE_BYTES_MAX, COOKIES_MAX, CookiePlan};
 pub use error::{ConnectFailure, LoadError};
 pub use merge::MergeError;
+pub use millpond_io::raise_descriptor_limit;
 pub use openings::Openings;
 pub use record::{ClassRecord, Ended, LoadRecord};
 pub use request_mix::{

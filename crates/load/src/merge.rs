@@ -42,6 +42,7 @@ impl LoadRecord {
             connections: report.connections as usize,
             connections_open: report.connections_open,
             addresses: report.addresses.clone(),
+            outages: report.outages.clone(),
             pipeline: report.pipeline as usize,
             driver: known_driver(&report.driver),
             busy_poll_ns: report.busy_poll_ns,
@@ -68,6 +69,7 @@ impl LoadRecord {
             statuses: report.statuses.clone(),
             bytes_received: report.bytes_received,
             drained_bytes: report.drained_bytes,
+            sent_bytes: report.sent_bytes,
             answered_within_ns: report.answered_within_ns,
             duration_ns: report.duration_ns,
             requests_per_s: report.requests_per_s,
@@ -178,6 +180,7 @@ impl LoadRecord {
         }
         self.bytes_received += other.bytes_received;
         self.drained_bytes += other.drained_bytes;
+        self.sent_bytes += other.sent_bytes;
         self.response.merge(&other.response);
         self.service.merge(&other.service);
         self.slip.merge(&other.slip);
@@ -269,6 +272,10 @@ impl LoadRecord {
             _ => None,
         };
         LoadAddress::add(&mut self.addresses, &other.addresses);
+        // Each generator saw the same ones; one list stays readable.
+        if self.outages.is_empty() {
+            self.outages.clone_from(&other.outages);
+        }
         self.pipeline = self.pipeline.max(other.pipeline);
         if self.driver != other.driver {
             self.driver = MIXED;

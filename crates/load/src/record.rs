@@ -8,8 +8,8 @@ use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
     ClassHistograms, FORMAT_VERSION, LoadAddress, LoadClass, LoadConnectionSets,
-    LoadConnectionsOpen, LoadCookies, LoadErrors, LoadFailure, LoadHistograms, LoadRateWindow,
-    LoadReport, LoadSecond, LoadTls, LoadVerdict, LoadWarmUp, WrongAnswers,
+    LoadConnectionsOpen, LoadCookies, LoadErrors, LoadFailure, LoadHistograms, LoadOutage,
+    LoadRateWindow, LoadReport, LoadSecond, LoadTls, LoadVerdict, LoadWarmUp, WrongAnswers,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -43,6 +43,8 @@ pub struct LoadRecord {
     pub connections_open: Option<LoadConnectionsOpen>,
     /// How many connections each of the target's addresses took; empty where it has one.
     pub addresses: Vec<LoadAddress>,
+    /// Times without a target, of a run that goes on through them.
+    pub outages: Vec<LoadOutage>,
     /// What each set of connections came to; `None`: there was one.
     pub connection_sets: Option<LoadConnectionSets>,
     /// Most requests in flight per connection.
@@ -107,6 +109,8 @@ pub struct LoadRecord {
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes received inside the window, heads included.
     pub bytes_received: u64,
+    /// Bytes handed to the kernel, warm-up included.
+    pub sent_bytes: u64,
     /// Bytes received behind the window, while answers were waited for.
     pub drained_bytes: u64,
     /// From the beginning of the window to the last answer, those that came behind it included.
@@ -282,7 +286,6 @@ impl LoadRecord {
             threads: narrow_count(self.threads),
             connections: narrow_count(self.connections),
             connections_open: self.connections_open,
-            addresses: self.addresses.clone(),
             connection_sets: self.connection_sets.clone(),
             pipeline: narrow_count(self.pipeline),
             driver: self.driver.to_owned(),
@@ -293,6 +296,7 @@ impl LoadRecord {
             rate_per_s: self.rate_per_s,
             arrivals: self.arrivals.clone(),
             started_unix_ns: self.started_unix_ns,
+            sent_bytes: self.sent_bytes,
             shed: self.shed,
             offered: self.offered,
             sent: self.sent,
@@ -346,12 +350,14 @@ impl LoadRecord {
         }
     }
 
-    /// How it ended, and nothing else.
+    /// How it ended, and how its connections fared.
     fn end_report(&self) -> LoadReport {
         LoadReport {
             aborted: self.aborted.clone(),
             interrupted: self.ended == Ended::Interrupted,
             target_gone: self.ended == Ended::TargetGone,
+            addresses: self.addresses.clone(),
+            outages: self.outages.clone(),
             ..LoadReport::default()
         }
     }

@@ -26,6 +26,10 @@ impl LoadRecord {
         }
         let seconds = self.seconds.len() as u64;
         let later_ns = next.started_unix_ns.saturating_sub(self.started_unix_ns);
+        for mut outage in next.outages {
+            outage.start_ns += later_ns;
+            self.outages.push(outage);
+        }
         for mut second in next.seconds {
             second.second += seconds;
             second.start_ns += later_ns;

@@ -21,6 +21,8 @@ use millpond_mempool::{BlockPool, Buffer, PoolError};
 const BACKOFF_NS_FIRST: u64 = 10_000_000;
 /// Longest wait before connecting again.
 const BACKOFF_NS_MAX: u64 = 500_000_000;
+/// The same in a run that measures how long its target is away.
+pub(crate) const BACKOFF_NS_MAX_OF_OUTAGES: u64 = 20_000_000;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,6 +59,7 @@ pub(crate) struct Session {
     requests_max: u64,
     /// Connections in a row that ended without an answer.
     failures: u32,
+    backoff_ns_max: u64,
 }
 
 impl Session {
@@ -77,7 +80,14 @@ impl Session {
             requests_left: requests_max,
             requests_max,
             failures: 0,
+            backoff_ns_max: BACKOFF_NS_MAX,
         }
+    }
+
+    /// Waits no longer than this before it connects again.
+    pub(crate) fn with_backoff_max(mut self, backoff_ns_max: u64) -> Self {
+        self.backoff_ns_max = backoff_ns_max;
+        self
     }
 
     pub(crate) fn socket(&self) -> Option<SocketId> {
@@ -339,7 +349,7 @@ impl Session {
         } else {
             let wait_ns = BACKOFF_NS_FIRST << self.failures.min(8);
             self.failures = self.failures.saturating_add(1);
-            wait_ns.min(BACKOFF_NS_MAX)
+            wait_ns.min(self.backoff_ns_max)
         };
         self.state = State::Closed {
             retry_ns: now_ns + wait_ns,

@@ -5,6 +5,7 @@
 use crate::config::{LoadConfig, Workload};
 use crate::error::ConnectFailure;
 use crate::gate::Gate;
+use crate::outages::Outages;
 use crate::outcome::Outcome;
 use crate::schedule::{Origin, Pace, Schedule};
 use crate::timeline::Exchange;
@@ -30,6 +31,8 @@ pub(crate) struct Shared<'run> {
     /// Ends every thread at its next housekeeping.
     pub(crate) cut_off: AtomicBool,
     pub(crate) doors: Doors,
+    /// `None`: the run ends with its target.
+    pub(crate) outages: Option<Outages>,
     /// Connections that each of several addresses took; empty where there is one.
     pub(crate) address_uses: Box<[AtomicU64]>,
     pub(crate) boards: Vec<Board>,
@@ -56,6 +59,7 @@ impl<'run> Shared<'run> {
             schedule: OnceLock::new(),
             cut_off: AtomicBool::new(false),
             doors: Doors::default(),
+            outages: config.keeps_going.then(Outages::default),
             address_uses: match &config.target.addresses[..] {
                 [_] => Box::default(),
                 several => several.iter().map(|_| AtomicU64::new(0)).collect(),

@@ -59,6 +59,7 @@ pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {
         .iter()
         .filter_map(LoadConnectionSets::note)
         .chain(note_errors(record))
+        .chain(note_outages(record))
         .chain(note_blocked(record))
         .collect();
     verdict
@@ -134,6 +135,18 @@ fn judge_errors(record: &LoadRecord, verdict: &mut LoadVerdict) {
 /// What does not make a run suspect is said all the same.
 fn note_errors(record: &LoadRecord) -> Option<String> {
     failures_in_words(record).filter(|_| error_share(record) <= ERROR_SHARE_NOTED)
+}
+
+fn note_outages(record: &LoadRecord) -> Option<String> {
+    let outages = &record.outages;
+    let whole_ns: u64 = outages.iter().map(|one| one.duration_ns).sum();
+    (!outages.is_empty()).then(|| {
+        format!(
+            "the target was away {} times, {} together; requests that failed then are among the failures",
+            outages.len(),
+            format_duration_ns(whole_ns as f64)
+        )
+    })
 }
 
 fn error_share(record: &LoadRecord) -> f64 {
@@ -267,8 +280,13 @@ fn judge_missed_rate(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(offered) = record.offered.filter(|&offered| offered > 0) else {
         return;
     };
-    // An interrupted run leaves requests under way; that is not the target's doing.
-    let missed = record.sent_late + record.unsent;
+    // An interrupted run leaves requests under way; that is not the target's doing. What an outage kept from leaving
+    // has failed, as the failures say.
+    let unsent = match record.outages.is_empty() {
+        true => record.unsent,
+        false => 0,
+    };
+    let missed = record.sent_late + unsent;
     let share = missed as f64 / offered as f64;
     if share > MISSED_SHARE_MAX {
         let reason = format!(

@@ -19,6 +19,7 @@ mod simulated;
 use self::receiving::Input;
 use crate::arrivals::Cursor;
 use crate::batches::Batches;
+use crate::config::LoadConfig;
 use crate::connection_use::ConnectionUse;
 use crate::cookies::Cookies;
 use crate::cpu_share::CpuShare;
@@ -30,7 +31,7 @@ use crate::pacing::SpinWindow;
 use crate::samples::Samples;
 use crate::schedule::{Arrival, Pace, Schedule};
 use crate::script::Runner;
-use crate::session::Session;
+use crate::session::{BACKOFF_NS_MAX_OF_OUTAGES, Session};
 use crate::shared::Shared;
 use crate::stalls::StallWatch;
 use crate::target_threads::TargetWatch;
@@ -125,12 +126,23 @@ pub(crate) struct Worker<'run> {
     pub(crate) failure: Option<LoadError>,
 }
 
+/// So many connections, none of them open.
+fn sessions_of(config: &LoadConfig, connections: usize) -> Vec<Session> {
+    let requests_max = config.plan.requests_max.unwrap_or(u64::MAX);
+    let limits = config.response_limits();
+    let sessions = (0..connections).map(|_| {
+        let session = Session::new(config.pipeline, requests_max, limits);
+        match config.keeps_going {
+            true => session.with_backoff_max(BACKOFF_NS_MAX_OF_OUTAGES),
+            false => session,
+        }
+    });
+    sessions.collect()
+}
+
 impl<'run> Worker<'run> {
     /// A worker with `connections` sessions of its own.
     pub(crate) fn new(shared: &'run Shared<'run>, board_index: usize, connections: usize) -> Self {
-        let pipeline = shared.config.pipeline;
-        let requests_max = shared.config.plan.requests_max.unwrap_or(u64::MAX);
-        let limits = shared.config.response_limits();
         let (gap_ns, cursor) = match &shared.pace {
             Pace::Closed => (0, None),
             Pace::Open(arrivals) => {
@@ -143,9 +155,7 @@ impl<'run> Worker<'run> {
             board_index,
             outcome: Outcome::with_classes(shared.classes()),
             seconds: Seconds::new(board_index),
-            sessions: (0..connections)
-                .map(|_| Session::new(pipeline, requests_max, limits))
-                .collect(),
+            sessions: sessions_of(shared.config, connections),
             by_slot: Vec::with_capacity(connections),
             free: FreeSessions::new(connections),
             dirty: Vec::with_capacity(connections),

@@ -35,4 +35,9 @@ fn too_many_connections_are_one_clear_error() {
     // Nobody came: the queue is empty.
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err());
+
+    // What a caller does about it, where the hard limit has room for as many.
+    millpond_load::raise_descriptor_limit();
+    let limit = getrlimit(Resource::Nofile);
+    assert_eq!(limit.current, limit.maximum);
 }

@@ -24,7 +24,7 @@ fn ab_text(record: &LoadRecord) -> String {
         waiting: &record.waiting,
         total: &record.total,
     };
-    ab::text(&record.to_report(), &times)
+    ab::text(&record.to_report(), &times, ab::Style::default())
 }
 
 fn is_near(one: f64, two: f64) -> bool {

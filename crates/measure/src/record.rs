@@ -8,6 +8,7 @@
 mod custom;
 mod margins;
 mod measure;
+mod outage;
 mod round;
 mod left_out;
 mod slices;
@@ -47,6 +48,7 @@ pub use load::{ClassHistograms, LoadErrors, LoadHistograms, LoadReport, LoadStat
 pub use margins::{MarginClass, MarginError, Margins};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
 pub use memory_course::{CoursePhase, MemoryCourse, MemoryGrowth, MemorySeries};
+pub use outage::LoadOutage;
 pub use rate_window::{LoadRateWindow, RateWindowEnd};
 pub use reach::{HeapUse, Held, Holder, Reach};
 pub use reading::RecordError;

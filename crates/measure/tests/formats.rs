@@ -137,7 +137,10 @@ fn formats_are_as_they_were() {
     };
     let text = wrk2::results(&report, response, service, &rates, blocks);
     check("wrk2.txt", &format!("{header}{text}"));
-    check("ab.txt", &ab::text(&report, &times(&histograms)));
+    check(
+        "ab.txt",
+        &ab::text(&report, &times(&histograms), ab::Style::default()),
+    );
     check("ab.csv", &ab::csv(&histograms.total));
     check("run.csv", &csv::text(&report));
     check("run.hgrm", &spectrum::text(response));
@@ -202,7 +205,7 @@ fn texts_are_those_of_the_programs() {
     );
 
     let real = std::fs::read_to_string(file("ab.real.txt")).unwrap();
-    let ours = ab::text(&report, &times(&histograms));
+    let ours = ab::text(&report, &times(&histograms), ab::Style::default());
     let results = |text: &str| {
         let start = text.find("Server Software:").unwrap();
         structure(&text[start..])

@@ -7,9 +7,9 @@ use millpond_measure::environment::InheritedVariables;
 use millpond_measure::record::{
     BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, HeapUse, Held, Holder, LeftOut,
     LeftOutWhen, LoadAddress, LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen,
-    LoadHistograms, LoadRateWindow, LoadReport, LookSettings, Measure, MeasureComparisons,
-    NoiseFlag, NoiseKind, Operation, PacedColumns, Quantity, Reach, RoundStatus, SliceColumns,
-    SteadyState,
+    LoadHistograms, LoadOutage, LoadRateWindow, LoadReport, LookSettings, Measure,
+    MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns, Quantity, Reach,
+    RoundStatus, SliceColumns, SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
 use millpond_measure::statistics::Estimate;
@@ -311,6 +311,7 @@ fn a_load_is_described_too() {
     report.rate_window = Some(LoadRateWindow::default());
     report.connections_open = Some(LoadConnectionsOpen::default());
     report.addresses = vec![LoadAddress::default(); 2];
+    report.outages = vec![LoadOutage::default()];
     let sets = vec![LoadConnectionSet::default(); 2];
     report.connection_sets = Some(LoadConnectionSets::of(sets, 2));
     report.verdict.notes.push("a note".to_owned());

@@ -35,6 +35,11 @@ pub(super) struct ArrivalFlags {
 }
 
 impl ArrivalFlags {
+    /// Whether requests leave at a rate.
+    pub(super) fn has_rate(&self) -> bool {
+        self.rate.is_some()
+    }
+
     /// Whether the schedule may end by itself.
     pub(super) fn is_trace(&self) -> bool {
         self.trace.is_some()

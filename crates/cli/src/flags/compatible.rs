@@ -1,9 +1,13 @@
 //! What other load generators call things: flags of wrk, wrk2 and ab that have no other place.
 //!
-//! Absent on purpose: flags that mean something else here (ab's -t, -s and -T are wrk's), and those
-//! that only switch off what a program prints.
+//! ab's flags that wrk has not, or has with another meaning, are for `--print ab`. ab's -t and -s are wrk's here.
 
+use super::requests::RequestFlags;
+use super::{Failure, parse_duration_ns};
 use clap::{ArgAction, Args};
+use millpond_http::Method;
+use millpond_measure::report::ab;
+use std::path::PathBuf;
 
 /// The flags.
 #[derive(Args, Debug)]
@@ -23,10 +27,37 @@ pub(super) struct CompatibleFlags {
     /// requests that left together to the last answer. The three clocks time each request as ever
     #[arg(short = 'B', long = "batch_latency", alias = "batch-latency")]
     pub(super) batch_latency: bool,
+    /// With --print ab: POST the content of FILE, with -T as its type [default type: text/plain]
+    #[arg(short = 'p', value_name = "FILE", conflicts_with_all = ["put_file", "head", "body"])]
+    post_file: Option<PathBuf>,
+    /// With --print ab: PUT the content of FILE, with -T as its type
+    #[arg(short = 'u', value_name = "FILE", conflicts_with_all = ["head", "body"])]
+    put_file: Option<PathBuf>,
+    /// With --print ab: ask with HEAD
+    #[arg(short = 'i', conflicts_with = "body")]
+    head: bool,
+    /// With --print ab the Content-Type of -p and -u, else as --timeout: each as in its program
+    #[arg(short = 'T', value_name = "TYPE|TIME", conflicts_with = "content_type")]
+    type_or_timeout: Option<String>,
+    /// With --print ab: user name and password, as in a URL
+    #[arg(short = 'A', value_name = "USER:PASSWORD")]
+    user: Option<String>,
+    /// With --print ab: bodies may differ in length; they are not compared in any case
+    #[arg(short = 'l')]
+    variable_length: bool,
+    /// With --print ab: no lines of progress; none are printed in any case
+    #[arg(short = 'q')]
+    quiet: bool,
+    /// With --print ab: go on after a connection broke; it is done in any case
+    #[arg(short = 'r')]
+    goes_on: bool,
     /// Print the version
-    #[arg(short = 'v', long, action = ArgAction::Version)]
+    #[arg(short = 'v', short_alias = 'V', long, action = ArgAction::Version)]
     version: Option<bool>,
 }
+
+/// ab's type of a body that has none.
+const BODY_TYPE_DEFAULT: &str = "text/plain";
 
 impl CompatibleFlags {
     /// Header fields that these flags stand for.
@@ -36,6 +67,61 @@ impl CompatibleFlags {
         let content_type = self.content_type.as_deref();
         let content_type = content_type.map(|value| field("Content-Type", value));
         close.into_iter().chain(content_type).collect()
+    }
+
+    /// Turns ab's flags into those of requests. Without `--print ab` there may be none of them but -T, which is wrk's
+    /// timeout: that is returned.
+    pub(super) fn translate(
+        &mut self,
+        is_ab: bool,
+        asked: &mut RequestFlags,
+    ) -> Result<Option<u64>, Failure> {
+        if !is_ab {
+            let given = [
+                (self.post_file.is_some(), "-p"),
+                (self.put_file.is_some(), "-u"),
+                (self.head, "-i"),
+                (self.user.is_some(), "-A"),
+                (self.variable_length, "-l"),
+                (self.quiet, "-q"),
+                (self.goes_on, "-r"),
+            ];
+            if let Some((_, flag)) = given.iter().find(|(is_given, _)| *is_given) {
+                return Err(Failure::usage(format!(
+                    "{flag} is ab's: give --print ab with it"
+                )));
+            }
+            let time = self.type_or_timeout.as_deref().map(parse_duration_ns);
+            return time
+                .transpose()
+                .map_err(|problem| Failure::usage(format!("-T: {problem}")));
+        }
+        if let Some(user) = &self.user {
+            asked.authorize(user).map_err(Failure::usage)?;
+        }
+        if self.head {
+            asked.ask_with(Method::Head, None);
+        }
+        let files = [
+            (Method::Post, &self.post_file),
+            (Method::Put, &self.put_file),
+        ];
+        for (method, file) in files {
+            if let Some(file) = file {
+                asked.ask_with(method, Some(file));
+                let content_type = self.type_or_timeout.take();
+                self.content_type = content_type.or_else(|| Some(BODY_TYPE_DEFAULT.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What ab's text is like with these flags.
+    pub(super) fn ab_style(&self) -> ab::Style {
+        ab::Style {
+            has_variable_length: self.variable_length,
+            has_body: self.post_file.is_some() || self.put_file.is_some(),
+        }
     }
 
     /// The last request on a connection cannot have others behind it.

@@ -20,6 +20,10 @@ pub(super) struct ConnectionFlags {
     /// up, the others are measured, and the verdict is INVALID
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "30s")]
     connect_within: u64,
+    /// Go on while the target is away, as for a restart, until --duration is over, and say when it was and for how long.
+    /// A request that no connection takes within --timeout has failed
+    #[arg(long, conflicts_with_all = ["find_max", "script"])]
+    pub(super) keep_going: bool,
     /// Open connections one after the other over TIME while those that are there send already
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     connection_ramp: Option<u64>,

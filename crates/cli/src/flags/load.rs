@@ -8,7 +8,7 @@ use super::cookies::CookieFlags;
 use super::expectations::ExpectFlags;
 use super::find_max::{FindMaxFlags, Wishes};
 use super::junit;
-use super::printing::PrintFlags;
+use super::printing::{PrintFlags, Tool};
 use super::requests::RequestFlags;
 use super::results::{Results, ScriptWatcher};
 use super::script::ScriptFlags;
@@ -21,11 +21,11 @@ use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
 use millpond_io::{Address, DriverChoice};
 use millpond_load::{
-    ConnectionPlan, Ended, LoadConfig, LoadError, LoadRecord, Mode, Stop, Target, facts_of,
-    run_observed, run_script,
+    ConnectFailure, ConnectionPlan, Ended, LoadConfig, LoadError, LoadRecord, Mode, Stop, Target,
+    facts_of, run_observed, run_script,
 };
 use millpond_measure::record::LoadStatus;
-use millpond_measure::report::wrk;
+use millpond_measure::report::{ab, wrk};
 use millpond_measure::slo::{Slo, SloOutcome, SloPopulation};
 use millpond_mempool::PoolMode;
 use std::net::SocketAddr;
@@ -192,6 +192,7 @@ impl LoadFlags {
             driver: self.driver,
             busy_poll_ns: self.busy_poll,
             receive_stamps: self.accuracy.receive_stamps,
+            keeps_going: self.opening.keep_going,
             abort: self.accuracy.abort_rule(self.slo_of),
             cookies: self.cookies.plan(),
             batch_latency: self.compatible.batch_latency,
@@ -229,15 +230,26 @@ impl LoadFlags {
 }
 
 impl LoadFlags {
-    pub(super) fn run(mut self) -> Result<Exit, Failure> {
+    /// Puts what other programs call things in the places of our own names.
+    fn translate(&mut self) -> Result<(), Failure> {
         self.compatible
             .check(self.pipeline)
             .map_err(Failure::usage)?;
+        let is_ab = self.print.has_ab_text();
+        let timeout = self.compatible.translate(is_ab, &mut self.asked)?;
+        self.timeout = timeout.unwrap_or(self.timeout);
+        let style = self.compatible.ab_style();
+        self.print.set_up(self.arrivals.has_rate(), style);
         self.asked.header.extend(self.compatible.fields());
         let cookies = self.cookies.field(&self.asked.header)?;
         self.asked.header.extend(cookies);
         let authorization = self.asked.authorization()?;
         self.asked.header.extend(authorization);
+        Ok(())
+    }
+
+    pub(super) fn run(mut self) -> Result<Exit, Failure> {
+        self.translate()?;
         let config = self.config()?;
         millpond_io::raise_descriptor_limit();
         if let Some(slo) = self.search.find_max.clone() {
@@ -276,8 +288,10 @@ impl LoadFlags {
             }
         };
         let streams = watcher.finish();
-        let record = record.map_err(Failure::failed)?;
-
+        let record = match (record, self.print.tool()) {
+            (Err(error), Some(Tool::Ab)) => return exit_of_ab(&error, &self.asked.shown_url()),
+            (record, _) => record.map_err(Failure::failed)?,
+        };
         results.write(&record, streams)?;
         let is_script_right = script.is_none_or(|script| script.finish(&record));
         if let Some(sentence) = self.accuracy.missing(&record) {
@@ -288,7 +302,11 @@ impl LoadFlags {
         if let Some(file) = &self.junit {
             file.write(&junit::suite(&record, &outcomes).render())?;
         }
-        let exit = exit_of(&record, outcomes.iter().all(|outcome| outcome.is_met));
+        let is_slo_met = outcomes.iter().all(|outcome| outcome.is_met);
+        let exit = match self.print.tool() {
+            None => exit_of(&record, is_slo_met),
+            Some(tool) => exit_as(tool, &record, is_slo_met),
+        };
         Ok(match exit {
             // wrk ends at a script's first mistake; here the figures come first.
             Exit::Success if !is_script_right => Exit::Failed,
@@ -361,6 +379,42 @@ fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
         Ended::Complete if !is_slo_met => Exit::SloMissed,
         Ended::Complete => Exit::Success,
     }
+}
+
+/// As the program ends whose text is printed: wrk and ab call every run that came to an end a success, whatever was
+/// answered. What was asked for by flags of our own is said all the same, and the verdict on stderr.
+fn exit_as(tool: Tool, record: &LoadRecord, is_slo_met: bool) -> Exit {
+    let verdict = &record.verdict;
+    if verdict.status != LoadStatus::Ok {
+        let reasons = verdict.reasons.join("; ");
+        output::note(format!("verdict: {} ({reasons})", verdict.status.label()));
+    }
+    match (record.ended, tool) {
+        (Ended::Aborted, _) => Exit::Aborted,
+        _ if !is_slo_met => Exit::SloMissed,
+        // ab prints what it has, and fails.
+        (Ended::Interrupted, Tool::Ab) => Exit::Failed,
+        _ => Exit::Success,
+    }
+}
+
+/// ab ends with the number of the error, of which a status holds the last eight bits.
+fn exit_of_ab(error: &LoadError, url: &str) -> Result<Exit, Failure> {
+    /// Of its runtime's own numbers that of a timeout.
+    const TIMED_OUT: i32 = 70_007;
+    let LoadError::Unreachable { cause, .. } = error else {
+        return Err(Failure::failed(error));
+    };
+    let (sentence, number) = match cause {
+        ConnectFailure::Refused(errno) => (errno.to_string(), errno.raw_os_error()),
+        ConnectFailure::TimedOut { .. } => {
+            ("The timeout specified has expired".to_owned(), TIMED_OUT)
+        }
+        ConnectFailure::Handshake => return Err(Failure::failed(error)),
+    };
+    output::print(ab::banner(env!("CARGO_PKG_VERSION"), url))?;
+    output::note(format!("apr_socket_connect: {sentence} ({number})"));
+    Ok(Exit::Number(number.to_le_bytes()[0]))
 }
 
 #[cfg(test)]

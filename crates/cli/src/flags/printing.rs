@@ -16,10 +16,11 @@ use millpond_measure::report::{ab, ab_requests, csv, hlog, html, requests, spect
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(super) struct PrintFlags {
-    /// What to print, or to write to FILE; may be given several times: wrk, wrk2, ab, ab-csv, ab-tsv,
-    /// json, csv, requests (a line each), hgrm (percentiles for HdrHistogram's plotter), v2 (its
+    /// What to print, or to write to FILE; may be given several times: wrk, wrk2, ab (their texts alone, and on stdout
+    /// their exit status too), ab-csv, ab-tsv, json, csv, requests (a line each), hgrm (percentiles for HdrHistogram's plotter), v2 (its
     /// compressed histograms), and while the run goes on ndjson (a line each second) and hlog
-    /// (HdrHistogram's interval log) [default: wrk, or wrk2 with --u_latency]
+    /// (HdrHistogram's interval log) [default: wrk's text, or wrk2's with -U or with --rate and -L, and below it the
+    /// three clocks and the verdict]
     #[arg(long, value_name = "FORMAT[=FILE]", value_parser = Print::parse)]
     print: Vec<Print>,
     /// Print the whole spectrum of latencies
@@ -42,6 +43,19 @@ pub(super) struct PrintFlags {
     /// Write a page for the browser to FILE: percentiles, the course of the run, verdict, settings
     #[arg(long, value_name = "FILE.html", value_parser = JsonFile::parse)]
     report: Option<JsonFile>,
+    /// Requests leave at a rate: without --print it is wrk2 that is run so, and not wrk.
+    #[arg(skip)]
+    has_rate: bool,
+    /// What ab's flags make of its text.
+    #[arg(skip)]
+    ab_style: ab::Style,
+}
+
+/// A program whose text is printed by its name, to the end as that program does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Tool {
+    Wrk,
+    Ab,
 }
 
 /// The formats.
@@ -113,9 +127,30 @@ pub(super) struct Finished<'a> {
 }
 
 impl PrintFlags {
-    /// Whether wrk's first lines are wanted on the terminal.
+    /// Which program's text is asked for by name on stdout.
+    pub(super) fn tool(&self) -> Option<Tool> {
+        let mut shown = self.print.iter().filter(|one| one.file.is_none());
+        shown.find_map(|one| match one.format {
+            Format::Wrk | Format::Wrk2 => Some(Tool::Wrk),
+            Format::Ab => Some(Tool::Ab),
+            _ => None,
+        })
+    }
+
+    /// Whether any output is ab's text.
+    pub(super) fn has_ab_text(&self) -> bool {
+        self.print.iter().any(|one| one.format == Format::Ab)
+    }
+
+    /// What other flags say about the texts.
+    pub(super) fn set_up(&mut self, has_rate: bool, ab_style: ab::Style) {
+        (self.has_rate, self.ab_style) = (has_rate, ab_style);
+    }
+
+    /// Whether wrk's first lines are wanted on the terminal before the run. wrk itself prints none of a target that it
+    /// cannot reach, so asked for by name they come with the results.
     pub(super) fn has_header(&self) -> bool {
-        self.outputs().iter().any(Print::is_for_people)
+        self.print.is_empty() && self.outputs().iter().any(Print::is_for_people)
     }
 
     /// Begins the outputs that grow with the run.
@@ -149,7 +184,7 @@ impl PrintFlags {
         let mut outputs = self.print.clone();
         let json_is_shown = self.json.as_ref().is_some_and(JsonFile::is_stdout);
         if outputs.is_empty() && !json_is_shown {
-            let format = if self.uncorrected {
+            let format = if self.uncorrected || self.has_rate && self.latency {
                 Format::Wrk2
             } else {
                 Format::Wrk
@@ -176,11 +211,13 @@ impl PrintFlags {
             let Some(text) = self.text(one.format, run)? else {
                 continue;
             };
+            let is_wrk = matches!(one.format, Format::Wrk | Format::Wrk2);
+            let text = match is_wrk && !self.print.is_empty() {
+                true => format!("{header}{text}"),
+                false => text,
+            };
             match &one.file {
                 None => output::print(text)?,
-                Some(file) if matches!(one.format, Format::Wrk | Format::Wrk2) => {
-                    file.write(&format!("{header}{text}"))?;
-                }
                 Some(file) => file.write(&text)?,
             }
         }
@@ -218,24 +255,25 @@ impl PrintFlags {
             batch_service
         };
         let rates = run.record.thread_rates.sample_summary();
+        // Asked for by name it is that program's text and nothing else.
+        let clocks = match self.print.is_empty() {
+            true => wrk::clocks(run.report),
+            false => String::new(),
+        };
         Ok(Some(match format {
             Format::Stream(_) => return Ok(None),
-            Format::Wrk => {
-                wrk::results(run.report, batch_latency, &rates, self.latency)
-                    + &wrk::clocks(run.report)
-            }
+            Format::Wrk => wrk::results(run.report, batch_latency, &rates, self.latency) + &clocks,
             Format::Wrk2 => {
                 let blocks = wrk2::Blocks {
                     recorded: self.latency,
                     uncorrected: self.uncorrected,
                 };
-                wrk2::results(run.report, batch_response, batch_service, &rates, blocks)
-                    + &wrk::clocks(run.report)
+                wrk2::results(run.report, batch_response, batch_service, &rates, blocks) + &clocks
             }
             Format::Json => run.report.to_json().map_err(Failure::failed)?,
             Format::Csv => csv::text(run.report),
             Format::Hgrm => spectrum::text(latency),
-            Format::Ab => ab::text(run.report, &ab_times(run.record)),
+            Format::Ab => ab::text(run.report, &ab_times(run.record), self.ab_style),
             Format::AbCsv => ab::csv(&run.record.total),
             Format::AbTsv => ab_requests::text(kept(run.record).iter().map(ab_row_of).collect()),
             Format::Requests => requests::text(kept(run.record).iter().map(row_of).collect()),
@@ -320,12 +358,23 @@ mod tests {
             percentages: None,
             gnuplot: None,
             report: None,
+            has_rate: false,
+            ab_style: ab::Style::default(),
         };
         let formats = |flags: &PrintFlags| -> Vec<Format> {
             flags.outputs().iter().map(|one| one.format).collect()
         };
         assert_eq!(formats(&flags(&[], false, None)), [Format::Wrk]);
         assert_eq!(formats(&flags(&[], true, None)), [Format::Wrk2]);
+        // wrk2 is run with a rate, and wrk without.
+        let mut spectrum = flags(&[], false, None);
+        spectrum.latency = true;
+        assert_eq!(formats(&spectrum), [Format::Wrk]);
+        spectrum.set_up(true, ab::Style::default());
+        assert_eq!(formats(&spectrum), [Format::Wrk2]);
+        assert_eq!(spectrum.tool(), None);
+        assert_eq!(flags(&["wrk2"], false, None).tool(), Some(Tool::Wrk));
+        assert_eq!(flags(&["json", "ab"], false, None).tool(), Some(Tool::Ab));
         // A dash is stdout, where wrk's text would make it unreadable.
         let shown = flags(&[], false, Some("-"));
         assert_eq!(shown.outputs(), [Print::parse("json").unwrap()]);
@@ -333,6 +382,7 @@ mod tests {
         let both = flags(&["csv"], false, Some("run.json"));
         assert_eq!(formats(&both), [Format::Csv, Format::Json]);
         assert!(!both.has_header());
-        assert!(flags(&["json=a", "wrk"], false, None).has_header());
+        assert!(flags(&[], false, Some("run.json")).has_header());
+        assert!(!flags(&["json=a", "wrk"], false, None).has_header());
     }
 }

@@ -5,7 +5,7 @@
 
 use super::mixes::{Mix, Ycsb};
 use super::script::ScriptRequest;
-use super::url::{Url, without_user};
+use super::url::{Url, basic_of, without_user};
 use super::url_list::{UrlLine, read_urls};
 use super::{Failure, parse_bytes, parse_count};
 use clap::Args;
@@ -16,7 +16,7 @@ use millpond_load::{
 };
 use std::io::Read;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// YCSB's own default.
 const YCSB_KEYS_DEFAULT: u64 = 1_000;
@@ -141,6 +141,23 @@ fn parse_sizes(text: &str) -> Result<RangeInclusive<usize>, String> {
 }
 
 impl RequestFlags {
+    /// Asks with this method, and with the file's content as it is for a body.
+    pub(super) fn ask_with(&mut self, method: Method, body: Option<&Path>) {
+        self.method = method;
+        self.no_templates = true;
+        self.body = body.map(|file| format!("@{}", file.display()));
+    }
+
+    /// The Authorization field for `USER:PASSWORD`, which is not percent-encoded.
+    pub(super) fn authorize(&mut self, user: &str) -> Result<(), String> {
+        if !user.contains(':') {
+            return Err("-A: write USER:PASSWORD".to_owned());
+        }
+        self.header
+            .push(("Authorization".to_owned(), basic_of(user.as_bytes())));
+        Ok(())
+    }
+
     /// As a person named it.
     pub(super) fn shown_url(&self) -> String {
         let shown: Vec<String> = self.url.iter().map(|url| without_user(url)).collect();

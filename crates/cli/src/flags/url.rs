@@ -88,7 +88,12 @@ fn basic(user: &str) -> Option<String> {
     if !user.contains(':') {
         bytes.push(b':');
     }
-    Some(format!("Basic {}", STANDARD.encode(bytes)))
+    Some(basic_of(&bytes))
+}
+
+/// The field value for `USER:PASSWORD`.
+pub(super) fn basic_of(user: &[u8]) -> String {
+    format!("Basic {}", STANDARD.encode(user))
 }
 
 /// The URL without its user name and password, to be shown and recorded.

@@ -268,7 +268,7 @@ fn results_are_out_before_done_is_called() {
 fn batches_are_the_latency_of_wrk2_with_its_flag() {
     let script =
         Script::new("function request() return wrk.format() .. wrk.format() .. wrk.format() end");
-    let words = ["-t1", "-c1", "-n", "30", "--print", "wrk2", "-L"];
+    let words = ["-t1", "-c1", "-n", "30", "-U"];
     for (flag, count) in [(&[][..], 30), (&["-B"], 10), (&["--batch_latency"], 10)] {
         let finished = script.run(&[&words, flag].concat(), &[]);
         assert!([0, 4].contains(&finished.code()), "{finished:?}");

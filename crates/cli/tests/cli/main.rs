@@ -25,6 +25,7 @@ mod cookies;
 mod ports;
 mod profile;
 mod load_outputs;
+mod drop_in;
 mod find_max;
 mod load_accuracy;
 mod load_scripts;

@@ -34,25 +34,9 @@ pub(super) fn assemble(
     ends.iter().for_each(|end| total.merge(&end.outcome));
     stuck::add(&mut total, lost);
     let config = shared.config;
-    let mut record = LoadRecord {
-        threads: ends.len(),
-        connections: config.connections,
-        pipeline: config.pipeline,
-        generator_cpu_share: ends.iter().map(|end| end.cpu_share).fold(0.0, f64::max),
-        busy_poll_ns: config.busy_poll_ns,
-        spins_paid: ends.iter().map(|end| end.driver.spins_paid).sum(),
-        spins_vain: ends.iter().map(|end| end.driver.spins_vain).sum(),
-        spun_ns: ends.iter().map(|end| end.driver.spun_ns).sum(),
-        steal_share: watched.steal_share,
-        started_unix_ns: watched.started.map_or(0, unix_ns),
-        thread_rates: watched.thread_rates.clone(),
-        ended: watched.ended,
-        aborted: watched.aborted.clone(),
-        connections_open: Some(connections_open(shared)),
-        addresses: addresses_of(shared),
-        ..LoadRecord::default()
-    };
+    let mut record = settings_of(shared, ends, watched);
     record.warm_up = watched.warm_up;
+    let unsent_before = total.unsent;
     let mut is_of_all = false;
     if let Some(schedule) = shared.schedule.get() {
         // A user who interrupts does not hold the backlog against the target.
@@ -71,6 +55,8 @@ pub(super) fn assemble(
         record.requests_per_s = record.rate_window.per_s();
         is_of_all = record.rate_window.end == RateWindowEnd::LastAnswer;
     }
+    let late = total.unsent - unsent_before;
+    add_outages(&mut record, shared, watched.end_ns, late, &mut total);
     record.classes = classes_of(config, &total, is_of_all);
     if let Pace::Open(arrivals) = &shared.pace {
         record.arrivals = Some(arrivals.to_string());
@@ -102,6 +88,30 @@ pub(super) fn assemble(
     record.judged()
 }
 
+/// What was asked for, and how the machine and the connections fared.
+fn settings_of(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadRecord {
+    let config = shared.config;
+    LoadRecord {
+        threads: ends.len(),
+        connections: config.connections,
+        pipeline: config.pipeline,
+        generator_cpu_share: ends.iter().map(|end| end.cpu_share).fold(0.0, f64::max),
+        busy_poll_ns: config.busy_poll_ns,
+        spins_paid: ends.iter().map(|end| end.driver.spins_paid).sum(),
+        spins_vain: ends.iter().map(|end| end.driver.spins_vain).sum(),
+        spun_ns: ends.iter().map(|end| end.driver.spun_ns).sum(),
+        sent_bytes: ends.iter().map(|end| end.driver.sent_bytes).sum(),
+        steal_share: watched.steal_share,
+        started_unix_ns: watched.started.map_or(0, unix_ns),
+        thread_rates: watched.thread_rates.clone(),
+        ended: watched.ended,
+        aborted: watched.aborted.clone(),
+        connections_open: Some(connections_open(shared)),
+        addresses: addresses_of(shared),
+        ..LoadRecord::default()
+    }
+}
+
 fn take_clocks(record: &mut LoadRecord, total: Outcome) {
     record.response = total.response;
     record.service = total.service;
@@ -123,6 +133,21 @@ fn connections_open(shared: &Shared<'_>) -> LoadConnectionsOpen {
         due_at_start: shared.config.connections_due_at_start() as u64,
         at_start: shared.doors.open_at_start.load(Ordering::Relaxed) as u64,
         at_end: shared.doors.open.load(Ordering::Relaxed) as u64,
+    }
+}
+
+/// Times without a target, of a run that went on through them; `unsent` requests had not left when it ended.
+fn add_outages(
+    record: &mut LoadRecord,
+    shared: &Shared<'_>,
+    end_ns: u64,
+    unsent: u64,
+    total: &mut Outcome,
+) {
+    if let Some(outages) = &shared.outages {
+        let start_ns = shared.schedule.get().map_or(0, Schedule::start_ns);
+        total.errors.connect += outages.other_attempts();
+        record.outages = outages.list(start_ns, end_ns, unsent);
     }
 }
 

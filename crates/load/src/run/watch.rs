@@ -116,7 +116,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 ended = Ended::Interrupted;
                 break;
             }
-            if gone.is_gone(self.shared, now_ns) {
+            if !self.shared.config.keeps_going && gone.is_gone(self.shared, now_ns) {
                 ended = Ended::TargetGone;
                 break;
             }

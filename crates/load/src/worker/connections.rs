@@ -131,6 +131,9 @@ impl Worker<'_> {
             self.outcome.opening.record(now_ns.saturating_sub(since_ns));
         }
         self.note_address(index);
+        if let Some(outages) = &self.shared.outages {
+            outages.connected(now_ns);
+        }
         self.sessions[index as usize].opened(socket, now_ns);
         // A script's delay is its user's and not the connection's: one that had begun goes on.
         self.offer(index);
@@ -150,7 +153,11 @@ impl Worker<'_> {
         if self.tries_another_address(index, now_ns) {
             return;
         }
-        self.outcome.errors.connect += 1;
+        match &self.shared.outages {
+            // Of an outage its requests are the failures, and not how often it was looked for its end.
+            Some(outages) if self.has_begun => outages.attempt_failed(now_ns),
+            _ => self.outcome.errors.connect += 1,
+        }
         let kind = match failure {
             ConnectFailure::Handshake => LoadFailureKind::Tls,
             _ => LoadFailureKind::Connect,
@@ -178,6 +185,10 @@ impl Worker<'_> {
         let session = &mut self.sessions[index as usize];
         self.connection_use.note(session.answered_count());
         let was_announced = session.is_last();
+        if let Some(outages) = &self.shared.outages {
+            let in_flight = session.in_flight_len() as u64;
+            outages.lost(now_ns, if was_announced { 0 } else { in_flight });
+        }
         for request in session.drain() {
             self.in_flight -= 1;
             if was_announced {

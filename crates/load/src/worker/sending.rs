@@ -24,20 +24,41 @@ impl Worker<'_> {
                 is_repeat: true,
             });
         }
-        let deadline_ns = self.shared.config.deadline_ns.unwrap_or(u64::MAX);
+        let config = self.shared.config;
+        let deadline_ns = config.deadline_ns.unwrap_or(u64::MAX);
+        let patience_ns = match config.keeps_going {
+            true => config.timeout_ns,
+            false => u64::MAX,
+        };
         loop {
             if self.held.is_none() {
                 self.held = schedule.claim(now_ns, self.cursor.as_mut());
             }
             let arrival = self.held.take_if(|arrival| arrival.intended_ns <= now_ns)?;
             // A closed loop has no intended start, and no deadline.
-            if now_ns.saturating_sub(arrival.intended_ns) <= deadline_ns {
+            let late_ns = now_ns.saturating_sub(arrival.intended_ns);
+            if late_ns > patience_ns && late_ns <= deadline_ns {
+                self.expired(&arrival, now_ns);
+                continue;
+            }
+            if late_ns <= deadline_ns {
                 return Some(Owed {
                     arrival,
                     is_repeat: false,
                 });
             }
             self.outcome.shed(&arrival, now_ns);
+        }
+    }
+
+    /// In a run that goes on without its target: no connection took the request in time.
+    #[cold]
+    fn expired(&mut self, arrival: &Arrival, now_ns: u64) {
+        if arrival.counted {
+            self.outcome.never_sent(arrival.intended_ns, now_ns);
+            if let Some(outages) = &self.shared.outages {
+                outages.expired(arrival.intended_ns);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     LoadAddress, LoadClass, LoadConnectionSets, LoadConnectionsOpen, LoadCookies, LoadFailure,
-    LoadRateWindow, LoadTls, LoadWarmUp, RateWindowEnd, WrongAnswers,
+    LoadOutage, LoadRateWindow, LoadTls, LoadWarmUp, RateWindowEnd, WrongAnswers,
 };
 use crate::histogram::{LatencyHistogram, LatencySummary};
 
@@ -177,6 +177,9 @@ pub struct LoadReport {
     /// How many connections each of the target's addresses took; absent where it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<LoadAddress>,
+    /// With `--keep-going`: the times without a target.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<LoadOutage>,
     /// With `--repeat` and `--reconnect-every`: what each set of connections came to, and their spread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection_sets: Option<LoadConnectionSets>,
@@ -196,6 +199,8 @@ pub struct LoadReport {
     pub rate_per_s: Option<f64>,
     /// The arrival process in words; `None` in the closed loop.
     pub arrivals: Option<String>,
+    /// Bytes that the generator handed to the kernel, warm-up included. 0 in records of earlier versions.
+    pub sent_bytes: u64,
     /// Requests that were later than the deadline and never sent.
     pub shed: u64,
     /// Requests that were due in the window; `None` in the closed loop.

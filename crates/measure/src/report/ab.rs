@@ -2,8 +2,7 @@
 //!
 //! ab knows a closed loop only. *Connect* is charged to the first request on a connection, as there;
 //! *Processing* is the service clock, *Waiting* the part of it until the head of the answer, *Total*
-//! connecting and service. Absent on purpose: the bytes of request bodies (`Total body sent`), which
-//! nobody counts here, and the times of wrong answers, which ab mixes with those of right ones.
+//! connecting and service. The times of wrong answers, which ab mixes with those of right ones, are not in its rows.
 //! The rate is ab's own: all complete requests over the time until the last, those behind the window included, and so
 //! are the bytes. The record has the rate without them.
 
@@ -23,17 +22,22 @@ pub struct Times<'a> {
     pub total: &'a LatencyHistogram,
 }
 
+/// What ab prints otherwise with some of its flags.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Style {
+    /// `-l`: bodies may differ in length.
+    pub has_variable_length: bool,
+    /// `-p` and `-u`: what was sent is shown too.
+    pub has_body: bool,
+}
+
 const NS_PER_MS: f64 = 1e6;
 
 /// The whole text.
 #[must_use]
-pub fn text(report: &LoadReport, times: &Times<'_>) -> String {
+pub fn text(report: &LoadReport, times: &Times<'_>, style: Style) -> String {
     let (host, port, path) = parts(&report.url);
-    let mut text = format!(
-        "This is millpond load {}, printing as ApacheBench, Version 2.3\n\n\
-         Benchmarking {host} (be patient).....done\n\n\n",
-        report.version
-    );
+    let mut text = banner(&report.version, &report.url) + "..done\n\n\n";
     let mut row = |name: &str, value: String| text += &format!("{name:<24}{value}\n");
     row("Server Software:", report.server.clone());
     row("Server Hostname:", host.to_owned());
@@ -41,9 +45,22 @@ pub fn text(report: &LoadReport, times: &Times<'_>) -> String {
     row("Document Path:", path.to_owned());
     row(
         "Document Length:",
-        format!("{} bytes\n", report.document_bytes),
+        match style.has_variable_length {
+            true => "Variable\n".to_owned(),
+            false => format!("{} bytes\n", report.document_bytes),
+        },
     );
-    text + &counts(report) + &table(times) + &percentages(times.total)
+    text + &counts(report, style) + &table(times) + &percentages(times.total)
+}
+
+/// What ab prints before the first answer, and of a target that it cannot reach nothing else.
+#[must_use]
+pub fn banner(version: &str, url: &str) -> String {
+    let (host, ..) = parts(url);
+    format!(
+        "This is millpond load {version}, printing as ApacheBench, Version 2.3\n\n\
+         Benchmarking {host} (be patient)..."
+    )
 }
 
 /// Host, port and path of a URL.
@@ -60,7 +77,7 @@ fn parts(url: &str) -> (&str, &str, &str) {
     }
 }
 
-fn counts(report: &LoadReport) -> String {
+fn counts(report: &LoadReport, style: Style) -> String {
     let errors = &report.errors;
     let complete: u64 = report.statuses.values().sum();
     let within_ns = report.duration_ns.max(report.answered_within_ns);
@@ -98,6 +115,9 @@ fn counts(report: &LoadReport) -> String {
         );
     }
     row("Total transferred:", format!("{bytes_received} bytes"));
+    if style.has_body {
+        row("Total body sent:", report.sent_bytes.to_string());
+    }
     row("HTML transferred:", format!("{} bytes", report.body_bytes));
     let per_s = |value: f64| if seconds > 0.0 { value / seconds } else { 0.0 };
     let rate = per_s(complete as f64);
@@ -118,6 +138,11 @@ fn counts(report: &LoadReport) -> String {
     );
     let kib = per_s(bytes_received as f64 / 1024.0);
     row("Transfer rate:", format!("{kib:.2} [Kbytes/sec] received"));
+    if style.has_body {
+        let sent_kib = per_s(report.sent_bytes as f64 / 1024.0);
+        row("", format!("{sent_kib:.2} kb/s sent"));
+        row("", format!("{:.2} kb/s total", kib + sent_kib));
+    }
     text
 }
 
@@ -272,6 +297,37 @@ mod tests {
         );
     }
 
+    /// Goal: with `-l` there is no length, and with a body three lines more, where ab has them.
+    #[test]
+    fn flags_change_the_lines() {
+        let report = LoadReport {
+            sent_bytes: 2_048,
+            duration_ns: 2_000_000_000,
+            bytes_received: 4_096,
+            ..LoadReport::default()
+        };
+        let style = Style {
+            has_variable_length: true,
+            has_body: true,
+        };
+        let empty = LatencyHistogram::new();
+        let times = Times {
+            connect: &empty,
+            processing: &empty,
+            waiting: &empty,
+            total: &empty,
+        };
+        let text = text(&report, &times, style);
+        for part in [
+            "\nDocument Length:        Variable\n\n",
+            "\nTotal transferred:      4096 bytes\nTotal body sent:        2048\nHTML transferred:",
+            "\nTransfer rate:          2.00 [Kbytes/sec] received\n                        1.00 kb/s sent\n                        \
+             3.00 kb/s total\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
     #[test]
     fn a_run_without_answers_prints() {
         let empty = LatencyHistogram::new();
@@ -281,7 +337,7 @@ mod tests {
             waiting: &empty,
             total: &empty,
         };
-        let text = text(&LoadReport::default(), &times);
+        let text = text(&LoadReport::default(), &times, Style::default());
         assert!(
             text.contains("Requests per second:    0.00 [#/sec] (mean)"),
             "{text}"

@@ -280,6 +280,9 @@ fn connection_lines(report: &LoadReport) -> String {
             .collect();
         text += &wrapped(&format!("  Addresses: {}", uses.join(", ")), WIDTH, "    ");
     }
+    for outage in &report.outages {
+        text += &wrapped(&format!("  Outage: {}", outage.in_words()), WIDTH, "    ");
+    }
     let Some(sets) = &report.connection_sets else {
         return text;
     };
