@@ -75,8 +75,8 @@ pub struct RocksDbOptions {
     pub block_cache_bytes: u64,
     /// All memtables together.
     pub memtable_bytes: u64,
-    /// Room on the disk that writes leave to the engine; `None`: twice the memtables and 1 GiB, but not
-    /// more than a sixteenth of the disk.
+    /// Room on the disk that writes leave to the engine; `None`: a sixteenth of the disk, but no less than twice the
+    /// memtables, and no more than that and 1 GiB.
     pub disk_reserve_bytes: Option<u64>,
     /// Of the tables.
     pub compression: Compression,
