@@ -547,7 +547,10 @@ fn record(
     resources: &[Value],
 ) -> Result<(), String> {
     let figures: Vec<Value> = figures.iter().map(Figure::to_json).collect();
-    let command = "cargo xtask hostile".to_owned();
+    let command = match plan.seconds {
+        SECONDS_DEFAULT => "cargo xtask hostile".to_owned(),
+        seconds => format!("cargo xtask hostile {seconds}"),
+    };
     Record::new("hostile", command, &bench.machine)?
         .with("pairs", plan.pairs)
         .with("connections", CONNECTIONS)
