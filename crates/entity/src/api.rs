@@ -255,6 +255,13 @@ impl Reply {
                 StatusCode::PRECONDITION_FAILED,
                 "entities have no dates: make the write depend on an ETag, by If-Match\n",
             ),
+            _ => return self.outcome_sentence(),
+        })
+    }
+
+    /// The same, of what was done or failed; the others are about the request.
+    const fn outcome_sentence(self) -> Option<(StatusCode, &'static str)> {
+        Some(match self {
             Self::PreconditionFailed => (
                 StatusCode::PRECONDITION_FAILED,
                 "another version is there: read it, then try again with its ETag\n",
