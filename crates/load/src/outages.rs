@@ -195,10 +195,10 @@ mod tests {
         outages.attempt_failed(83);
         assert_eq!(outages.other_attempts(), 1);
         let lasting = LoadOutage {
-            start_ns: 60,
-            duration_ns: 30,
+            start_ns: 70,
+            duration_ns: 20,
             failed: 9,
-            attempts: 2,
+            attempts: 1,
             is_over: false,
         };
         assert_eq!(outages.list(10, 100, 9), [ended, lasting]);

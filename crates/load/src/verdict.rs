@@ -58,6 +58,7 @@ pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {
         .connection_sets
         .iter()
         .filter_map(LoadConnectionSets::note)
+        .chain(busy_thread(record).filter(|_| record.rate_per_s.is_some()))
         .chain(note_errors(record))
         .chain(note_outages(record))
         .chain(note_blocked(record))
@@ -354,13 +355,22 @@ fn judge_connections(record: &LoadRecord, verdict: &mut LoadVerdict) {
     note(verdict, LoadStatus::Invalid, reason);
 }
 
-fn judge_machine(record: &LoadRecord, verdict: &mut LoadVerdict) {
-    if record.generator_cpu_share > CPU_SHARE_MAX {
-        let reason = format!(
+/// In a closed loop the rate is what such a thread can do. At a rate, a thread that spins until the next request is due
+/// is as busy; what it could not do in time is judged by lateness and by the missed rate, so there it is a note.
+fn busy_thread(record: &LoadRecord) -> Option<String> {
+    (record.generator_cpu_share > CPU_SHARE_MAX).then(|| {
+        format!(
             "a generator thread used {:.0} % of its CPU: it may be what limits the rate; use more \
              threads or CPUs",
             record.generator_cpu_share * 100.0
-        );
+        )
+    })
+}
+
+fn judge_machine(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    if record.rate_per_s.is_none()
+        && let Some(reason) = busy_thread(record)
+    {
         note(verdict, LoadStatus::Suspect, reason);
     }
     if let Some(share) = record.steal_share.filter(|&share| share > STEAL_SHARE_MAX) {
@@ -549,9 +559,21 @@ mod tests {
 
     #[test]
     fn a_busy_generator_and_a_stolen_machine_are_noticed() {
-        assert_eq!(
-            status_after(|record| record.generator_cpu_share = 0.9).0,
-            LoadStatus::Suspect
+        let closed = |record: &mut LoadRecord| {
+            record.generator_cpu_share = 0.9;
+            record.rate_per_s = None;
+            record.offered = None;
+        };
+        assert_eq!(status_after(closed).0, LoadStatus::Suspect);
+        // At 20,000/s 20 of 25 healthy runs were SUSPECT for the CPU of a thread that spins between requests.
+        let mut record = good();
+        record.generator_cpu_share = 0.9;
+        let verdict = judge(&record);
+        assert_eq!(verdict.status, LoadStatus::Ok);
+        assert!(
+            verdict.notes[0].contains("90 % of its CPU"),
+            "{:?}",
+            verdict.notes
         );
         assert_eq!(
             status_after(|record| record.steal_share = Some(0.03)).0,

@@ -10,6 +10,14 @@ use super::{
 };
 use crate::histogram::{LatencyHistogram, LatencySummary};
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Failures by phase.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -199,7 +207,8 @@ pub struct LoadReport {
     pub rate_per_s: Option<f64>,
     /// The arrival process in words; `None` in the closed loop.
     pub arrivals: Option<String>,
-    /// Bytes that the generator handed to the kernel, warm-up included. 0 in records of earlier versions.
+    /// Bytes that the generator handed to the kernel, warm-up included. Absent in records of earlier versions.
+    #[serde(skip_serializing_if = "is_zero")]
     pub sent_bytes: u64,
     /// Requests that were later than the deadline and never sent.
     pub shed: u64,
