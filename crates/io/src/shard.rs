@@ -115,7 +115,7 @@ pub trait Protocol<D: Driver> {
 
 /// When nothing else is left to do, a peer that has been sent all has this long to answer our FIN: a request of its that
 /// crossed the FIN is discarded meanwhile, and a response that it is reading is not destroyed by a reset.
-const LINGER_AT_END_NS: u64 = 50_000_000;
+const LINGER_AT_END_NS: u64 = 30_000_000;
 
 /// The shortest that the kernel gives: a shard that has been woken is to run before whoever computes.
 const TIME_SLICE_NS: u64 = 100_000;
