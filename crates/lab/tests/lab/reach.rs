@@ -117,7 +117,7 @@ fn merged_regions_count_by_their_own_pages() {
 }
 
 fn forks_share_once(words: &[&str]) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().expect("a directory");
     let program = compile(directory.path(), PREFORK);
     let glibc = Allocator::native("glibc");
     let (subject, trace) = traced(directory.path(), &program, words, &glibc);
