@@ -26,6 +26,7 @@ fn a_data_directory_is_looked_after() {
         &["entity", "compact", "--data", &data],
         &["entity", "check", "--data", &data, "--json", &json],
         &["entity", "backup", "--data", &data, &backup],
+        &["entity", "check", "--data", &backup],
         &["entity", "restore", &backup, "--data", &copy],
     ] {
         let finished = run(&mut millpond(words));
@@ -40,7 +41,6 @@ fn a_data_directory_is_looked_after() {
         &["entity", "stats", "--data", &at("mistyped")][..],
         &["entity", "backup", "--data", &data, &backup],
         &["entity", "restore", &data, "--data", &at("new")],
-        &["entity", "check", "--data", &backup],
     ] {
         let finished = run(&mut millpond(words));
         assert_eq!(finished.code(), 1, "{words:?}: {finished:?}");
