@@ -32,6 +32,9 @@ const SOON_NS_MAX: u64 = 20_000;
 /// How long an endless wait lasts, in real time, when nobody says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Connections that wait at a listener for being accepted, at most; ended ones stay in the queue, as in a kernel's.
+const ACCEPT_QUEUE_MAX: usize = 1024;
+
 /// What is remembered of the past, for the report of a failed run.
 const TRACE_LEN: usize = 64;
 
@@ -318,11 +321,16 @@ impl Network {
         self.connect_to(&first.ok_or(Errno::CONNREFUSED)?)
     }
 
-    /// Connects to a listener; the connection waits there to be accepted.
+    /// Connects to a listener; the connection waits there to be accepted. With [`ACCEPT_QUEUE_MAX`] of them the next is
+    /// refused with `EAGAIN`: a kernel drops its first packet, and the peer tries again.
     pub fn connect_to(&self, address: &Address) -> Result<SimPeer, Errno> {
         let mut state = self.state();
-        if state.listening_at(address).is_none() {
-            return Err(refusal(address));
+        match state.listening_at(address) {
+            None => return Err(refusal(address)),
+            Some(listening) if listening.waiting.len() >= ACCEPT_QUEUE_MAX => {
+                return Err(Errno::AGAIN);
+            }
+            Some(_) => {}
         }
         let wire = state.new_wire(address);
         if let Some(listening) = state.listening_at(address) {
