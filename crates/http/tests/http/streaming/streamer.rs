@@ -179,24 +179,20 @@ impl Service for Streamer {
         match request.path() {
             b"/upload" => {
                 let (received_bytes, is_intact) = upload;
-                self.begin(
-                    Task::Upload {
-                        received_bytes,
-                        is_intact,
-                    },
-                    context,
-                );
+                let task = Task::Upload {
+                    received_bytes,
+                    is_intact,
+                };
+                self.begin(task, context);
                 Flow::Stream(Wants::BODY)
             }
             b"/held" => {
                 let (received_bytes, is_intact) = upload;
-                self.begin(
-                    Task::Held {
-                        received_bytes,
-                        is_intact,
-                    },
-                    context,
-                );
+                let task = Task::Held {
+                    received_bytes,
+                    is_intact,
+                };
+                self.begin(task, context);
                 self.held.push(context.token);
                 Flow::Stream(Wants::default())
             }
