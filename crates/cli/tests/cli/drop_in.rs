@@ -1,4 +1,4 @@
-//! `--print wrk|wrk2|ab` in the place of those programs: the same lines, the same exit status, and what reads their
+//! `--print wrk|wrk2|ab` instead of those programs: the same lines, the same exit status, and what reads their
 //! output reads ours. wrk and ab are run beside ours where they are installed.
 
 use crate::support::{Finished, Server, millpond, refusing_address, run};
@@ -63,7 +63,7 @@ fn compare(program: &str, theirs: &[&str], extra: &[&str], url: &str) {
     assert_eq!(ours.code(), real.code(), "{theirs:?}: {ours:?} {real:?}");
 }
 
-/// Goal: line for line and to the exit status what wrk does, also where nothing is answered rightly.
+/// Goal: line for line and to the exit status what wrk does, also where every answer is wrong.
 #[test]
 fn wrk_is_replaced() {
     let server = Server::start(&["plaintext"]);

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rocksdb::{DB, Options};
 
 use super::examine::{Examined, Loss};
+use super::upkeep::link_files;
 use super::{inventory, manifest};
 use crate::data_dir::{self, DataDirError};
 
@@ -64,7 +65,7 @@ fn has_mended_current(path: &Path, examined: &Examined) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A new directory in `path` with every file of it: tables, which never change, by a second name, others copied.
+/// A new directory in `path` with every file of it.
 fn put_aside(path: &Path) -> io::Result<PathBuf> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let seconds = since.map_or(0, |since| since.as_secs());
@@ -78,19 +79,7 @@ fn put_aside(path: &Path) -> io::Result<PathBuf> {
         aside = path.join(format!("{ASIDE_PREFIX}{seconds}-{count}"));
         count += 1;
     }
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if !entry.file_type()?.is_file() {
-            continue;
-        }
-        let copy = aside.join(entry.file_name());
-        let is_table = copy.extension().is_some_and(|kind| kind == "sst");
-        if !is_table || fs::hard_link(entry.path(), &copy).is_err() {
-            fs::copy(entry.path(), &copy)?;
-            File::open(&copy)?.sync_all()?;
-        }
-    }
-    File::open(&aside)?.sync_all()?;
+    link_files(path, &aside, |_| false)?;
     File::open(path)?.sync_all()?;
     Ok(aside)
 }

@@ -15,6 +15,7 @@ use std::path::Path;
 use super::inventory::{self, Found, Inventory, Noted, State};
 use super::log_file::{self, Scan};
 use super::manifest::{self, Manifest};
+use super::opening::LogEnd;
 
 /// A log is read in pieces of this size.
 const READ_BYTES: usize = 256 << 10;
@@ -124,6 +125,17 @@ pub(super) struct Examined {
     pub is_note_damaged: bool,
     /// The engine's list of files can be used as it is.
     pub has_manifest: bool,
+}
+
+impl Examined {
+    /// How the engine has to read the newest log.
+    pub(super) fn log_end(&self) -> LogEnd {
+        match (&self.loss, self.has_torn_tail) {
+            (Some(_), _) => LogEnd::Damaged,
+            (None, true) => LogEnd::Torn,
+            (None, false) => LogEnd::Whole,
+        }
+    }
 }
 
 /// Compares the files of `path` with what they have to be. Changes nothing.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::data_dir::{self, DataDirError};
 
 /// The engine's lock file.
-const FILE: &str = "LOCK";
+pub(super) const FILE: &str = "LOCK";
 
 /// Directories that this process uses. The engine's lock (fcntl(2), `F_SETLK`) is the process's: it says nothing to the
 /// process itself, and closing any descriptor of the file lets go of it.

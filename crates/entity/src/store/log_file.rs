@@ -50,7 +50,7 @@ pub(super) fn scan(mut file: impl Read, visit: &mut dyn FnMut(&[u8], bool)) -> i
         offset += count as u64;
     }
     if records.begun_at.is_some() {
-        records.damaged(records.begun_at.unwrap_or(offset));
+        records.damaged(offset);
     }
     Ok(records.scan)
 }
@@ -91,8 +91,8 @@ impl Records {
         match piece {
             Piece::Mark => {}
             Piece::Full | Piece::First => {
-                if let Some(begun_at) = self.begun_at {
-                    self.damaged(begun_at);
+                if self.begun_at.is_some() {
+                    self.damaged(place);
                 }
                 self.record.clear();
                 self.record.extend_from_slice(data);

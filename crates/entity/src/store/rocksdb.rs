@@ -20,7 +20,7 @@ use super::examine::{Examined, examine};
 use super::lock::{Claim, Lock};
 use super::notes::Notes;
 use super::opening::{
-    Access, LogEnd, newer_format, newest_options_version, open_again, open_error, open_logged,
+    Access, newer_format, newest_options_version, open_again, open_error, open_logged,
     open_read_only,
 };
 use super::replaceable::{Reading, Replaceable};
@@ -125,10 +125,7 @@ impl RocksDbStore {
             source,
         })?;
         let written_by = newest_options_version(path);
-        // Both linkages use the same cache, so that a run differs in the engine's version only; the
-        // newer clock cache does not exist in the distribution's library.
-        let cache_bytes = usize::try_from(asked.block_cache_bytes).unwrap_or(usize::MAX);
-        let block_cache = Cache::new_lru_cache(cache_bytes);
+        let block_cache = new_block_cache(asked);
         let refused = |error| open_error(path, &error, written_by.as_deref());
         // Another server's files change while they are looked at.
         let claim = Claim::take(path)?;
@@ -141,11 +138,7 @@ impl RocksDbStore {
         options.create_if_missing(found == Found::New);
         let accepted = accept_loss(path, asked, &examined, &options)?;
         let notes = begin_notes(path, &examined)?;
-        let end = match (accepted, examined.has_torn_tail) {
-            (Some(_), _) => LogEnd::Damaged,
-            (None, true) => LogEnd::Torn,
-            (None, false) => LogEnd::Whole,
-        };
+        let end = examined.log_end();
         if matches!(found, Found::Format1 | Found::Upgrading) {
             // No filter yet: it would take values of the older format for records.
             let options = database_options(asked, &block_cache);
@@ -181,16 +174,12 @@ impl RocksDbStore {
         let claim = Claim::take(path)?;
         let lock = claim.lock(path)?;
         let examined = examine(path).map_err(|error| data_dir::failed(path, "read", error))?;
+        let end = examined.log_end();
         if let Some(loss) = examined.loss {
             let path = path.to_owned();
             return Err(DataDirError::Loss { path, loss });
         }
-        let cache_bytes = usize::try_from(asked.block_cache_bytes).unwrap_or(usize::MAX);
-        let block_cache = Cache::new_lru_cache(cache_bytes);
-        let end = match examined.has_torn_tail {
-            true => LogEnd::Torn,
-            false => LogEnd::Whole,
-        };
+        let block_cache = new_block_cache(asked);
         let written_by = newest_options_version(path);
         let db = open_read_only(database_options(asked, &block_cache), path, end)
             .map_err(|error| open_error(path, &error, written_by.as_deref()))?;
@@ -869,6 +858,12 @@ fn database_options(asked: RocksDbOptions, block_cache: &Cache) -> Options {
     options
 }
 
+/// Both linkages use the same cache, so that a run differs in the engine's version only; the newer clock cache does not
+/// exist in the distribution's library.
+fn new_block_cache(asked: RocksDbOptions) -> Cache {
+    Cache::new_lru_cache(usize::try_from(asked.block_cache_bytes).unwrap_or(usize::MAX))
+}
+
 fn table_options(block_cache: &Cache) -> BlockBasedOptions {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(block_cache);
@@ -892,6 +887,14 @@ fn table_options(block_cache: &Cache) -> BlockBasedOptions {
 mod tests {
     use super::*;
     use std::time::{Duration, Instant};
+
+    const OPTIONS: RocksDbOptions = RocksDbOptions {
+        block_cache_bytes: 8 << 20,
+        memtable_bytes: 64 << 20,
+        disk_reserve_bytes: Some(0),
+        compression: Compression::None,
+        accepts_loss: false,
+    };
 
     /// A file system in memory with so much room; unmounted when dropped. None where it cannot be mounted.
     struct SmallDisk(tempfile::TempDir);
@@ -944,14 +947,7 @@ mod tests {
             eprintln!("not tested: no small file system could be mounted here");
             return;
         };
-        let asked = RocksDbOptions {
-            block_cache_bytes: 8 << 20,
-            memtable_bytes: 64 << 20,
-            disk_reserve_bytes: Some(0),
-            compression: Compression::None,
-            accepts_loss: false,
-        };
-        let store = RocksDbStore::open(&disk.0.path().join("store"), asked).unwrap();
+        let store = RocksDbStore::open(&disk.0.path().join("store"), OPTIONS).unwrap();
         let put = |key: &[u8]| {
             let put = Write::Put {
                 key,
@@ -1002,14 +998,7 @@ mod tests {
         const COUNT: u32 = 100_000;
         let data = tempfile::tempdir().unwrap();
         let path = data.path().join("store");
-        let asked = RocksDbOptions {
-            block_cache_bytes: 8 << 20,
-            memtable_bytes: 64 << 20,
-            disk_reserve_bytes: Some(0),
-            compression: Compression::None,
-            accepts_loss: false,
-        };
-        let store = RocksDbStore::open(&path, asked).unwrap();
+        let store = RocksDbStore::open(&path, OPTIONS).unwrap();
         let keys: Vec<[u8; 4]> = (0..COUNT).map(u32::to_be_bytes).collect();
         for keys in keys.chunks(1000) {
             let puts = keys.iter().map(|key| Write::Put {

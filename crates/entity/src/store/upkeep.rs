@@ -1,5 +1,6 @@
 //! What an operator does to a data directory: look, check, compact, copy. Nothing here is on a request's path.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
@@ -9,7 +10,7 @@ use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{BottommostLevelCompaction, CompactOptions, LiveFile};
 
 use super::rocksdb::{RocksDbOptions, RocksDbStore, failed};
-use super::{Held as _, Snapshot as _, Store as _, StoreError, backup_files, inventory};
+use super::{Held as _, Snapshot as _, Store as _, StoreError, backup_files, inventory, lock};
 use crate::data_dir::{self, DataDirError};
 use crate::record::Head;
 
@@ -169,7 +170,10 @@ impl RocksDbStore {
         // Loss and damage of what the engine reads at opening are found now, those of tables by `check`.
         let (_store, _lock) = Self::open_to_look(data, asked)?;
         data_dir::make_empty(backup)?;
-        link_files(data, backup).map_err(|source| DataDirError::Io {
+        let is_left_out = |name: &OsStr| {
+            name == data_dir::MARKER || name == inventory::FILE || name == lock::FILE
+        };
+        link_files(data, backup, is_left_out).map_err(|source| DataDirError::Io {
             path: backup.to_owned(),
             operation: "copy into",
             source,
@@ -188,13 +192,17 @@ fn seal_backup(path: &Path) -> Result<(), DataDirError> {
     data_dir::mark_backup(path)
 }
 
-/// The engine's files: tables, which never change, by a second name where that is possible, others copied and synced.
-fn link_files(from: &Path, to: &Path) -> io::Result<()> {
+/// Gives `to` the files of `from`: tables, which never change, by a second name where that is possible, others copied
+/// and synced.
+pub(super) fn link_files(
+    from: &Path,
+    to: &Path,
+    is_left_out: impl Fn(&OsStr) -> bool,
+) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let name = entry.file_name();
-        let is_ours = name == data_dir::MARKER || name == inventory::FILE;
-        if is_ours || name == "LOCK" || !entry.file_type()?.is_file() {
+        if is_left_out(&name) || !entry.file_type()?.is_file() {
             continue;
         }
         let copy = to.join(&name);

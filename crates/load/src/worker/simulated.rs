@@ -2,13 +2,12 @@
 //! the clocks can be checked for what they show, not only for being plausible.
 
 use super::Worker;
-use crate::config::{LoadConfig, Mode, Stop, Target, WarmUp, Workload};
+use crate::config::{LoadConfig, Mode, Stop, WarmUp};
 use crate::outcome::Outcome;
 use crate::schedule::Schedule;
 use crate::shared::Shared;
 use crate::timeline::Timeline;
 use crate::workload::Requests;
-use millpond_http::Method;
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimPeer, Turn};
 use millpond_io::{Address, Shard, ShardConfig};
 use millpond_measure::record::LoadSecond;
@@ -125,17 +124,8 @@ fn run(
     change: impl FnOnce(&mut LoadConfig),
     answer_at: impl FnMut(Asked) -> u64 + 'static,
 ) -> Ran {
-    let target = Target {
-        addresses: [address()].into(),
-        host: "a".to_owned(),
-        path: "/".to_owned(),
-    };
-    let workload = Workload::Static {
-        method: Method::Get,
-        fields: Vec::new(),
-        body: Vec::new(),
-    };
-    let mut config = LoadConfig::new(target, workload);
+    let mut config = LoadConfig::for_tests();
+    config.target.addresses = [address()].into();
     config.mode = Mode::ConstantRate { per_s: 100.0 };
     config.stop = Stop::after_ns(10 * SECOND_NS);
     change(&mut config);

@@ -234,6 +234,15 @@ pub fn csv(total: &LatencyHistogram) -> String {
 mod tests {
     use super::*;
 
+    fn all_as(times: &LatencyHistogram) -> Times<'_> {
+        Times {
+            connect: times,
+            processing: times,
+            waiting: times,
+            total: times,
+        }
+    }
+
     fn of_us(values_us: &[(u64, u64)]) -> LatencyHistogram {
         let mut histogram = LatencyHistogram::new();
         for &(value_us, count) in values_us {
@@ -311,12 +320,7 @@ mod tests {
             has_body: true,
         };
         let empty = LatencyHistogram::new();
-        let times = Times {
-            connect: &empty,
-            processing: &empty,
-            waiting: &empty,
-            total: &empty,
-        };
+        let times = all_as(&empty);
         let text = text(&report, &times, style);
         for part in [
             "\nDocument Length:        Variable\n\n",
@@ -331,12 +335,7 @@ mod tests {
     #[test]
     fn a_run_without_answers_prints() {
         let empty = LatencyHistogram::new();
-        let times = Times {
-            connect: &empty,
-            processing: &empty,
-            waiting: &empty,
-            total: &empty,
-        };
+        let times = all_as(&empty);
         let text = text(&LoadReport::default(), &times, Style::default());
         assert!(
             text.contains("Requests per second:    0.00 [#/sec] (mean)"),
