@@ -32,7 +32,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 
 /// From one try to make room to the next: at first, and behind deletes; and where none helps.
 const MAKE_ROOM_WAIT_MIN: Duration = Duration::from_secs(1);
-const MAKE_ROOM_WAIT_MAX: Duration = Duration::from_secs(300);
+const MAKE_ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How often a thread that does something long is asked whether it has ended.
 const FINISH_INTERVAL: Duration = Duration::from_millis(20);
