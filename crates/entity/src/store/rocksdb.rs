@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, CompactionDecision, DB, DBCompressionType,
@@ -68,6 +68,27 @@ const TRIES_BEFORE_REOPENING: u32 = 4;
 /// One in so many tries opens the engine again where it is open for reads alone: each reads the log anew.
 const TRIES_BETWEEN_REOPENINGS: u32 = 8;
 
+/// From one opening for want of room to the next: requests are refused meanwhile, for some milliseconds. Doubled as long
+/// as the disk stays full.
+const ROOM_REOPENING_WAIT_MIN: Duration = Duration::from_secs(5);
+const ROOM_REOPENING_WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// When the engine may be opened again because its merges were refused for want of room.
+#[derive(Clone, Copy, Debug)]
+struct RoomReopening {
+    next: Instant,
+    wait: Duration,
+}
+
+impl RoomReopening {
+    fn new() -> Self {
+        Self {
+            next: Instant::now(),
+            wait: ROOM_REOPENING_WAIT_MIN,
+        }
+    }
+}
+
 /// How much memory and disk the engine may use, how it packs, and what it does about a loss.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RocksDbOptions {
@@ -93,6 +114,10 @@ pub struct RocksDbStore {
     is_read_only: AtomicBool,
     /// The directory's, which the engine does not take for reads alone.
     read_only_lock: Mutex<Option<Lock>>,
+    /// Held while the engine is closed and opened again: two threads may find that it has to be.
+    reopening: Mutex<()>,
+    /// When it may be opened again for want of room.
+    room_reopening: Mutex<RoomReopening>,
     path: PathBuf,
     block_cache: Cache,
     asked: RocksDbOptions,
@@ -212,6 +237,8 @@ impl RocksDbStore {
             db: Replaceable::new(Closing::new(db)),
             is_read_only: AtomicBool::new(false),
             read_only_lock: Mutex::new(None),
+            reopening: Mutex::new(()),
+            room_reopening: Mutex::new(RoomReopening::new()),
             path: path.to_owned(),
             block_cache,
             asked,
@@ -285,6 +312,10 @@ impl RocksDbStore {
     /// Closes the engine, if it is open for writes, and opens it again from what is on the disk: its log has all
     /// that was acknowledged. False: it could not be closed or opened now, but for reads perhaps.
     fn open_again(&self) -> Result<bool, StoreError> {
+        let _alone = self
+            .reopening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if self.is_read_only() {
             // That one writes nothing: reads go on until the other is there.
             return self.open_closed();
@@ -365,6 +396,38 @@ impl RocksDbStore {
 }
 
 impl RocksDbStore {
+    /// Opens the engine again if it keeps room from coming back. Once a merge has met the disk's end, the engine refuses
+    /// every merge that reads more than the disk has free, however little it would write, until it is opened again.
+    fn reopens_for_room(&self) -> Result<bool, StoreError> {
+        let has_room = || self.disk().is_none_or(|disk| disk.room() == Room::Enough);
+        let errors = self
+            .db("count")?
+            .property_int_value("rocksdb.background-errors");
+        let has_failed_merges = errors.is_ok_and(|count| count.unwrap_or(0) > 0);
+        let mut reopening = self
+            .room_reopening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if has_room() {
+            *reopening = RoomReopening::new();
+            return Ok(false);
+        }
+        let is_asked = has_failed_merges && Instant::now() >= reopening.next;
+        if !is_asked || self.is_read_only() || !self.has_resources() {
+            return Ok(false);
+        }
+        reopening.next = Instant::now() + reopening.wait;
+        reopening.wait = (2 * reopening.wait).min(ROOM_REOPENING_WAIT_MAX);
+        log::write(
+            LogLevel::Info,
+            format_args!(
+                "the disk of {} is full for the engine's merges: it is opened again, to merge what was deleted",
+                self.path.display()
+            ),
+        );
+        self.open_again()
+    }
+
     /// A write's or a sync's error, which is remembered until the engine writes again.
     fn failed_write(&self, operation: &'static str, error: rocksdb::Error) -> StoreError {
         self.has_failed.store(true, Ordering::Relaxed);
@@ -648,7 +711,13 @@ impl Engine for RocksDbStore {
 
     /// Failures are the engine's to recover from, and the next call tries again.
     fn make_room(&self) {
-        if let Err(error) = self.merge_deleted() {
+        let made = self.merge_deleted().and_then(|()| {
+            if self.reopens_for_room()? {
+                self.merge_deleted()?;
+            }
+            Ok(())
+        });
+        if let Err(error) = made {
             log::write(
                 LogLevel::Warn,
                 format_args!(
@@ -886,7 +955,6 @@ fn table_options(block_cache: &Cache) -> BlockBasedOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
 
     const OPTIONS: RocksDbOptions = RocksDbOptions {
         block_cache_bytes: 8 << 20,
