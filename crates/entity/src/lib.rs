@@ -39,6 +39,8 @@ pub mod condition;
 pub mod expiry;
 pub mod value_cache;
 mod strictness;
+pub mod range_query;
+pub mod ndjson;
 mod wishes;
 pub mod stamps;
 pub mod key_hash;

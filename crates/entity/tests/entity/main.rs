@@ -19,6 +19,7 @@ mod kill;
 mod large;
 mod lost_files;
 mod memory;
+mod ndjson;
 mod no_permission;
 mod openapi;
 mod range;
