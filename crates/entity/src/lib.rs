@@ -60,6 +60,8 @@ pub mod cluster;
 pub mod data_dir;
 pub mod abort_note;
 pub mod admin;
+pub mod export;
+pub mod import;
 pub mod counters;
 pub mod metrics;
 pub mod budget;

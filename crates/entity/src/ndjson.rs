@@ -23,6 +23,8 @@ use base64::engine::general_purpose::STANDARD;
 use crate::condition;
 use crate::record::{Head, RecordError};
 
+pub mod parse;
+
 /// A longer value is always base64: whether it is UTF-8 would have to be known of all of it before its first byte
 /// is sent.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;

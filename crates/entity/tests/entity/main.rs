@@ -28,4 +28,5 @@ mod sequences;
 mod short_of;
 mod shortage;
 mod support;
+mod transfer;
 mod value_cache;
