@@ -5,7 +5,8 @@
 //! GET    /v0/entity?id=ID   200 value, 404
 //! PUT    /v0/entity?id=ID   201; &expires=SECONDS or Expires: ends it, as Entity-Expires tells; Content-Type is kept
 //! DELETE /v0/entity?id=ID   202, also for an absent entity
-//! GET    /v0/entities?start=ID[&end=ID]   200, one chunk <id>\n<value> for each entity
+//! GET    /v0/entities?start=ID[&end=ID]   200, one chunk <id>\n<value> for each entity, or a line of JSON (`ndjson`);
+//!                           after=ID in the place of start= for what follows it, &limit=N
 //! GET    /openapi.json      200, all of this for programs
 //! PUT    /v0/admin/checkpoint?name=NAME   201, 409: a copy of the data beside it, while it is served
 //! GET    /v0/status         200, or 503 once writes are refused, 507 while the disk is full
@@ -16,8 +17,7 @@
 //! What the service does not do and would change a request's meaning is refused (`strictness`): 400, 411, 412, 415.
 //! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
 //! an unknown path, 405 for another method, 503 when the store cannot, 507 for writes without room. Sizes are `http`'s (413,
-//! 414, 431). Absent on purpose: content negotiation; a value is opaque bytes under the
-//! type it was put with.
+//! 414, 431). Nothing negotiates a value's content: it is opaque bytes under the type it was put with.
 
 use std::io::Write as _;
 
@@ -29,10 +29,10 @@ use crate::access::{AccessRefusal, Right};
 use crate::condition::{self, Condition, ConditionError, ReadVerdict, TAG_BYTES};
 use crate::expiry::{self, ExpiryError};
 use crate::key::KeyError;
+use crate::range_query::{RangeFormat, RangeQuery};
 use crate::record::{CONTENT_TYPE_BYTES_MAX, Head, Version};
 use crate::replicas::ReplicasError;
 
-pub(crate) const CONTENT_IS_OCTETS: Field<'_> = (FieldName::CONTENT_TYPE, FieldValue::OCTET_STREAM);
 const TEXT: FieldValue<'_> = FieldValue::from_static("text/plain; charset=utf-8");
 const CONTENT_IS_TEXT: Field<'_> = (FieldName::CONTENT_TYPE, TEXT);
 const READ_AND_WRITE: FieldValue<'_> = FieldValue::from_static("GET, HEAD, PUT, DELETE");
@@ -60,12 +60,7 @@ pub enum Route<'a> {
     /// Remove it.
     Delete(&'a [u8]),
     /// Read all entities from one encoded id to another.
-    Range {
-        /// The first.
-        start: &'a [u8],
-        /// The one that is not read any more; none: to the last.
-        end: Option<&'a [u8]>,
-    },
+    Range(RangeQuery<'a>),
     /// Copy the data into a new directory of this name.
     Checkpoint(&'a [u8]),
     /// The description of all this.
@@ -81,7 +76,7 @@ impl Route<'_> {
     #[must_use]
     pub fn right(&self) -> Option<Right> {
         match self {
-            Self::Get(_) | Self::Range { .. } | Self::Metrics => Some(Right::Read),
+            Self::Get(_) | Self::Range(_) | Self::Metrics => Some(Right::Read),
             Self::Put(_) | Self::Delete(_) | Self::Checkpoint(_) => Some(Right::Write),
             Self::Status | Self::OpenApi | Self::Refuse(_) => None,
         }
@@ -108,12 +103,10 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
                 None => Route::Refuse(Reply::MissingId),
             }
         }
-        b"/v0/entities" => match (request.method, request.query_parameter(b"start")) {
-            (Method::Get | Method::Head, Some(start)) => Route::Range {
-                start,
-                end: request.query_parameter(b"end"),
-            },
-            (Method::Get | Method::Head, None) => Route::Refuse(Reply::MissingStart),
+        b"/v0/entities" => match request.method {
+            Method::Get | Method::Head => {
+                RangeQuery::of(request).map_or_else(Route::Refuse, Route::Range)
+            }
             _ => Route::Refuse(Reply::MethodNotAllowed { allow: READ }),
         },
         b"/v0/status" => match request.method {
@@ -151,8 +144,10 @@ pub enum Reply {
     UnknownPath,
     /// 400: no `id` in the query.
     MissingId,
-    /// 400: no `start` in the query.
+    /// 400: a range read with neither start nor after, or with both.
     MissingStart,
+    /// 400: a limit that is no number, or 0.
+    BadLimit,
     /// 400: an id that is none.
     BadId(KeyError),
     /// 400: an If-Match or If-None-Match that is none.
@@ -232,12 +227,16 @@ impl Reply {
             Self::MissingId => (StatusCode::BAD_REQUEST, "no id: use /v0/entity?id=ID\n"),
             Self::MissingStart => (
                 StatusCode::BAD_REQUEST,
-                "no start: use /v0/entities?start=ID or /v0/entities?start=ID&end=ID\n",
+                "a range begins either at an id or behind one: use /v0/entities?start=ID or /v0/entities?after=ID\n",
+            ),
+            Self::BadLimit => (
+                StatusCode::BAD_REQUEST,
+                "bad limit: use limit=N, a whole number from 1 on\n",
             ),
             Self::BadParameter => (
                 StatusCode::BAD_REQUEST,
                 "a query parameter is unknown or comes twice: an entity takes id, replicas and, put, expires; a range \
-                 start, end and replicas; a checkpoint name\n",
+                 start or after, end, limit and replicas; a checkpoint name\n",
             ),
             Self::DoubledField => (
                 StatusCode::BAD_REQUEST,
@@ -389,8 +388,8 @@ pub fn send_openapi(response: &mut Response<'_>) -> Result<(), SendError> {
 ///
 /// # Errors
 /// When there is no memory for the response; nothing was sent then.
-pub fn send_range_head(response: &mut Response<'_>) -> Result<(), SendError> {
-    response.start(StatusCode::OK, &[CONTENT_IS_OCTETS], BodyLength::Unknown)
+pub fn send_range_head(response: &mut Response<'_>, format: RangeFormat) -> Result<(), SendError> {
+    response.start(StatusCode::OK, &format.fields(), BodyLength::Unknown)
 }
 
 /// Answers a read with the record that was found; what is returned in place of an answer is for

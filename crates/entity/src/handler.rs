@@ -24,11 +24,12 @@ use crate::key::{KeyScratch, decode_id};
 use crate::large::{LARGE_BYTES, LargeAnswers};
 use crate::metrics::Metrics;
 use crate::range::{RangeRefusal, Ranges};
+use crate::range_query::{FirstId, RangeQuery, ScanRange};
 use crate::record::{HEAD_BYTES_MAX, SHARDS_MAX, Versions};
 use crate::store::{CachedRead, Engine, Room};
 use crate::strictness;
 use crate::value_cache::{Lookup, ValueCache};
-use crate::wishes::{Refusal, Wishes, acks_of, copy, record_of};
+use crate::wishes::{Refusal, Wishes, acks_of, copy, first_after, record_of};
 
 /// The entity service of one shard.
 pub struct EntityService<S> {
@@ -194,28 +195,31 @@ impl<S: Engine> EntityService<S> {
 
     fn range(
         &mut self,
-        (start, end): (&[u8], Option<&[u8]>),
+        query: RangeQuery<'_>,
         request: &Request<'_>,
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Result<Flow, Refusal> {
-        let start = decode_id(start, &mut self.scratch).map_err(Reply::BadId)?;
-        let start = copy(start, context)?;
-        let end = match end {
-            Some(end) => {
-                let end = decode_id(end, &mut self.scratch).map_err(Reply::BadId)?;
-                Some(copy(end, context)?)
-            }
+        let start = match query.first {
+            FirstId::At(id) => copy(decoded(id, &mut self.scratch)?, context)?,
+            FirstId::After(id) => first_after(decoded(id, &mut self.scratch)?, context)?,
+        };
+        let end = match query.end {
+            Some(end) => Some(copy(decoded(end, &mut self.scratch)?, context)?),
             None => None,
         };
         let acks = acks_of(request, self.store.replicas())?;
         if request.method == Method::Head {
-            api::send_range_head(response)?;
+            api::send_range_head(response, query.format)?;
             return Ok(Flow::Done);
         }
-        let opened = self
-            .ranges
-            .open(context.token, (start, end), acks, context.now_ns);
+        let range = ScanRange {
+            start,
+            end,
+            limit: query.limit,
+            format: query.format,
+        };
+        let opened = self.ranges.open(context.token, range, acks, context.now_ns);
         context.state = opened.map_err(|refusal| match refusal {
             RangeRefusal::Overloaded(overloaded) => Refusal::from(overloaded),
             RangeRefusal::NoMemory(error) => error.into(),
@@ -272,7 +276,7 @@ impl<S: Engine> Service for EntityService<S> {
                 .and_then(|wishes| self.get(encoded_id, wishes, response, context)),
             Route::Put(encoded_id) => self.write(JobKind::Put, encoded_id, request, context),
             Route::Delete(encoded_id) => self.write(JobKind::Delete, encoded_id, request, context),
-            Route::Range { start, end } => self.range((start, end), request, response, context),
+            Route::Range(query) => self.range(query, request, response, context),
             Route::Status if !self.store.is_reachable() => Err(Reply::Unreachable.into()),
             Route::Status if self.link.is_poisoned() => Err(Reply::WritesRefused.into()),
             Route::Status if self.link.is_paused() => Err(Reply::Paused.into()),
@@ -424,6 +428,10 @@ impl<S: Engine> Service for EntityService<S> {
     }
 }
 
+fn decoded<'a>(encoded_id: &'a [u8], scratch: &'a mut KeyScratch) -> Result<&'a [u8], Reply> {
+    decode_id(encoded_id, scratch).map_err(Reply::BadId)
+}
+
 /// Counts a read, and passes on what it is to be answered with.
 fn counted_read(counters: &ShardCounters, reply: Option<Reply>) -> Result<Flow, Refusal> {
     match reply {
@@ -453,6 +461,7 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::UnknownPath
         | Reply::MissingId
         | Reply::MissingStart
+        | Reply::BadLimit
         | Reply::BadId(_)
         | Reply::BadCondition(_)
         | Reply::BadExpiry(_)

@@ -3,20 +3,27 @@
 //! On the path: `handler` opens a task; the scan thread (`scanner`) reads a turn; its records are
 //! written while the connection's output has room, and only when the last one is written is the
 //! next turn asked for. So a task holds one turn and one block of output, whatever its range is.
-//! One chunk is one record, `<key>\n<value>`; one for which there is not enough room leaves in parts. To an HTTP/1.0 client, which knows no chunks, the
-//! records follow one another until the connection closes.
+//! One chunk is one record, `<key>\n<value>`; one for which there is not enough room leaves in parts. To an HTTP/1.0
+//! client, which knows no chunks, the records follow one another until the connection closes. Or each record is a line
+//! of JSON (`lines`), and chunks mean nothing.
 //! Absent on purpose: waiting, and the engine.
 
 use std::sync::Arc;
 
 use millpond_http::body_budget::due_after_ns;
-use millpond_http::{BodyLength, Completions, Flow, RequestToken, Response, StatusCode, Wants};
-use millpond_mempool::{Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
+use millpond_http::{Completions, Flow, RequestToken, Response, Wants};
+use millpond_mempool::{Handle, PoolError, PoolMode, PoolStats, Slab};
 
 use crate::api::{self, Reply};
 use crate::counters::ShardCounters;
 use crate::executor::Overloaded;
+use crate::ndjson::{Line, LinePlace};
+use crate::range_query::{RangeFormat, ScanRange};
 use crate::scanner::{Ask, LENGTH_BYTES, ScanAnswer, ScanLink, Turn};
+
+mod lines;
+
+use lines::Lines;
 
 /// What a range read holds, for the rate that is demanded: a turn, and a block of output.
 const HELD_BYTES: u64 = 64 << 10;
@@ -29,6 +36,11 @@ struct Task {
     at: usize,
     /// What is left of a record whose chunk was begun.
     record_left_bytes: usize,
+    format: RangeFormat,
+    /// How far the line at hand is written.
+    line: LinePlace,
+    /// What all lines were so far.
+    line_bytes: u64,
     /// By when its client has to take the next bytes, if others wait.
     due_ns: u64,
     /// The next step is the client's, since then; or else ours.
@@ -85,7 +97,7 @@ impl Ranges {
     pub fn open(
         &mut self,
         request: RequestToken,
-        (start, end): (Buffer, Option<Buffer>),
+        range: ScanRange,
         acks: u16,
         now_ns: u64,
     ) -> Result<u64, RangeRefusal> {
@@ -98,14 +110,16 @@ impl Ranges {
             turn: None,
             at: 0,
             record_left_bytes: 0,
+            format: range.format,
+            line: LinePlace::default(),
+            line_bytes: 0,
             due_ns: now_ns.saturating_add(self.grace_ns),
             waits_for_client: false,
             since_ns: now_ns,
         })?;
         self.open.push(task);
         let state = task.to_bits();
-        self.link
-            .ask(state, request, Ask::Open { start, end, acks });
+        self.link.ask(state, request, Ask::Open { range, acks });
         self.counters.ranges.add(1);
         self.publish();
         Ok(state)
@@ -179,9 +193,12 @@ impl Ranges {
         if task.request != request {
             return Flow::Done;
         }
-        let before = task.at;
+        let before = (task.at, task.line_bytes);
         let progress = task.write(response, &self.counters);
-        let written_bytes = (task.at - before) as u64;
+        let written_bytes = match task.format {
+            RangeFormat::Chunks => (task.at - before.0) as u64,
+            RangeFormat::Lines => task.line_bytes - before.1,
+        };
         let is_clients = matches!(progress, Progress::NeedsRoom);
         task.note_progress(written_bytes, is_clients, (now_ns, self.grace_ns));
         match progress {
@@ -286,20 +303,32 @@ impl Task {
     }
 
     fn write(&mut self, response: &mut Response<'_>, counters: &ShardCounters) -> Progress {
-        let (records, is_last) = match &self.turn {
+        let (records, is_last, next) = match &self.turn {
             None => return Progress::NeedsTurn,
             Some(Turn::Failed) => return BROKEN,
             Some(Turn::TooFewReplicas) => return Progress::Broken(Reply::TooFewReplicas),
             Some(Turn::Records {
-                records, is_last, ..
-            }) => (&**records, *is_last),
+                records,
+                is_last,
+                next,
+                ..
+            }) => (&**records, *is_last, &**next),
         };
-        if !response.is_sent() {
-            let fields = &[api::CONTENT_IS_OCTETS];
-            let started = response.start(StatusCode::OK, fields, BodyLength::Unknown);
-            if started.is_err() {
-                return BROKEN;
-            }
+        if !response.is_sent() && api::send_range_head(response, self.format).is_err() {
+            return BROKEN;
+        }
+        if self.format == RangeFormat::Lines {
+            let mut lines = Lines {
+                records,
+                last: is_last.then_some(match next {
+                    [] => Line::End,
+                    id => Line::Next(id),
+                }),
+                at: &mut self.at,
+                place: &mut self.line,
+                written_bytes: &mut self.line_bytes,
+            };
+            return lines.write(response, counters);
         }
         loop {
             let room_bytes = response.room_bytes();

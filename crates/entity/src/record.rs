@@ -39,6 +39,14 @@ pub const SHARDS_MAX: usize = 1 << SHARD_BITS;
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub struct Version(pub u64);
 
+impl Version {
+    /// When it was given out, in microseconds since 1970 by the server's clock.
+    #[must_use]
+    pub fn given_out_us(self) -> u64 {
+        self.0 >> SHARD_BITS
+    }
+}
+
 /// What stands in front of a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Head<'a> {

@@ -17,6 +17,7 @@
 //! tables that are gone otherwise for as long as the slowest reader takes.
 
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
@@ -34,6 +35,7 @@ use crate::counters::{StoreThread, ThreadPanics};
 use crate::executor::Overloaded;
 use crate::lane::{Lane, Taken};
 use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
+use crate::range_query::{RangeFormat, ScanRange};
 use crate::record::{Head, RecordError};
 use crate::store::{Held, Snapshot, Store, StoreError};
 use crate::sweeps::Sweeps;
@@ -58,15 +60,16 @@ const REFUSALS_MAX: u32 = 250;
 /// In front of each record in a turn: how long the record is.
 pub(crate) const LENGTH_BYTES: usize = size_of::<u64>();
 
+/// In front of each key in a turn of lines.
+pub(crate) const KEY_LENGTH_BYTES: usize = size_of::<u16>();
+
 /// What a shard asks of the scan thread about one of its tasks.
 #[derive(Debug)]
 pub enum Ask {
     /// Take a snapshot and read the first turn.
     Open {
-        /// The first id.
-        start: Buffer,
-        /// The id before which to end; none: behind the last.
-        end: Option<Buffer>,
+        /// What to read.
+        range: ScanRange,
         /// How many copies have to answer (`replicas`).
         acks: u16,
     },
@@ -100,10 +103,13 @@ pub struct ScanAnswer {
 pub enum Turn {
     /// Whole records.
     Records {
-        /// Each is 8 bytes of length, then `<key>\n<value>`.
+        /// Each is 8 bytes of length, then `<key>\n<value>`; or for lines 2 bytes of the key's length, the key and the
+        /// record as it is stored.
         records: Buffer,
         /// There are no more.
         is_last: bool,
+        /// The id to go on after, where the limit ended the range; or else empty.
+        next: Buffer,
         /// What a large record counts as, until its last part is written.
         hold: Option<BodyHold>,
     },
@@ -279,6 +285,7 @@ struct Scan {
     /// The first key of the next turn.
     from: Vec<u8>,
     end: Option<Vec<u8>>,
+    quota: Quota,
 }
 
 /// By what a shard names its scans.
@@ -422,10 +429,11 @@ impl<S: Store> ScanThread<'_, S> {
     fn expects(&mut self, job: &ScanJob) -> bool {
         let name = (job.shard_index, job.task);
         match &job.ask {
-            Ask::Open { start, end, .. } => {
+            Ask::Open { range, .. } => {
                 let scan = Scan {
-                    from: start.to_vec(),
-                    end: end.as_ref().map(|end| end.to_vec()),
+                    from: range.start.to_vec(),
+                    end: range.end.as_ref().map(|end| end.to_vec()),
+                    quota: Quota::of(range),
                 };
                 self.scans.insert(name, scan);
                 true
@@ -505,24 +513,21 @@ impl Scan {
         large: &BodyBudget,
         waker: Option<Waker>,
     ) -> Result<Turn, Busy> {
-        let mut page = Page::new(blocks, large, waker);
+        let mut page = Page::new(blocks, large, waker, &mut self.quota);
         let visited = snapshot.visit(&self.from, self.end.as_deref(), &mut |key, value| {
             page.add(key, value)
         });
-        let cause = match (visited, page.fault) {
+        let cause = match (visited, page.fault.take()) {
             (Err(error), _) => error.to_string(),
             (Ok(()), Some(PageFault::Busy(busy))) => return Err(busy),
             (Ok(()), Some(fault)) => fault.to_string(),
             (Ok(()), None) => {
-                let is_last = page.next.is_none();
-                if let Some(next) = page.next {
-                    self.from = next;
+                let is_last = page.first_left.is_none();
+                let (turn, first_left) = page.into_turn(is_last);
+                if let Some(first_left) = first_left {
+                    self.from = first_left;
                 }
-                return Ok(Turn::Records {
-                    records: page.records,
-                    is_last,
-                    hold: page.hold,
-                });
+                return Ok(turn);
             }
         };
         cut_short(&cause);
@@ -556,6 +561,34 @@ pub(crate) enum PageFault {
     Record(#[from] RecordError),
 }
 
+/// What of its entities a range read may still show, and how.
+pub(crate) struct Quota {
+    format: RangeFormat,
+    /// None: all of them.
+    left: Option<u64>,
+    /// The last one that the limit allowed.
+    last_id: Vec<u8>,
+}
+
+impl Quota {
+    pub(crate) fn of(range: &ScanRange) -> Self {
+        Self {
+            format: range.format,
+            left: range.limit.map(NonZeroU64::get),
+            last_id: Vec::new(),
+        }
+    }
+
+    fn note(&mut self, key: &[u8]) {
+        if let Some(left) = &mut self.left {
+            *left -= 1;
+            if *left == 0 {
+                self.last_id = key.to_vec();
+            }
+        }
+    }
+}
+
 /// A turn as it fills.
 pub(crate) struct Page<'a> {
     blocks: &'a BlockPool,
@@ -567,12 +600,20 @@ pub(crate) struct Page<'a> {
     seen: usize,
     pub(crate) fault: Option<PageFault>,
     /// The key that did not fit any more.
-    next: Option<Vec<u8>>,
+    first_left: Option<Vec<u8>>,
+    quota: &'a mut Quota,
+    /// There is one more than the limit allows, and this is the last that it did.
+    next: Buffer,
 }
 
 impl<'a> Page<'a> {
     /// An empty one, to be filled from `blocks`, with a hold of `large` on a large record.
-    pub(crate) fn new(blocks: &'a BlockPool, large: &'a BodyBudget, waker: Option<Waker>) -> Self {
+    pub(crate) fn new(
+        blocks: &'a BlockPool,
+        large: &'a BodyBudget,
+        waker: Option<Waker>,
+        quota: &'a mut Quota,
+    ) -> Self {
         Self {
             blocks,
             large,
@@ -581,8 +622,27 @@ impl<'a> Page<'a> {
             hold: None,
             seen: 0,
             fault: None,
-            next: None,
+            first_left: None,
+            quota,
+            next: Buffer::new(),
         }
+    }
+
+    /// Whether more was added than the range may show.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn has_reached_limit(&self) -> bool {
+        !self.next.is_empty()
+    }
+
+    /// The turn, and the key that did not fit into it.
+    pub(crate) fn into_turn(self, is_last: bool) -> (Turn, Option<Vec<u8>>) {
+        let turn = Turn::Records {
+            records: self.records,
+            is_last,
+            next: self.next,
+            hold: self.hold,
+        };
+        (turn, self.first_left)
     }
 
     /// Adds a record, or breaks: it did not fit any more, or there is a fault.
@@ -598,15 +658,26 @@ impl<'a> Page<'a> {
 
     fn try_add(&mut self, key: &[u8], record: &[u8]) -> Result<ControlFlow<()>, PageFault> {
         let (head, value) = Head::split(record)?;
-        let record_bytes = key.len() + 1 + value.len();
+        let key_length = (key.len() as u16).to_le_bytes();
+        let parts: [&[u8]; 3] = match self.quota.format {
+            RangeFormat::Chunks => [key, b"\n", value],
+            RangeFormat::Lines => [&key_length, key, record],
+        };
+        let record_bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         let is_full = LENGTH_BYTES + record_bytes > self.records.spare_bytes();
         if self.seen == TURN_RECORDS || (is_full && !self.records.is_empty()) {
-            self.next = Some(key.to_vec());
+            self.first_left = Some(key.to_vec());
             return Ok(ControlFlow::Break(()));
         }
         self.seen += 1;
         if head.is_expired() {
             return Ok(ControlFlow::Continue(()));
+        }
+        if self.quota.left == Some(0) {
+            let last_id = &self.quota.last_id;
+            self.next = Buffer::with_capacity(self.blocks, last_id.len())?;
+            self.next.append_within_capacity(last_id);
+            return Ok(ControlFlow::Break(()));
         }
         if is_full {
             if record_bytes > LARGE_BYTES {
@@ -620,7 +691,8 @@ impl<'a> Page<'a> {
         }
         let length = (record_bytes as u64).to_le_bytes();
         self.records
-            .append_all_within_capacity([&length, key, b"\n", value]);
+            .append_all_within_capacity([&length, parts[0], parts[1], parts[2]]);
+        self.quota.note(key);
         Ok(ControlFlow::Continue(()))
     }
 }

@@ -24,6 +24,7 @@ mod manifest;
 mod notes;
 mod shortage;
 mod replaceable;
+pub(crate) mod salvage;
 mod opening;
 mod closing;
 mod upgrade;
@@ -34,6 +35,7 @@ pub mod faulty;
 mod system_stub;
 
 pub use examine::{Loss, Missing};
+pub use salvage::Gap;
 
 /// One change of one entity, inside a batch. A later change of the same id wins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -13,7 +13,7 @@ fn parameters(route: &Route<'_>) -> &'static [&'static [u8]] {
     match route {
         Route::Put(_) => &[b"id", b"expires", b"replicas"],
         Route::Get(_) | Route::Delete(_) => &[b"id", b"replicas"],
-        Route::Range { .. } => &[b"start", b"end", b"replicas"],
+        Route::Range(_) => &[b"start", b"after", b"end", b"limit", b"replicas"],
         Route::Checkpoint(_) => &[b"name"],
         Route::Status | Route::OpenApi | Route::Metrics | Route::Refuse(_) => &[],
     }

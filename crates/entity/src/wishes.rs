@@ -78,6 +78,13 @@ pub(crate) fn copy(key: &[u8], context: &ServiceContext<'_>) -> Result<Buffer, P
     Ok(copy)
 }
 
+/// The first id that can be behind this one: no bytes lie between the two.
+pub(crate) fn first_after(key: &[u8], context: &ServiceContext<'_>) -> Result<Buffer, PoolError> {
+    let mut first = Buffer::with_capacity(&context.pools.blocks, key.len() + 1)?;
+    first.append_all_within_capacity([key, &[0]]);
+    Ok(first)
+}
+
 /// Both fields of a request that has any: one pass over its fields.
 fn condition_of(request: &Request<'_>) -> Result<Condition, Refusal> {
     let mut condition = Condition::default();

@@ -20,7 +20,8 @@ use super::level::Level;
 use super::plan::{Listed, Slice, plan};
 use super::worker::Cluster;
 use crate::key::ID_BYTES_MAX;
-use crate::scanner::{Page, Turn, cut_short};
+use crate::range_query::ScanRange;
+use crate::scanner::{Page, Quota, Turn, cut_short};
 
 /// Records that a scan reads at once and keeps, or one if that is larger.
 const READ_BYTES_MAX: u64 = 512 << 10;
@@ -42,10 +43,12 @@ pub(super) struct Scan {
     end: Option<Vec<u8>>,
     list: i32,
     records: VecDeque<Found>,
+    quota: Quota,
 }
 
 impl Scan {
-    pub(super) fn new(level: Level, buckets: u16, start: &[u8], end: Option<&[u8]>) -> Self {
+    pub(super) fn new(level: Level, buckets: u16, range: &ScanRange) -> Self {
+        let (start, end) = (&range.start[..], range.end.as_deref());
         let is_empty = end.is_some_and(|end| end <= start);
         Self {
             level,
@@ -53,12 +56,13 @@ impl Scan {
             end: end.map(<[u8]>::to_vec),
             list: LIST_FIRST.min(list_max(buckets, ID_BYTES_MAX)),
             records: VecDeque::new(),
+            quota: Quota::of(range),
         }
     }
 
     /// The next records, as many as go into a turn.
     pub(super) async fn turn(&mut self, cluster: &Rc<Cluster>) -> Turn {
-        let mut page = Page::new(&cluster.values, &cluster.large, None);
+        let mut page = Page::new(&cluster.values, &cluster.large, None, &mut self.quota);
         loop {
             while let Some((id, record)) = self.records.front() {
                 if page.add(id, record).is_break() {
@@ -70,14 +74,10 @@ impl Scan {
                 cut_short(fault);
                 return Turn::Failed;
             }
-            let is_last = self.records.is_empty() && self.from.is_none();
+            let is_all = self.records.is_empty() && self.from.is_none();
+            let is_last = is_all || page.has_reached_limit();
             if is_last || !self.records.is_empty() || !page.records.is_empty() {
-                let records = page.records;
-                return Turn::Records {
-                    records,
-                    is_last,
-                    hold: page.hold,
-                };
+                return page.into_turn(is_last).0;
             }
             match self.read_on(cluster).await {
                 Ok(()) => {}

@@ -327,9 +327,9 @@ fn do_scan(cluster: &Rc<Cluster>, scans: &Rc<ScanQueue>, open: &Rc<RefCell<Scans
     let name = (job.shard_index, job.task);
     let mut slots = open.borrow_mut();
     let scan = match job.ask {
-        Ask::Open { start, end, acks } => {
+        Ask::Open { range, acks } => {
             let level = cluster.level(acks);
-            Box::new(Scan::new(level, cluster.buckets, &start, end.as_deref()))
+            Box::new(Scan::new(level, cluster.buckets, &range))
         }
         Ask::Next => match slots.remove(&name) {
             Some(Slot::Idle(scan)) => scan,

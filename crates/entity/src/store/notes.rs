@@ -52,6 +52,11 @@ impl VersionClock {
         }
     }
 
+    /// A version of that time is there.
+    fn raise(&mut self, given_out_us: u64) {
+        self.last_us = self.last_us.max(given_out_us);
+    }
+
     /// No version that was given out by now is of a later time.
     fn now_us(&mut self) -> u64 {
         let now = Instant::now();
@@ -75,6 +80,11 @@ impl Notes {
     /// No version that was given out before the directory was opened is of a later time.
     pub(super) fn versions_after_us(&self) -> u64 {
         self.clock().first_us
+    }
+
+    /// The next server gives out no version of that time, or of an earlier one.
+    pub(super) fn note_version(&self, given_out_us: u64) {
+        self.clock().raise(given_out_us);
     }
 
     /// Opens the note in `path`, which `known` was read from, and says on the disk that files change from now on.

@@ -162,7 +162,7 @@ pub(super) fn newer_format(path: &Path, written_by: &str) -> Option<DataDirError
 /// The version of the linked library, when the data directory did not open and so could not tell:
 /// a new, empty directory elsewhere does. The binding has no call that answers this.
 fn probe_version() -> Option<String> {
-    let scratch = new_directory(&std::env::temp_dir())?;
+    let scratch = new_directory(&std::env::temp_dir(), "probe")?;
     let mut options = Options::default();
     options.create_if_missing(true);
     let version = DB::open(&options, &scratch)
@@ -175,12 +175,15 @@ fn probe_version() -> Option<String> {
 
 /// One in `parent` that nobody had before: not another thread of ours, which may be asking the same,
 /// nor a process that died with our number.
-fn new_directory(parent: &Path) -> Option<PathBuf> {
+pub(super) fn new_directory(parent: &Path, purpose: &str) -> Option<PathBuf> {
     static TRIED: AtomicU32 = AtomicU32::new(0);
     const TRIES_MAX: usize = 100;
     let names = std::iter::repeat_with(|| {
         let number = TRIED.fetch_add(1, Ordering::Relaxed);
-        parent.join(format!("millpond-probe-{}-{number}", std::process::id()))
+        parent.join(format!(
+            "millpond-{purpose}-{}-{number}",
+            std::process::id()
+        ))
     });
     let mut made = names
         .take(TRIES_MAX)

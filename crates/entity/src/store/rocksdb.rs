@@ -20,7 +20,7 @@ use super::examine::{Examined, examine};
 use super::lock::{Claim, Lock};
 use super::notes::Notes;
 use super::opening::{
-    Access, newer_format, newest_options_version, open_again, open_error, open_logged,
+    Access, LogEnd, newer_format, newest_options_version, open_again, open_error, open_logged,
     open_read_only,
 };
 use super::replaceable::{Reading, Replaceable};
@@ -33,7 +33,7 @@ use millpond_http::log::{self, LogLevel};
 
 use crate::config::Compression;
 use crate::data_dir::{self, DataDirError, Found};
-use crate::record::Head;
+use crate::record::{Head, Version};
 
 /// Memtables in the engine at most: one being filled, the others being written out.
 const MEMTABLE_COUNT_MAX: usize = 3;
@@ -209,6 +209,42 @@ impl RocksDbStore {
         let db = open_read_only(database_options(asked, &block_cache), path, end)
             .map_err(|error| open_error(path, &error, written_by.as_deref()))?;
         Ok((Self::of(db, path, asked, block_cache, None, claim), lock))
+    }
+
+    /// Opens `path` for reading alone, whatever is missing: what is damaged is met when it is read.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(super) fn open_damaged(
+        path: &Path,
+        asked: RocksDbOptions,
+        end: LogEnd,
+        claim: Claim,
+    ) -> Result<Self, rocksdb::Error> {
+        let mut options = Self::reading_options(asked);
+        // Tables that are missing or cut are an error at opening otherwise.
+        options.set_paranoid_checks(false);
+        let db = open_read_only(options, path, end)?;
+        Ok(Self::of(
+            db,
+            path,
+            asked,
+            new_block_cache(asked),
+            None,
+            claim,
+        ))
+    }
+
+    /// What the engine is told where nothing is written.
+    pub(super) fn reading_options(asked: RocksDbOptions) -> Options {
+        database_options(asked, &new_block_cache(asked))
+    }
+
+    /// A version that came from elsewhere: none like it is given out from now on.
+    pub(crate) fn note_version(&self, version: Version) {
+        if let Some(notes) = &self.notes {
+            notes.note_version(version.given_out_us());
+        }
     }
 
     fn of(

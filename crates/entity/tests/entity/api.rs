@@ -88,7 +88,7 @@ fn what_is_not_done_is_refused() {
         for target in [
             "/v0/entity?id=k&ID=k",
             "/v0/entity?id=k&expires=1",
-            "/v0/entities?start=k&limit=1",
+            "/v0/entities?start=k&limits=1",
         ] {
             assert_eq!(client.request("GET", target, b"").status, 400, "{target}");
         }

@@ -7,6 +7,7 @@ use crate::support::{
 };
 use millpond_entity::Store as _;
 use millpond_entity::access::{Access, Tokens};
+use millpond_entity::range_query::{RangeFormat, ScanRange};
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::scanner::{Ask, ScanAnswer, ScanLink, Scanner, Turn};
 use millpond_entity::store::faulty::{Faults, FaultyStore};
@@ -392,11 +393,13 @@ fn a_range_that_was_given_up_makes_nobody_wait() {
     let open = |link: &mut ScanLink, task: u64, start: &[u8]| {
         let mut id = Buffer::with_capacity(&blocks, start.len()).unwrap();
         id.append_within_capacity(start);
-        let ask = Ask::Open {
+        let range = ScanRange {
             start: id,
             end: None,
-            acks: 1,
+            limit: None,
+            format: RangeFormat::Chunks,
         };
+        let ask = Ask::Open { range, acks: 1 };
         link.ask(task, RequestToken::from_bits(task), ask);
     };
     open(&mut link, 1, b"long ");

@@ -9,11 +9,11 @@ use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, Missing, Write};
 use millpond_entity::{DataDirError, Engine, EntityConfig, Store, admin, open};
 
-const COUNT: u16 = 300;
+pub(crate) const COUNT: u16 = 300;
 /// Those below are in a table, the others in the log.
 const IN_TABLE: u16 = 100;
 /// So many were deleted again, the first ones.
-const DELETED: u16 = 20;
+pub(crate) const DELETED: u16 = 20;
 
 fn open_at(path: &Path) -> Result<RocksDbStore, DataDirError> {
     open(&EntityConfig::new(path.to_owned()))
@@ -25,7 +25,7 @@ fn open_accepting(path: &Path) -> Result<RocksDbStore, DataDirError> {
     open(&config)
 }
 
-fn key(n: u16) -> [u8; 2] {
+pub(crate) fn key(n: u16) -> [u8; 2] {
     n.to_be_bytes()
 }
 
@@ -78,7 +78,7 @@ fn right_ones(store: &RocksDbStore) -> (usize, Option<u16>) {
 }
 
 /// The files of a directory and what is in them.
-fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(path).unwrap().map(Result::unwrap);
     let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
     let read = |entry: fs::DirEntry| {
@@ -88,7 +88,7 @@ fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     files.map(read).collect()
 }
 
-fn write_files(path: &Path, files: &BTreeMap<String, Vec<u8>>) {
+pub(crate) fn write_files(path: &Path, files: &BTreeMap<String, Vec<u8>>) {
     fs::create_dir(path).unwrap();
     for (name, bytes) in files {
         fs::write(path.join(name), bytes).unwrap();
@@ -96,7 +96,7 @@ fn write_files(path: &Path, files: &BTreeMap<String, Vec<u8>>) {
 }
 
 /// What is on the disk after a clean stop.
-fn stopped() -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn stopped() -> BTreeMap<String, Vec<u8>> {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("data");
     let store = open_at(&path).unwrap();
@@ -106,7 +106,7 @@ fn stopped() -> BTreeMap<String, Vec<u8>> {
 }
 
 /// What is there when the server is killed a moment after it noted its files.
-fn killed(durability: Durability) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn killed(durability: Durability) -> BTreeMap<String, Vec<u8>> {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("data");
     let store = open_at(&path).unwrap();
@@ -117,7 +117,7 @@ fn killed(durability: Durability) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// The ways in which a file is changed.
-fn changes(bytes: &[u8]) -> Vec<(&'static str, Option<Vec<u8>>)> {
+pub(crate) fn changes(bytes: &[u8]) -> Vec<(&'static str, Option<Vec<u8>>)> {
     let cut = |len: usize| Some(bytes[..len].to_vec());
     let flip = |at: usize| {
         let mut flipped = bytes.to_vec();

@@ -1,0 +1,330 @@
+//! A line of JSON read as the entity that it stands for. What is not understood is refused: an import that passes over
+//! a field would change what the entity means.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+use crate::key::ID_BYTES_MAX;
+use crate::record::{CONTENT_TYPE_BYTES_MAX, Version};
+
+/// The engine takes no larger value.
+const VALUE_BYTES_MAX: usize = 1 << 30;
+
+/// A longer line is no entity's: the value in base64, and what stands beside it.
+pub const LINE_BYTES_MAX: usize = VALUE_BYTES_MAX / 3 * 4 + (64 << 10);
+
+/// Versions of a later time (in microseconds since 1970: the year 2112) are none that a server gave out.
+const VERSION_US_MAX: u64 = 1 << 52;
+
+/// Later ends are refused, as those of `expires=` are: ten digits of seconds.
+const EXPIRES_S_MAX: f64 = 9_999_999_999.0;
+
+/// What a line says.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ParsedLine {
+    /// An entity.
+    Entity(ParsedEntity),
+    /// The answer or the export ends here.
+    End {
+        /// Places that could not be read.
+        skipped: u64,
+    },
+    /// A limit ended the answer.
+    Next,
+}
+
+/// An entity as a line has it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ParsedEntity {
+    /// Its id.
+    pub id: Vec<u8>,
+    /// That of its tag, if it has one.
+    pub version: Option<Version>,
+    /// Its type; empty: none.
+    pub content_type: Vec<u8>,
+    /// When it ends, in milliseconds since 1970; 0: never.
+    pub expires_ms: u64,
+    /// Its value.
+    pub value: Vec<u8>,
+}
+
+/// Why a line is none.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// No JSON, or fields that are not known.
+    #[error("it is not understood: {0}")]
+    Json(#[from] serde_json::Error),
+    /// One of the two is needed.
+    #[error("it has neither {name} nor {name}_base64")]
+    Missing {
+        /// The first of them.
+        name: &'static str,
+    },
+    /// Which of them counts?
+    #[error("it has both {name} and {name}_base64")]
+    Twice {
+        /// The first of them.
+        name: &'static str,
+    },
+    /// Other letters, or padding that lacks.
+    #[error("{name}_base64 is no base64 with padding: {cause}")]
+    Base64 {
+        /// The field without its ending.
+        name: &'static str,
+        /// What is wrong.
+        cause: base64::DecodeError,
+    },
+    /// More or less than there may be.
+    #[error("{name} has {found_bytes} bytes: {min_bytes} to {max_bytes} are possible")]
+    Length {
+        /// The field.
+        name: &'static str,
+        /// What it has.
+        found_bytes: usize,
+        /// What it has to have.
+        min_bytes: usize,
+        /// What it may have.
+        max_bytes: usize,
+    },
+    /// Not as a server writes it.
+    #[error("the etag {found:?} is none that a server gave out: leave it out for a new one")]
+    Tag {
+        /// What stands there.
+        found: String,
+    },
+    /// Not a time.
+    #[error("expires is {found}: use seconds since 1970, up to {EXPIRES_S_MAX}")]
+    Expires {
+        /// What stands there.
+        found: f64,
+    },
+    /// Fields of an entity and of an end.
+    #[error("it has fields of an entity beside those of a last line")]
+    Mixed,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    id_base64: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    etag: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "type")]
+    content_type: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "type_base64")]
+    content_type_base64: Option<Cow<'a, str>>,
+    expires: Option<f64>,
+    #[serde(borrow)]
+    value: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    value_base64: Option<Cow<'a, str>>,
+    end: Option<bool>,
+    skipped: Option<u64>,
+    #[serde(borrow)]
+    next: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    next_base64: Option<Cow<'a, str>>,
+}
+
+/// Reads one line.
+///
+/// # Errors
+/// [`LineError`], a sentence about "it".
+pub fn parse_line(line: &[u8]) -> Result<ParsedLine, LineError> {
+    let fields: Fields<'_> = serde_json::from_slice(line)?;
+    let is_next = fields.next.is_some() || fields.next_base64.is_some();
+    let has_entity = fields.has_entity();
+    match (fields.end, is_next, has_entity) {
+        (Some(true), false, false) => Ok(ParsedLine::End {
+            skipped: fields.skipped.unwrap_or(0),
+        }),
+        (None, true, false) if fields.skipped.is_none() => Ok(ParsedLine::Next),
+        (None, false, _) if fields.skipped.is_none() => fields.entity().map(ParsedLine::Entity),
+        _ => Err(LineError::Mixed),
+    }
+}
+
+impl Fields<'_> {
+    fn has_entity(&self) -> bool {
+        let texts = [
+            &self.id,
+            &self.id_base64,
+            &self.etag,
+            &self.content_type,
+            &self.content_type_base64,
+            &self.value,
+            &self.value_base64,
+        ];
+        self.expires.is_some() || texts.iter().any(|text| text.is_some())
+    }
+
+    fn entity(self) -> Result<ParsedEntity, LineError> {
+        let id = bytes("id", self.id, self.id_base64)?;
+        let id = id.ok_or(LineError::Missing { name: "id" })?;
+        check_length("id", &id, 1, ID_BYTES_MAX)?;
+        let content_type = bytes("type", self.content_type, self.content_type_base64)?;
+        let content_type = content_type.unwrap_or_default();
+        check_length("type", &content_type, 0, CONTENT_TYPE_BYTES_MAX)?;
+        let value = bytes("value", self.value, self.value_base64)?;
+        let value = value.ok_or(LineError::Missing { name: "value" })?;
+        check_length("value", &value, 0, VALUE_BYTES_MAX)?;
+        Ok(ParsedEntity {
+            id,
+            version: self.etag.map(|tag| version(&tag)).transpose()?,
+            content_type,
+            expires_ms: self.expires.map_or(Ok(0), expires_ms)?,
+            value,
+        })
+    }
+}
+
+fn bytes(
+    name: &'static str,
+    text: Option<Cow<'_, str>>,
+    coded: Option<Cow<'_, str>>,
+) -> Result<Option<Vec<u8>>, LineError> {
+    match (text, coded) {
+        (None, None) => Ok(None),
+        (Some(text), None) => Ok(Some(text.into_owned().into_bytes())),
+        (None, Some(coded)) => match STANDARD.decode(coded.as_bytes()) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(cause) => Err(LineError::Base64 { name, cause }),
+        },
+        (Some(_), Some(_)) => Err(LineError::Twice { name }),
+    }
+}
+
+fn check_length(
+    name: &'static str,
+    bytes: &[u8],
+    min_bytes: usize,
+    max_bytes: usize,
+) -> Result<(), LineError> {
+    let found_bytes = bytes.len();
+    match (min_bytes..=max_bytes).contains(&found_bytes) {
+        true => Ok(()),
+        false => Err(LineError::Length {
+            name,
+            found_bytes,
+            min_bytes,
+            max_bytes,
+        }),
+    }
+}
+
+/// 16 hexadecimal digits in quotes.
+fn version(tag: &str) -> Result<Version, LineError> {
+    let digits = tag
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    let is_hex = |digits: &&str| {
+        digits.len() == 16
+            && digits
+                .bytes()
+                .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let number = digits
+        .filter(is_hex)
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    number
+        .map(Version)
+        .filter(|version| version.given_out_us() <= VERSION_US_MAX)
+        .ok_or_else(|| LineError::Tag {
+            found: tag.to_owned(),
+        })
+}
+
+fn expires_ms(seconds: f64) -> Result<u64, LineError> {
+    let ms = (seconds * 1000.0).round();
+    // 0 would be no end at all.
+    match ms >= 1.0 && seconds <= EXPIRES_S_MAX {
+        true => Ok(ms as u64),
+        false => Err(LineError::Expires { found: seconds }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ndjson::{Line, write_line};
+    use crate::record::Head;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Goal: what is written as a line is read as the same entity.
+        #[test]
+        fn lines_round_trip(
+            id in proptest::collection::vec(any::<u8>(), 1..40),
+            content_type in prop_oneof![
+                Just(b"text/plain".to_vec()),
+                proptest::collection::vec(any::<u8>(), 0..20),
+            ],
+            value in prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..200),
+                "[ -~\u{0}-\u{20}é]{0,40}".prop_map(String::into_bytes),
+            ],
+            version in 0..VERSION_US_MAX << 11,
+            expires_ms in prop_oneof![Just(0), 1..9_999_999_999_000_u64],
+        ) {
+            let version = Version(version);
+            let head = Head { version, expires_ms, content_type: &content_type };
+            let mut line = Vec::new();
+            write_line(&Line::Entity { id: &id, head, value: &value }, &mut line).unwrap();
+            let expected = ParsedEntity {
+                id, version: Some(version), content_type, expires_ms, value,
+            };
+            prop_assert_eq!(parse_line(&line).unwrap(), ParsedLine::Entity(expected));
+        }
+    }
+
+    /// Goal: last lines are known; whatever else changes what a line means is refused for its own reason.
+    #[test]
+    fn lines_are_understood_or_refused() {
+        let end = |skipped| ParsedLine::End { skipped };
+        for (line, expected) in [
+            (r#"{"end":true}"#, end(0)),
+            (r#"{"end":true,"skipped":3}"#, end(3)),
+            (r#"{"next":"a"}"#, ParsedLine::Next),
+            (r#" {"next_base64":"/w=="} "#, ParsedLine::Next),
+        ] {
+            assert_eq!(parse_line(line.as_bytes()).unwrap(), expected, "{line}");
+        }
+        let long = format!(r#"{{"id":"{}","value":""}}"#, "a".repeat(1025));
+        for (line, part) in [
+            ("", "EOF"),
+            ("a", "expected"),
+            ("[]", "not understood"),
+            (r#"{"id":"a","value":"b"} x"#, "trailing"),
+            (r#"{"id":"a","value":"b","ttl":3}"#, "unknown field `ttl`"),
+            (r#"{"id":"a","id":"b","value":"c"}"#, "duplicate field"),
+            (r#"{"id":"a"}"#, "neither value"),
+            (r#"{"value":"a"}"#, "neither id"),
+            (r#"{"id":"","value":""}"#, "0 bytes"),
+            (&long, "1025 bytes"),
+            (r#"{"id":"a","id_base64":"YQ==","value":"b"}"#, "both id"),
+            (r#"{"id":"a","value_base64":"YQ"}"#, "padding"),
+            (
+                r#"{"id":"a","value":"b","etag":"0123456789abcdef"}"#,
+                "etag",
+            ),
+            (
+                r#"{"id":"a","value":"b","etag":"\"ffffffffffffffff\""}"#,
+                "etag",
+            ),
+            (r#"{"id":"a","value":"b","expires":-1}"#, "expires"),
+            (r#"{"id":"a","value":"b","expires":1e20}"#, "expires"),
+            (r#"{"id":"a","value":"b","end":true}"#, "last line"),
+            (r#"{"end":false}"#, "last line"),
+            (r#"{"skipped":1}"#, "last line"),
+        ] {
+            let error = parse_line(line.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}
