@@ -30,7 +30,7 @@ use crate::condition::{self, Condition, ConditionError, ReadVerdict, TAG_BYTES};
 use crate::expiry::{self, ExpiryError};
 use crate::key::KeyError;
 use crate::range_query::{RangeFormat, RangeQuery};
-use crate::record::{CONTENT_TYPE_BYTES_MAX, Head, Version};
+use crate::record::{CONTENT_TYPE_BYTES_MAX, Head, Value, Version};
 use crate::replicas::ReplicasError;
 
 const TEXT: FieldValue<'_> = FieldValue::from_static("text/plain; charset=utf-8");
@@ -164,6 +164,8 @@ pub enum Reply {
     DoubledField,
     /// 400: a part of a value.
     PartialValue,
+    /// 413: a value longer than the server takes, which was not announced.
+    TooLarge,
     /// 411: a PUT without a body's length.
     NoLength,
     /// 415: a value that its readers would have to decode.
@@ -245,6 +247,10 @@ impl Reply {
             Self::PartialValue => (
                 StatusCode::BAD_REQUEST,
                 "a part of a value cannot be put: send all of it, without Content-Range\n",
+            ),
+            Self::TooLarge => (
+                StatusCode::CONTENT_TOO_LARGE,
+                "the value is longer than the server takes (--max-value)\n",
             ),
             Self::NoLength => (
                 StatusCode::LENGTH_REQUIRED,
@@ -392,8 +398,18 @@ pub fn send_range_head(response: &mut Response<'_>, format: RangeFormat) -> Resu
     response.start(StatusCode::OK, &format.fields(), BodyLength::Unknown)
 }
 
-/// Answers a read with the record that was found; what is returned in place of an answer is for
-/// the caller to send.
+/// What became of a read that found a record.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sent {
+    /// It is answered.
+    Whole,
+    /// It is not: this is for the caller to send.
+    Reply(Reply),
+    /// It is not: the value is in parts, and has to be read (`downloads`).
+    Parted,
+}
+
+/// Answers a read with the record that was found. HEAD, and what the client has already, take no value.
 ///
 /// # Errors
 /// When there is no memory for the response; nothing was sent then.
@@ -401,25 +417,49 @@ pub fn send_record(
     response: &mut Response<'_>,
     record: &[u8],
     condition: &Condition,
-) -> Result<Option<Reply>, SendError> {
+) -> Result<Sent, SendError> {
     let Ok((head, value)) = Head::split(record) else {
-        return Ok(Some(Reply::ReadFailed));
+        return Ok(Sent::Reply(Reply::ReadFailed));
     };
     if head.is_expired() {
-        return Ok(Some(Reply::NotFound));
+        return Ok(Sent::Reply(Reply::NotFound));
     }
-    match condition.of_read(head.version) {
-        ReadVerdict::Value => {
+    match (condition.of_read(head.version), value) {
+        (ReadVerdict::Value, Value::Whole(value)) => with_fields(&head, |fields| {
+            response.send_with(StatusCode::OK, fields, value)
+        })?,
+        (ReadVerdict::Value, Value::Parted(_)) if response.sends_body() => {
+            return Ok(Sent::Parted);
+        }
+        (ReadVerdict::Value, Value::Parted(extent)) => {
+            let length = BodyLength::Known(extent.value_bytes);
             with_fields(&head, |fields| {
-                response.send_with(StatusCode::OK, fields, value)
+                response.start(StatusCode::OK, fields, length)
             })?;
         }
-        ReadVerdict::NotModified => with_fields(&head, |fields| {
+        (ReadVerdict::NotModified, _) => with_fields(&head, |fields| {
             response.send_with(StatusCode::NOT_MODIFIED, &fields[2..], b"")
         })?,
-        ReadVerdict::Failed => return Ok(Some(Reply::PreconditionFailed)),
+        (ReadVerdict::Failed, _) => return Ok(Sent::Reply(Reply::PreconditionFailed)),
     }
-    Ok(None)
+    Ok(Sent::Whole)
+}
+
+/// Begins the answer with a value in parts, which the caller writes behind it.
+///
+/// # Errors
+/// When there is no memory for the response; nothing was sent then.
+pub fn start_parted(response: &mut Response<'_>, record: &[u8]) -> Result<(), SendError> {
+    match Head::split(record) {
+        Ok((head, Value::Parted(extent))) => {
+            let length = BodyLength::Known(extent.value_bytes);
+            with_fields(&head, |fields| {
+                response.start(StatusCode::OK, fields, length)
+            })
+        }
+        // Nothing is sent, and the server answers 503.
+        Ok((_, Value::Whole(_))) | Err(_) => Ok(()),
+    }
 }
 
 /// How an answer with a record began.
@@ -441,13 +481,16 @@ pub fn start_record(
     record: &[u8],
     condition: &Condition,
 ) -> Result<Started, SendError> {
-    let Ok((head, value)) = Head::split(record) else {
+    // One in parts is short.
+    let Ok((head, Value::Whole(value))) = Head::split(record) else {
         return Ok(Started::Reply(Reply::ReadFailed));
     };
     let is_sent = matches!(condition.of_read(head.version), ReadVerdict::Value);
     if head.is_expired() || !is_sent {
-        let reply = send_record(response, record, condition)?;
-        return Ok(reply.map_or(Started::Whole, Started::Reply));
+        return Ok(match send_record(response, record, condition)? {
+            Sent::Reply(reply) => Started::Reply(reply),
+            Sent::Whole | Sent::Parted => Started::Whole,
+        });
     }
     let length = BodyLength::Known(value.len() as u64);
     with_fields(&head, |fields| {
@@ -459,7 +502,10 @@ pub fn start_record(
 /// What a record holds behind its head.
 #[must_use]
 pub fn value_of(record: &[u8]) -> &[u8] {
-    Head::split(record).map_or(&[], |(_, value)| value)
+    match Head::split(record) {
+        Ok((_, Value::Whole(value))) => value,
+        Ok((_, Value::Parted(_))) | Err(_) => &[],
+    }
 }
 
 /// Hands over the fields of a value's answer: type and tag, and its end if it has one.

@@ -16,6 +16,7 @@ use millpond_mempool::Buffer;
 use crate::condition::Condition;
 use crate::config::SyncPolicy;
 use crate::counters::CommitCounters;
+use crate::parts::{DeadSet, PartKey, PartSets, header_key, part_key};
 use crate::record::{Head, Version};
 use crate::stamps::{Stamp, StampWriter};
 use crate::store::{Durability, Failure, Room, Store, StoreError, Write};
@@ -41,6 +42,8 @@ pub struct Job {
     pub condition: Condition,
     /// How many copies have to answer (`replicas`).
     pub acks: u16,
+    /// How often a read found the beginning of a value whose rest was gone (`downloads`).
+    pub attempt: u8,
     /// Why this one job of its batch was not done.
     pub refusal: Option<Outcome>,
     /// Under what the value may be cached (`stamps`): a read leaves with the stamp of before it,
@@ -52,6 +55,25 @@ pub struct Job {
 }
 
 impl Job {
+    /// A job with nothing but a key.
+    #[must_use]
+    pub fn new(shard_index: usize, request: RequestToken, kind: JobKind, key: Buffer) -> Self {
+        Self {
+            shard_index,
+            request,
+            kind,
+            key,
+            head: Buffer::new(),
+            value: Buffer::new(),
+            condition: Condition::default(),
+            acks: 1,
+            attempt: 0,
+            refusal: None,
+            stamp: None,
+            hold: None,
+        }
+    }
+
     /// What the job holds, for batch sizes.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -74,20 +96,20 @@ impl Job {
             true => &self.value,
             false => &self.head,
         };
-        Head::split(start).ok().map(|(head, _)| head)
+        Head::of(start).ok()
     }
 
     /// The change this job makes; a read makes none, nor does a job that was refused.
     fn as_write(&self) -> Option<Write<'_>> {
         match self.kind {
             _ if self.refusal.is_some() => None,
-            JobKind::Put => Some(Write::Put {
+            JobKind::Put | JobKind::Part => Some(Write::Put {
                 key: &self.key,
                 head: &self.head,
                 value: &self.value,
             }),
             JobKind::Delete => Some(Write::Delete { key: &self.key }),
-            JobKind::Get => None,
+            JobKind::Get | JobKind::GetPart | JobKind::Begin => None,
         }
     }
 
@@ -98,7 +120,9 @@ impl Job {
                 .record_head()
                 .filter(|head| !head.is_expired())
                 .map(|head| head.version),
-            JobKind::Delete | JobKind::Get => None,
+            JobKind::Delete | JobKind::Part | JobKind::Get | JobKind::GetPart | JobKind::Begin => {
+                None
+            }
         }
     }
 }
@@ -110,8 +134,25 @@ pub enum JobKind {
     Put,
     /// Remove the entity.
     Delete,
+    /// Set a part of a value, or whose parts they are (`parts`).
+    Part,
     /// Read the entity from disk into `value`.
     Get,
+    /// The same, of a part.
+    GetPart,
+    /// Whether the condition of a write holds by now, and a hold on what an upload may take.
+    Begin,
+}
+
+impl JobKind {
+    /// Whether the writer thread does it, and not a read thread.
+    #[must_use]
+    pub fn is_write(self) -> bool {
+        match self {
+            Self::Put | Self::Delete | Self::Part => true,
+            Self::Get | Self::GetPart | Self::Begin => false,
+        }
+    }
 }
 
 /// How a [`Job`] ended.
@@ -126,6 +167,8 @@ pub enum Outcome {
     Paused,
     /// The read found `value`.
     Found,
+    /// The upload may begin.
+    Begun,
     /// The read found nothing.
     Absent,
     /// The read failed: the engine, or no memory for the value.
@@ -145,6 +188,9 @@ pub enum Outcome {
     /// The value is large, and others have the memory that large ones may take.
     Busy,
 }
+
+/// Of parts, in one batch: their keys are 1 KiB long.
+const DELETES_PER_BATCH: usize = 512;
 
 /// How often an engine that was short of something is tried.
 const TRY_INTERVAL: Duration = Duration::from_millis(250);
@@ -218,7 +264,9 @@ impl<S: Store> Committer<S> {
         if done_count == 0 {
             return Outcome::Written;
         }
+        let names_parts = |job: &Job| job.refusal.is_none() && job.kind != JobKind::Part;
         let durability = match self.policy {
+            _ if !batch.iter().any(names_parts) => Durability::Unacknowledged,
             SyncPolicy::Always => Durability::Synced,
             SyncPolicy::Interval { .. } | SyncPolicy::Off => Durability::Written,
         };
@@ -238,6 +286,7 @@ impl<S: Store> Committer<S> {
             Durability::Written => {
                 self.unsynced_since.get_or_insert_with(Instant::now);
             }
+            Durability::Unacknowledged => {}
         }
         Outcome::Written
     }
@@ -317,12 +366,45 @@ impl<S: Store> Committer<S> {
         let room = self.counters.room();
         for job in batch {
             let may_go = match job.kind {
-                JobKind::Put => room == Room::Enough,
+                JobKind::Put | JobKind::Part => room == Room::Enough,
                 JobKind::Delete => room != Room::None,
-                JobKind::Get => true,
+                JobKind::Get | JobKind::GetPart | JobKind::Begin => true,
             };
             job.refusal = (!may_go).then_some(Outcome::NoRoom);
         }
+    }
+
+    /// Deletes what is left of values in parts that nobody can read any more, as much as there is room for.
+    pub(crate) fn delete_dead_parts(&mut self, sets: &PartSets) {
+        while let Some(dead) = sets.next_dead() {
+            let may_write = !self.counters.is_poisoned() && self.pause.is_none();
+            if may_write && self.counters.room() != Room::None && self.delete_parts(dead).is_ok() {
+                self.counters.dead_parts_deleted.add(u64::from(dead.parts));
+            }
+            sets.let_go(dead.set);
+        }
+    }
+
+    fn delete_parts(&mut self, dead: DeadSet) -> Result<(), Failure> {
+        let parts: Vec<_> = (0..dead.parts).map(|n| part_key(dead.set, n)).collect();
+        let batches = parts.chunks(DELETES_PER_BATCH);
+        for keys in batches {
+            self.delete_all(keys.iter().map(|key| &key[..]))?;
+        }
+        // Last: as long as it is there, the rest is found again.
+        self.delete_all(std::iter::once(&header_key(dead.set)[..]))
+    }
+
+    fn delete_all<'k>(
+        &mut self,
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+    ) -> Result<(), Failure> {
+        let bytes = keys.len() * size_of::<PartKey>();
+        let deletes = keys.map(|key| Write::Delete { key });
+        let written = self
+            .store
+            .commit(deletes, bytes, Durability::Unacknowledged);
+        written.map_err(|error| self.failed(&error))
     }
 
     /// After a panic of this thread: as after a failed commit, nobody knows what is durable. A second one came out of
@@ -404,19 +486,27 @@ fn refusal_of<S: Store>(
     }
     let current = match changed.get(&*job.key) {
         Some(version) => *version,
-        None => {
-            let read = store.get(&job.key, |record| {
-                let (head, _) = Head::split(record)?;
-                Ok::<_, crate::record::RecordError>((!head.is_expired()).then_some(head.version))
-            });
-            match read {
-                Ok(None) => None,
-                Ok(Some(Ok(version))) => version,
-                Ok(Some(Err(_))) | Err(_) => return Some(Outcome::ReadFailed),
-            }
-        }
+        None => match current_version(store, &job.key) {
+            Ok(version) => version,
+            Err(outcome) => return Some(outcome),
+        },
     };
     (!job.condition.allows_write(current)).then_some(Outcome::PreconditionFailed)
+}
+
+/// Which version of an entity is there, if any is.
+///
+/// # Errors
+/// [`Outcome::ReadFailed`].
+pub(crate) fn current_version<S: Store>(store: &S, key: &[u8]) -> Result<Option<Version>, Outcome> {
+    let read = store.get(key, |record| {
+        Head::of(record).map(|head| (!head.is_expired()).then_some(head.version))
+    });
+    match read {
+        Ok(None) => Ok(None),
+        Ok(Some(Ok(version))) => Ok(version),
+        Ok(Some(Err(_))) | Err(_) => Err(Outcome::ReadFailed),
+    }
 }
 
 /// The changes of a batch, in order. As many as jobs at most, so that an engine reserves once.

@@ -101,6 +101,8 @@ pub struct CommitCounters {
     pub batch_jobs_max: Counter,
     /// Sum of key and value bytes over all batches.
     pub batch_bytes: Counter,
+    /// Parts that were deleted because nobody could read them any more.
+    pub dead_parts_deleted: Counter,
     /// How often writes went on after something that they were short of was there again.
     pub recoveries: Counter,
     poisoned: AtomicBool,

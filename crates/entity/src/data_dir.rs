@@ -13,8 +13,11 @@ use crate::store::Loss;
 /// The format this build writes and reads. Raise it when stored bytes change their meaning.
 ///
 /// 1: bare values. 2: records (`record`); what is left of 1 is rewritten at the first opening
-/// (`store/upgrade`), under a second line that keeps older builds out and says that it is under way.
-pub const FORMAT: u32 = 2;
+/// (`store/upgrade`), under a second line that keeps older builds out and says that it is under way. 3: records, and long
+/// values in parts (`parts`), of which there are none in a directory of format 2.
+pub const FORMAT: u32 = 3;
+
+const FORMAT_WITHOUT_PARTS: u32 = 2;
 
 const BACKUP: &str = "backup";
 const UPGRADING: &str = "upgrading from format 1";
@@ -157,6 +160,8 @@ pub enum Found {
     New,
     /// This build's format.
     Current,
+    /// Format 2: all of it is as this build writes it.
+    Format2,
     /// Format 1: `store/upgrade` has to rewrite it.
     Format1,
     /// Partly format 1: an upgrade was interrupted.
@@ -411,8 +416,9 @@ fn check_marker(path: &Path, marker: &str) -> Result<Found, DataDirError> {
             found: format!("format {format}"),
             supported: format!("format {FORMAT}"),
         }),
-        Some(FORMAT) => match marker.lines().nth(1) {
-            None => Ok(Found::Current),
+        Some(found @ (FORMAT | FORMAT_WITHOUT_PARTS)) => match marker.lines().nth(1) {
+            None if found == FORMAT => Ok(Found::Current),
+            None => Ok(Found::Format2),
             Some(CREATING) => Ok(Found::New),
             Some(UPGRADING) => Ok(Found::Upgrading),
             Some(BACKUP) => Err(DataDirError::IsBackup {
@@ -441,7 +447,9 @@ mod tests {
         mark_current(&path).unwrap();
         assert_eq!(prepare(&path).unwrap(), Found::Current);
         let marker = fs::read_to_string(path.join(MARKER)).unwrap();
-        assert_eq!(marker, "millpond entity data, format 2\n");
+        assert_eq!(marker, "millpond entity data, format 3\n");
+        fs::write(path.join(MARKER), "millpond entity data, format 2\n").unwrap();
+        assert_eq!(prepare(&path).unwrap(), Found::Format2);
     }
 
     /// Goal: the older format, and an upgrade that was cut off, are told apart from this one.

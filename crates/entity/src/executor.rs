@@ -12,6 +12,7 @@
 //! ([`Overloaded`]) and answers 503. Of what may be in flight reads take no more than half: those of
 //! large values wait for clients that read slowly, and no write should wait for those.
 
+use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -24,6 +25,7 @@ use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
 use crate::commit::{Committer, Job, JobKind, Outcome};
 use crate::counters::{CommitCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::lane::{Lane, Taken};
+use crate::parts::PartSets;
 use crate::reader::run_reader;
 use crate::stamps::{StampWriter, Stamps};
 use crate::store::{Room, Store};
@@ -87,6 +89,7 @@ pub(crate) struct Shared {
     pub(crate) large: BodyBudget,
     pub(crate) large_wait_max: Duration,
     pub(crate) panics: Arc<ThreadPanics>,
+    part_sets: Arc<PartSets>,
     wakers: Box<[OnceLock<Waker>]>,
 }
 
@@ -158,6 +161,7 @@ impl Executor {
             large: BodyBudget::new(config.large_bytes_max, config.contended_grace_ns),
             large_wait_max: config.large_wait_max,
             panics: Arc::default(),
+            part_sets: Arc::default(),
             wakers: (0..config.shards).map(|_| OnceLock::new()).collect(),
         };
         let executor = Self {
@@ -193,6 +197,7 @@ impl Executor {
             pending_writes: Vec::new(),
             pending_reads: Vec::new(),
             next_reader: shard_index,
+            delayed: VecDeque::new(),
             reads: InFlight::default(),
             all: InFlight::default(),
             all_max: InFlight {
@@ -218,6 +223,18 @@ impl Executor {
     #[must_use]
     pub fn large(&self) -> BodyBudget {
         self.shared.large.clone()
+    }
+
+    /// Which values in parts are in use, all shards together.
+    #[must_use]
+    pub fn part_sets(&self) -> Arc<PartSets> {
+        Arc::clone(&self.shared.part_sets)
+    }
+
+    /// Has the writer thread look for what else there is to do, besides jobs.
+    pub fn wake_writer(&self) -> impl Fn() + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.writes.wake()
     }
 
     /// What the store's threads note when they panic.
@@ -292,6 +309,8 @@ pub struct ShardLink {
     pending_reads: Vec<Job>,
     /// Reads are dealt out one tick's worth at a time.
     next_reader: usize,
+    /// Admitted one after another when answers come in.
+    delayed: VecDeque<Job>,
     /// Of `all`.
     reads: InFlight,
     all: InFlight,
@@ -376,7 +395,7 @@ impl ShardLink {
     /// Jobs not answered yet.
     #[must_use]
     pub fn jobs_in_flight(&self) -> usize {
-        self.all.jobs
+        self.all.jobs + self.delayed.len()
     }
 
     /// Whether a job of `bytes` may be submitted now. Ask before filling buffers for it. A job
@@ -386,7 +405,7 @@ impl ShardLink {
     /// [`Overloaded`] when too much waits already.
     pub fn admit(&self, kind: JobKind, bytes: usize) -> Result<(), Overloaded> {
         let bytes = bytes as u64;
-        let is_read = kind == JobKind::Get;
+        let is_read = !kind.is_write();
         let has_room = self.all.has_room_for(bytes, self.all_max)
             && (!is_read || self.reads.has_room_for(bytes, self.all_max.half()));
         if !has_room {
@@ -406,12 +425,31 @@ impl ShardLink {
         );
         let bytes = job.uncounted_bytes() as u64;
         self.all.add(bytes);
-        match job.kind {
-            JobKind::Get => {
+        match job.kind.is_write() {
+            false => {
                 self.reads.add(bytes);
                 self.pending_reads.push(job);
             }
-            JobKind::Put | JobKind::Delete => self.pending_writes.push(job),
+            true => self.pending_writes.push(job),
+        }
+    }
+
+    /// Takes a job of a request that was begun already: it waits here while too much is in flight, and leaves when
+    /// answers come in. Those who submit such have one or two at a time, and a bound on how many they are.
+    pub(crate) fn submit_or_delay(&mut self, job: Job) {
+        match self.admit(job.kind, job.uncounted_bytes()) {
+            Ok(()) if self.delayed.is_empty() => self.submit(job),
+            _ => self.delayed.push_back(job),
+        }
+    }
+
+    fn submit_delayed(&mut self) {
+        while let Some(job) = self.delayed.front() {
+            if self.admit(job.kind, job.uncounted_bytes()).is_err() {
+                return;
+            }
+            let job = self.delayed.pop_front();
+            self.submit(job.expect("it was in front"));
         }
     }
 
@@ -435,17 +473,18 @@ impl ShardLink {
         let before = answers.len();
         self.mailbox.drain_into(answers);
         for answer in &answers[before..] {
-            let bytes = match answer.job.kind {
+            let bytes = match answer.job.kind.is_write() {
                 // It brings a value home that was not counted when it left.
-                JobKind::Get => {
+                false => {
                     let bytes = answer.job.key.len() as u64;
                     self.reads.take(bytes);
                     bytes
                 }
-                JobKind::Put | JobKind::Delete => answer.job.uncounted_bytes() as u64,
+                true => answer.job.uncounted_bytes() as u64,
             };
             self.all.take(bytes);
         }
+        self.submit_delayed();
         self.counters.jobs_in_flight.set(self.all.jobs as u64);
     }
 }
@@ -514,6 +553,7 @@ impl<S: Store> Writer<'_, S> {
     fn run(&mut self) {
         loop {
             self.commit_queued();
+            self.committer.delete_dead_parts(&self.shared.part_sets);
             flush_remote_frees();
             // Under steady load the lane never runs into its deadline.
             self.committer.do_what_is_due();

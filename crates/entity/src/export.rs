@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::config::EntityConfig;
 use crate::data_dir::DataDirError;
 use crate::ndjson::{Line, write_line};
+use crate::parts;
 use crate::record::RecordError;
 use crate::server::options_of;
 use crate::store::salvage::Salvage;
@@ -103,7 +104,12 @@ pub fn export(
     let mut failed = None;
     salvage.visit(
         &mut |id, record| {
-            let written = match Line::of(id, record) {
+            if parts::is_part(id) {
+                return ControlFlow::Break(());
+            }
+            let joined = salvage.joined(record);
+            let line = joined.as_ref().map_err(|&error| error);
+            let written = match line.and_then(|record| Line::of(id, record)) {
                 Ok(Line::Entity { head, .. }) if head.is_expired() => {
                     exported.ended += 1;
                     Ok(())

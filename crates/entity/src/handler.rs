@@ -8,28 +8,30 @@
 use std::sync::Arc;
 
 use millpond_http::{
-    Completions, Flow, Method, MetricsText, Request, RequestToken, Response, Service,
+    Completions, Flow, Framing, Method, MetricsText, Request, RequestToken, Response, Service,
     ServiceContext, StreamEvent,
 };
 use millpond_mempool::{Buffer, PoolStats};
 
 use crate::access::Access;
-use crate::api::{self, Reply, Route, route};
+use crate::api::{self, Reply, Route, Sent, route};
 use crate::commit::{Job, JobKind, Outcome};
-use crate::condition::Condition;
 use crate::counters::ShardCounters;
+use crate::downloads::{DownloadStart, Downloads, Instead};
 use crate::executor::{Answer, ShardLink};
 use crate::keeper::{CheckpointOutcome, CheckpointRefusal, KeeperLink};
 use crate::key::{KeyScratch, decode_id};
 use crate::large::{LARGE_BYTES, LargeAnswers};
 use crate::metrics::Metrics;
+use crate::parts::{PART_BYTES, PartSets};
 use crate::range::{RangeRefusal, Ranges};
 use crate::range_query::{FirstId, RangeQuery, ScanRange};
 use crate::record::{HEAD_BYTES_MAX, SHARDS_MAX, Versions};
 use crate::store::{CachedRead, Engine, Room};
 use crate::strictness;
+use crate::uploads::{UploadStart, Uploads};
 use crate::value_cache::{Lookup, ValueCache};
-use crate::wishes::{Refusal, Wishes, acks_of, copy, first_after, record_of};
+use crate::wishes::{Refusal, Wishes, acks_of, copy, first_after, head_of, record_of};
 
 /// The entity service of one shard.
 pub struct EntityService<S> {
@@ -38,6 +40,10 @@ pub struct EntityService<S> {
     cache: ValueCache,
     ranges: Ranges,
     large: LargeAnswers,
+    uploads: Uploads,
+    downloads: Downloads,
+    /// No value may be longer.
+    value_bytes_max: u64,
     keeper: KeeperLink,
     metrics: Arc<Metrics>,
     access: Access,
@@ -59,6 +65,7 @@ impl<S: Engine> EntityService<S> {
         keeper: KeeperLink,
         metrics: Arc<Metrics>,
         access: Access,
+        (sets, value_bytes_max): (Arc<PartSets>, u64),
     ) -> Self {
         let source = link.shard_index() + store.versions_from();
         let versions = Versions::after(source % SHARDS_MAX, store.versions_after_us());
@@ -68,6 +75,9 @@ impl<S: Engine> EntityService<S> {
             cache,
             ranges,
             large: LargeAnswers::default(),
+            uploads: Uploads::new(Arc::clone(&sets), value_bytes_max),
+            downloads: Downloads::new(sets),
+            value_bytes_max,
             keeper,
             metrics,
             access,
@@ -106,11 +116,24 @@ impl<S: Engine> EntityService<S> {
     ) -> Result<Flow, Refusal> {
         let Wishes { condition, acks } = wishes;
         let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
-        let counters = self.link.counters();
+        let start = |key: &[u8], record: Buffer, context: &ServiceContext<'_>| {
+            Ok::<_, Refusal>(DownloadStart {
+                request: context.token,
+                key: copy(key, context)?,
+                record,
+                condition,
+                acks,
+                attempt: 0,
+            })
+        };
         let missed = match self.cache.get(key) {
             Lookup::Hit(record) => {
-                let reply = api::send_record(response, record, &condition)?;
-                return counted_read(counters, reply);
+                let sent = api::send_record(response, record, &condition)?;
+                if sent != Sent::Parted {
+                    return counted_read(self.link.counters(), sent);
+                }
+                let start = start(key, copy(record, context)?, context)?;
+                return self.download(start, context);
             }
             Lookup::Miss(missed) => missed,
         };
@@ -120,11 +143,23 @@ impl<S: Engine> EntityService<S> {
                 return None;
             }
             self.cache.fill(&context.pools.blocks, key, record, missed);
-            Some(api::send_record(response, record, &condition))
+            let sent = api::send_record(response, record, &condition);
+            Some(sent.map_err(Refusal::from).and_then(|sent| {
+                let parted = (sent == Sent::Parted).then(|| copy(record, context));
+                Ok((sent, parted.transpose()?))
+            }))
         });
         match read {
-            Ok(CachedRead::Found(Some(sent))) => counted_read(counters, sent?),
-            Ok(CachedRead::Absent) => counted_read(counters, Some(Reply::NotFound)),
+            Ok(CachedRead::Found(Some(found))) => match found? {
+                (_, Some(record)) => {
+                    let start = start(key, record, context)?;
+                    self.download(start, context)
+                }
+                (sent, None) => counted_read(self.link.counters(), sent),
+            },
+            Ok(CachedRead::Absent) => {
+                counted_read(self.link.counters(), Sent::Reply(Reply::NotFound))
+            }
             Ok(CachedRead::NotCached | CachedRead::Found(None)) => {
                 self.link.admit(JobKind::Get, key.len())?;
                 let key = copy(key, context)?;
@@ -133,13 +168,98 @@ impl<S: Engine> EntityService<S> {
                     stamp: missed.stamp,
                     condition,
                     acks,
-                    ..self.job(JobKind::Get, key, context)
+                    ..Job::new(self.link.shard_index(), context.token, JobKind::Get, key)
                 };
                 self.link.submit(job);
                 Ok(Flow::Pending)
             }
             Err(_) => Err(Reply::ReadFailed.into()),
         }
+    }
+
+    /// A read found a value in parts.
+    fn download(
+        &mut self,
+        start: DownloadStart,
+        context: &mut ServiceContext<'_>,
+    ) -> Result<Flow, Refusal> {
+        self.link.admit(JobKind::GetPart, start.key.len())?;
+        let begun = self
+            .downloads
+            .begin(start, &mut self.link, &context.pools.blocks);
+        match begun {
+            Ok(()) => {
+                self.link.counters().get_hits.add(1);
+                Ok(Flow::Pending)
+            }
+            Err(outcome) => Err(reply_of(outcome).unwrap_or(Reply::ReadFailed).into()),
+        }
+    }
+
+    /// Whether a value is received in parts: one that may be longer than a part. Of the request's head alone, as
+    /// [`Self::check`].
+    fn is_upload(&self, route: &Route<'_>, request: &Request<'_>) -> bool {
+        let may_be_long = match request.framing() {
+            Framing::Length(bytes) => bytes > PART_BYTES as u64 && bytes <= self.value_bytes_max,
+            Framing::Chunked => true,
+            Framing::None | Framing::UntilClose => false,
+        };
+        may_be_long && matches!(route, Route::Put(_)) && self.store.keeps_parts()
+    }
+
+    fn upload(
+        &mut self,
+        encoded_id: &[u8],
+        request: &Request<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Result<Flow, Refusal> {
+        let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
+        let key = copy(key, context)?;
+        self.check_writable(JobKind::Put)?;
+        let Wishes { condition, acks } = self.write_wishes(request)?;
+        self.link.admit(JobKind::Begin, key.len())?;
+        let start = UploadStart {
+            request: context.token,
+            key,
+            head: head_of(request, &mut self.versions, context)?,
+            condition,
+            acks,
+            body_bytes: match request.framing() {
+                Framing::Length(bytes) => Some(bytes),
+                _ => None,
+            },
+        };
+        self.uploads
+            .begin(start, &mut self.link, &context.pools.blocks)?;
+        Ok(Flow::Pending)
+    }
+
+    /// Whether a write could be done now.
+    fn check_writable(&self, kind: JobKind) -> Result<(), Reply> {
+        if self.link.is_poisoned() {
+            return Err(Reply::WritesRefused);
+        }
+        if self.link.is_paused() {
+            return Err(Reply::Paused);
+        }
+        match self.link.room() {
+            Room::Enough => {}
+            Room::ForDeletes if kind == JobKind::Delete => {}
+            Room::ForDeletes | Room::None => return Err(Reply::NoRoom),
+        }
+        // It would wait behind all that wait already, for as long as merging takes.
+        match self.link.is_stopped() {
+            true => Err(Reply::Overloaded),
+            false => Ok(()),
+        }
+    }
+
+    fn write_wishes(&self, request: &Request<'_>) -> Result<Wishes, Refusal> {
+        let wishes = Wishes::of(request, self.store.replicas())?;
+        if !wishes.condition.is_none() && !self.store.judges_conditions() {
+            return Err(Reply::NoConditions.into());
+        }
+        Ok(wishes)
     }
 
     fn write(
@@ -149,27 +269,10 @@ impl<S: Engine> EntityService<S> {
         request: &mut Request<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Result<Flow, Refusal> {
-        let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
-        if self.link.is_poisoned() {
-            return Err(Reply::WritesRefused.into());
-        }
-        if self.link.is_paused() {
-            return Err(Reply::Paused.into());
-        }
         let is_put = kind == JobKind::Put;
-        match self.link.room() {
-            Room::Enough => {}
-            Room::ForDeletes if !is_put => {}
-            Room::ForDeletes | Room::None => return Err(Reply::NoRoom.into()),
-        }
-        // It would wait behind all that wait already, for as long as merging takes.
-        if self.link.is_stopped() {
-            return Err(Reply::Overloaded.into());
-        }
-        let Wishes { condition, acks } = Wishes::of(request, self.store.replicas())?;
-        if !condition.is_none() && !self.store.judges_conditions() {
-            return Err(Reply::NoConditions.into());
-        }
+        self.check_writable(kind)?;
+        let Wishes { condition, acks } = self.write_wishes(request)?;
+        let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
         // A delete's body, should there be one, means nothing and is not kept; and one that has a hold
         // is counted by it.
         let is_counted = !is_put || request.has_held_body();
@@ -187,7 +290,7 @@ impl<S: Engine> EntityService<S> {
             hold,
             condition,
             acks,
-            ..self.job(kind, key, context)
+            ..Job::new(self.link.shard_index(), context.token, kind, key)
         };
         self.link.submit(job);
         Ok(Flow::Pending)
@@ -242,19 +345,155 @@ impl<S: Engine> EntityService<S> {
         }
     }
 
-    fn job(&self, kind: JobKind, key: Buffer, context: &ServiceContext<'_>) -> Job {
-        Job {
-            shard_index: self.link.shard_index(),
-            request: context.token,
-            kind,
-            key,
-            head: Buffer::new(),
-            value: Buffer::new(),
-            condition: Condition::default(),
-            acks: 1,
-            refusal: None,
-            stamp: None,
-            hold: None,
+    /// A part of an upload's body came, or its end.
+    fn upload_event(
+        &mut self,
+        event: StreamEvent<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Option<Flow> {
+        let blocks = &context.pools.blocks;
+        let result = match event {
+            StreamEvent::Body(bytes) => self.uploads.body(
+                context.token,
+                bytes,
+                (&mut self.link, blocks),
+                context.now_ns,
+            ),
+            StreamEvent::BodyEnd { .. } => {
+                self.uploads
+                    .body_ended(context.token, &mut self.link, blocks)
+            }
+            StreamEvent::Room | StreamEvent::Resumed => None,
+        }?;
+        Some(result.unwrap_or_else(|reply| {
+            count(self.link.counters(), reply);
+            // Without memory even for this, nothing is sent and the server answers 503.
+            let _ = reply.send(response);
+            Flow::Done
+        }))
+    }
+
+    /// Answers with a sentence, and counts it.
+    fn refuse(&self, completions: &mut Completions<'_>, request: RequestToken, outcome: Outcome) {
+        let reply = reply_of(outcome).unwrap_or(Reply::ReadFailed);
+        match reply {
+            Reply::NotFound => self.link.counters().get_misses.add(1),
+            reply => count(self.link.counters(), reply),
+        }
+        completions.respond(request, |response, _| {
+            // Without memory for it nothing is sent and the server answers 503.
+            let _ = reply.send(response);
+        });
+    }
+
+    /// A job came home.
+    fn take_answer(&mut self, Answer { job, outcome }: Answer, completions: &mut Completions<'_>) {
+        let request = job.request;
+        match job.kind {
+            JobKind::Begin | JobKind::Part => {
+                let uploads = &mut self.uploads;
+                let failed = uploads.answered(job, outcome, completions, &mut self.link);
+                if let Some(outcome) = failed {
+                    self.refuse(completions, request, outcome);
+                }
+            }
+            JobKind::GetPart => {
+                let downloads = &mut self.downloads;
+                match downloads.part_came(job, outcome, completions, &mut self.link) {
+                    None => {}
+                    Some(Instead::Outcome(outcome)) => self.refuse(completions, request, outcome),
+                    Some(Instead::Cut) => drop(completions.cut(request)),
+                }
+            }
+            JobKind::Get if outcome == Outcome::Found => self.read_came(job, completions),
+            JobKind::Get => self.refuse(completions, request, outcome),
+            JobKind::Put | JobKind::Delete => self.write_came(job, outcome, completions),
+        }
+    }
+
+    /// A read thread found a record.
+    fn read_came(&mut self, job: Job, completions: &mut Completions<'_>) {
+        let counters = self.link.counters();
+        let counted = |reply: Option<Reply>| match reply {
+            None => counters.get_hits.add(1),
+            Some(Reply::NotFound) => counters.get_misses.add(1),
+            Some(reply) => count(counters, reply),
+        };
+        if job.value.len() > LARGE_BYTES {
+            return counted(self.large.begin(completions, job));
+        }
+        let mut sent = Sent::Whole;
+        completions.proceed(job.request, |response, pools| {
+            // The value is in the read thread's memory: what stays here is a copy in ours.
+            if let Some(stamp) = job.stamp {
+                let (key, record) = (&job.key, &job.value);
+                self.cache.fill_late(&pools.blocks, key, record, stamp);
+            }
+            match api::send_record(response, &job.value, &job.condition) {
+                Ok(Sent::Parted) => {
+                    sent = Sent::Parted;
+                    return Flow::Pending;
+                }
+                Ok(Sent::Whole) => {}
+                Ok(Sent::Reply(reply)) => {
+                    sent = Sent::Reply(reply);
+                    let _ = reply.send(response);
+                }
+                // Without memory for it nothing is sent and the server answers 503.
+                Err(_) => {}
+            }
+            Flow::Done
+        });
+        match sent {
+            Sent::Whole => counted(None),
+            Sent::Reply(reply) => counted(Some(reply)),
+            Sent::Parted => {
+                counted(None);
+                let request = job.request;
+                let start = DownloadStart {
+                    request,
+                    key: job.key,
+                    record: job.value,
+                    condition: job.condition,
+                    acks: job.acks,
+                    attempt: job.attempt,
+                };
+                let blocks = &completions.pools().blocks;
+                if let Err(outcome) = self.downloads.begin(start, &mut self.link, blocks) {
+                    self.refuse(completions, request, outcome);
+                }
+            }
+        }
+    }
+
+    /// A write was done, or refused.
+    fn write_came(&mut self, job: Job, outcome: Outcome, completions: &mut Completions<'_>) {
+        let reply = match (outcome, job.kind) {
+            (Outcome::Written, JobKind::Put) => {
+                let head = job.record_head().expect("this shard wrote the record");
+                Reply::Created(head.version)
+            }
+            (Outcome::Written, _) => Reply::Accepted,
+            (outcome, _) => reply_of(outcome).unwrap_or(Reply::ReadFailed),
+        };
+        // False: the client has gone. A write is durable all the same.
+        completions.respond(job.request, |response, _| {
+            // Without memory for it nothing is sent and the server answers 503.
+            let _ = reply.send(response);
+        });
+        if job.kind == JobKind::Put {
+            self.uploads.put_answered(job.request);
+        }
+        count(self.link.counters(), reply);
+        match (reply, job.stamp) {
+            // The shard's own buffers, home from the commit: they stay as they are. A record in
+            // two pieces does not: it is too large to copy here.
+            (Reply::Created(_), Some(stamp)) if job.head.is_empty() => {
+                self.cache.insert(job.key, job.value, stamp);
+            }
+            (Reply::Created(_) | Reply::Accepted, _) => self.cache.remove(&job.key),
+            _ => {}
         }
     }
 }
@@ -274,6 +513,9 @@ impl<S: Engine> Service for EntityService<S> {
         let result = match route {
             Route::Get(encoded_id) => Wishes::of(request, self.store.replicas())
                 .and_then(|wishes| self.get(encoded_id, wishes, response, context)),
+            Route::Put(encoded_id) if self.is_upload(&route, request) => {
+                self.upload(encoded_id, request, context)
+            }
             Route::Put(encoded_id) => self.write(JobKind::Put, encoded_id, request, context),
             Route::Delete(encoded_id) => self.write(JobKind::Delete, encoded_id, request, context),
             Route::Range(query) => self.range(query, request, response, context),
@@ -316,15 +558,24 @@ impl<S: Engine> Service for EntityService<S> {
     fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
         let route = route(request);
         let is_unread = self.access.limits_writes() && route.right().is_none();
-        is_unread || self.check(&route, request).is_err()
+        let is_refused = self.check(&route, request).is_err();
+        is_unread || is_refused || self.is_upload(&route, request)
     }
 
     fn stream(
         &mut self,
-        _event: StreamEvent<'_>,
+        event: StreamEvent<'_>,
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
+        if let Some(flow) = self.upload_event(event, response, context) {
+            return flow;
+        }
+        let blocks = &context.pools.blocks;
+        let (downloads, link) = (&mut self.downloads, &mut self.link);
+        if let Some(flow) = downloads.go_on(context.token, response, link, blocks) {
+            return flow;
+        }
         if let Some(flow) = self.large.go_on(context.token, response) {
             return flow;
         }
@@ -333,6 +584,9 @@ impl<S: Engine> Service for EntityService<S> {
     }
 
     fn abandoned(&mut self, token: RequestToken, state: u64) {
+        if self.uploads.abandoned(token) || self.downloads.abandoned(token) {
+            return;
+        }
         self.large.abandoned(token);
         self.ranges.abandoned(state, token);
     }
@@ -350,73 +604,20 @@ impl<S: Engine> Service for EntityService<S> {
     }
 
     fn woken(&mut self, completions: &mut Completions<'_>) {
-        let cut = self.large.cut(completions) + self.ranges.woken(completions);
+        let cut = self.large.cut(completions)
+            + self.ranges.woken(completions)
+            + self.uploads.cut(completions)
+            + self.downloads.cut(completions);
         self.link.counters().slow_readers_cut.add(cut);
         self.answer_checkpoint(completions);
-        self.link.take_answers(&mut self.answers);
-        for Answer { job, outcome } in self.answers.drain(..) {
-            let counters = self.link.counters();
-            if outcome == Outcome::Found && job.value.len() > LARGE_BYTES {
-                match self.large.begin(completions, job) {
-                    None => counters.get_hits.add(1),
-                    Some(Reply::NotFound) => counters.get_misses.add(1),
-                    Some(reply) => count(counters, reply),
-                }
-                continue;
-            }
-            let mut reply = match (outcome, job.kind) {
-                (Outcome::Found, _) => None,
-                (Outcome::Written, JobKind::Put) => {
-                    let head = job.record_head().expect("this shard wrote the record");
-                    Some(Reply::Created(head.version))
-                }
-                (Outcome::Written, JobKind::Delete) => Some(Reply::Accepted),
-                (Outcome::Absent, _) => Some(Reply::NotFound),
-                (Outcome::Refused, _) => Some(Reply::WritesRefused),
-                (Outcome::Paused, _) => Some(Reply::Paused),
-                (Outcome::PreconditionFailed, _) => Some(Reply::PreconditionFailed),
-                (Outcome::NoRoom, _) => Some(Reply::NoRoom),
-                (Outcome::TooFewReplicas, _) => Some(Reply::TooFewReplicas),
-                (Outcome::Unknown, _) => Some(Reply::Unknown),
-                (Outcome::Rejected, _) => Some(Reply::Rejected),
-                (Outcome::Overtaken | Outcome::Busy, _) => Some(Reply::Overloaded),
-                (Outcome::ReadFailed, _) | (Outcome::Written, JobKind::Get) => {
-                    Some(Reply::ReadFailed)
-                }
-            };
-            // False: the client has gone. A write is durable all the same.
-            completions.respond(job.request, |response, pools| {
-                if outcome == Outcome::Found {
-                    // The value is in the read thread's memory: what stays here is a copy in ours.
-                    if let Some(stamp) = job.stamp {
-                        let (key, record) = (&job.key, &job.value);
-                        self.cache.fill_late(&pools.blocks, key, record, stamp);
-                    }
-                    // Without memory for it nothing is sent and the server answers 503.
-                    reply = match api::send_record(response, &job.value, &job.condition) {
-                        Ok(reply) => reply,
-                        Err(_) => return,
-                    };
-                }
-                if let Some(reply) = reply {
-                    let _ = reply.send(response);
-                }
-            });
-            match reply {
-                None => counters.get_hits.add(1),
-                Some(Reply::NotFound) => counters.get_misses.add(1),
-                Some(reply) => count(counters, reply),
-            }
-            match (reply, job.stamp) {
-                // The shard's own buffers, home from the commit: they stay as they are. A record in
-                // two pieces does not: it is too large to copy here.
-                (Some(Reply::Created(_)), Some(stamp)) if job.head.is_empty() => {
-                    self.cache.insert(job.key, job.value, stamp);
-                }
-                (Some(Reply::Created(_) | Reply::Accepted), _) => self.cache.remove(&job.key),
-                _ => {}
-            }
+        let mut answers = std::mem::take(&mut self.answers);
+        self.link.take_answers(&mut answers);
+        for answer in answers.drain(..) {
+            self.take_answer(answer, completions);
         }
+        self.answers = answers;
+        // Jobs that follow from answers leave now: no tick may come.
+        self.link.flush();
     }
 
     fn write_metrics(&self, out: &mut MetricsText<'_>) {
@@ -432,15 +633,35 @@ fn decoded<'a>(encoded_id: &'a [u8], scratch: &'a mut KeyScratch) -> Result<&'a 
     decode_id(encoded_id, scratch).map_err(Reply::BadId)
 }
 
+/// What a job is answered with that did not end well.
+fn reply_of(outcome: Outcome) -> Option<Reply> {
+    Some(match outcome {
+        Outcome::Absent => Reply::NotFound,
+        Outcome::Refused => Reply::WritesRefused,
+        Outcome::Paused => Reply::Paused,
+        Outcome::PreconditionFailed => Reply::PreconditionFailed,
+        Outcome::NoRoom => Reply::NoRoom,
+        Outcome::TooFewReplicas => Reply::TooFewReplicas,
+        Outcome::Unknown => Reply::Unknown,
+        Outcome::Rejected => Reply::Rejected,
+        Outcome::Overtaken | Outcome::Busy => Reply::Overloaded,
+        Outcome::ReadFailed => Reply::ReadFailed,
+        Outcome::Written | Outcome::Found | Outcome::Begun => return None,
+    })
+}
+
 /// Counts a read, and passes on what it is to be answered with.
-fn counted_read(counters: &ShardCounters, reply: Option<Reply>) -> Result<Flow, Refusal> {
-    match reply {
-        None => counters.get_hits.add(1),
-        Some(Reply::NotFound) => counters.get_misses.add(1),
+fn counted_read(counters: &ShardCounters, sent: Sent) -> Result<Flow, Refusal> {
+    match sent {
+        Sent::Whole | Sent::Parted => counters.get_hits.add(1),
+        Sent::Reply(Reply::NotFound) => counters.get_misses.add(1),
         // Counted where it is sent.
-        Some(_) => {}
+        Sent::Reply(_) => {}
     }
-    reply.map_or(Ok(Flow::Done), |reply| Err(reply.into()))
+    match sent {
+        Sent::Whole | Sent::Parted => Ok(Flow::Done),
+        Sent::Reply(reply) => Err(reply.into()),
+    }
 }
 
 /// Counts an answer that was not a read's.
@@ -473,6 +694,7 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::DoubledField
         | Reply::PartialValue
         | Reply::EncodedValue
+        | Reply::TooLarge
         | Reply::NoLength
         | Reply::NoDates
         | Reply::PreconditionFailed

@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::config::EntityConfig;
 use crate::data_dir::DataDirError;
 use crate::ndjson::parse::{LINE_BYTES_MAX, LineError, ParsedEntity, ParsedLine, parse_line};
-use crate::record::{Head, Versions, encode, now_ms};
+use crate::parts;
+use crate::record::{Head, Versions, now_ms};
 use crate::server::open;
 use crate::store::rocksdb::RocksDbStore;
 use crate::store::{Durability, Engine as _, Room, Store as _, StoreError, Write};
@@ -149,6 +150,7 @@ pub fn import(data: &Path, input: &mut dyn BufRead) -> Result<Imported, ImportEr
         store,
         batch: Vec::new(),
         batch_bytes: 0,
+        batch_entities: 0,
         imported: Imported::default(),
     };
     let mut lines = LineReader::new(input);
@@ -184,9 +186,10 @@ pub fn import(data: &Path, input: &mut dyn BufRead) -> Result<Imported, ImportEr
 struct Import {
     store: RocksDbStore,
     versions: Versions,
-    /// Ids and records.
+    /// Ids and records, and parts of values.
     batch: Vec<(Vec<u8>, Vec<u8>)>,
     batch_bytes: usize,
+    batch_entities: u64,
     imported: Imported,
 }
 
@@ -204,9 +207,11 @@ impl Import {
             expires_ms: entity.expires_ms,
             content_type: &entity.content_type,
         };
-        let record = encode(&head, &entity.value);
-        self.batch_bytes += entity.id.len() + record.len();
-        self.batch.push((entity.id, record));
+        for (key, record) in parts::writes_of(entity.id, &head, &entity.value) {
+            self.batch_bytes += key.len() + record.len();
+            self.batch.push((key, record));
+        }
+        self.batch_entities += 1;
         match self.batch_bytes < BATCH_BYTES {
             true => Ok(()),
             false => self.commit(line),
@@ -235,7 +240,7 @@ impl Import {
             .store
             .commit(writes, self.batch_bytes, Durability::Synced);
         committed.map_err(|cause| ImportError::Store { cause, imported })?;
-        self.imported.entities += self.batch.len() as u64;
+        self.imported.entities += std::mem::take(&mut self.batch_entities);
         self.batch.clear();
         self.batch_bytes = 0;
         Ok(())

@@ -26,6 +26,7 @@ use millpond_io::{Mailbox, MailboxSender, Waker, monotonic_ns};
 use crate::counters::{CommitCounters, EngineCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::data_dir::DataDirError;
 use crate::lane::{Lane, Taken};
+use crate::parts::PartSets;
 use crate::store::{Engine, Room};
 
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -33,6 +34,11 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// From one try to make room to the next: at first, and behind deletes; and where none helps.
 const MAKE_ROOM_WAIT_MIN: Duration = Duration::from_secs(1);
 const MAKE_ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// From one look for parts that nobody can read to the next, at least.
+const PART_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// The same, where the disk is short of room.
+const PART_SWEEP_INTERVAL_SHORT: Duration = Duration::from_secs(1);
 
 /// How often a thread that does something long is asked whether it has ended.
 const FINISH_INTERVAL: Duration = Duration::from_millis(20);
@@ -113,6 +119,7 @@ impl Keeper {
         panics: Arc<ThreadPanics>,
         shards: Box<[Arc<ShardCounters>]>,
         directory: Option<PathBuf>,
+        part_sweep: PartSweep,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             jobs: Lane::new(),
@@ -127,7 +134,7 @@ impl Keeper {
         let thread = thread::Builder::new().name("store-keeper".to_owned());
         let thread = thread.spawn({
             let (shared, store) = (Arc::clone(&shared), Arc::clone(store));
-            move || run(&shared, &*store)
+            move || run(&shared, &*store, part_sweep)
         })?;
         Ok(Self {
             shared,
@@ -233,14 +240,16 @@ struct Work {
     /// For which shard, and which of its requests, a checkpoint is made.
     current: Option<(usize, RequestToken)>,
     room_making: RoomMaking,
+    part_sweep: PartSweep,
 }
 
-fn run<S: Engine>(shared: &Shared, store: &S) {
+fn run<S: Engine>(shared: &Shared, store: &S, part_sweep: PartSweep) {
     let mut work = Work {
         slow_readers: CountedEvent::new(LogLevel::Warn, "slow_readers_cut", SLOW_READERS),
         queued: Vec::new(),
         current: None,
         room_making: RoomMaking::new(),
+        part_sweep,
     };
     // What it publishes would be old for ever if the thread ended.
     while panic::catch_unwind(AssertUnwindSafe(|| keep(shared, store, &mut work))).is_err() {
@@ -274,6 +283,7 @@ fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
         let shards = shared.shards.iter();
         let cut = shards.map(|shard| shard.slow_readers_cut.value()).sum();
         work.slow_readers.look(cut, monotonic_ns());
+        work.part_sweep.go_on(shared, store);
         work.room_making.go_on(shared, store);
     }
 }
@@ -373,6 +383,49 @@ impl RoomMaking {
         let _ = while_looking(shared, store, "make-room", || store.make_room());
         self.next_try = Instant::now() + self.wait;
         self.wait = (2 * self.wait).min(MAKE_ROOM_WAIT_MAX);
+    }
+}
+
+/// When parts are looked for that nobody can read any more (`parts`). Each look asks the engine for every value in parts,
+/// so it takes no more than a twentieth of the time.
+pub struct PartSweep {
+    sets: Arc<PartSets>,
+    wake_writer: Box<dyn Fn() + Send>,
+    /// When the last look ended, and how long it took; none before the first.
+    last: Option<(Instant, Duration)>,
+}
+
+impl PartSweep {
+    /// Of these sets; `wake_writer` has the writer thread delete what was found.
+    pub fn new(sets: Arc<PartSets>, wake_writer: impl Fn() + Send + 'static) -> Self {
+        Self {
+            sets,
+            wake_writer: Box::new(wake_writer),
+            last: None,
+        }
+    }
+
+    fn go_on<S: Engine>(&mut self, shared: &Shared, store: &S) {
+        // The first look tells whether there are any.
+        let is_due = self.last.is_none_or(|(end, taken)| {
+            let interval = match shared.commits.room() {
+                Room::Enough => PART_SWEEP_INTERVAL,
+                Room::ForDeletes | Room::None => PART_SWEEP_INTERVAL_SHORT,
+            };
+            self.sets.is_used() && end.elapsed() >= interval.max(20 * taken)
+        });
+        if !is_due {
+            return;
+        }
+        let start = Instant::now();
+        let found = while_looking(shared, store, "find-parts", || {
+            store.find_dead_parts(&self.sets)
+        });
+        // An engine that fails says so elsewhere, and the next look tries again.
+        if let Ok(Ok(1..)) = found {
+            (self.wake_writer)();
+        }
+        self.last = Some((Instant::now(), start.elapsed()));
     }
 }
 

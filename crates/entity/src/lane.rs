@@ -33,6 +33,8 @@ struct State<T> {
     sleeping: bool,
     /// In its place, where the taker is no thread but a task.
     task: Option<Waker>,
+    /// The next wait is none.
+    is_woken: bool,
     closed: bool,
 }
 
@@ -44,6 +46,7 @@ impl<T> Lane<T> {
             queue: Vec::new(),
             sleeping: false,
             task: None,
+            is_woken: false,
             closed: false,
         };
         Self {
@@ -85,6 +88,12 @@ impl<T> Lane<T> {
         }
     }
 
+    /// Ends a wait for work as its deadline would.
+    pub fn wake(&self) {
+        self.lock().is_woken = true;
+        self.ready.notify_one();
+    }
+
     /// Waits for work, at most until `deadline`, and moves all of it into the empty `items`.
     pub fn take_all(&self, items: &mut Vec<T>, deadline: Option<Instant>) -> Taken {
         debug_assert!(
@@ -100,6 +109,10 @@ impl<T> Lane<T> {
             }
             if state.closed {
                 return Taken::Closed;
+            }
+            if std::mem::take(&mut state.is_woken) {
+                state.sleeping = false;
+                return Taken::Deadline;
             }
             state.sleeping = true;
             state = match deadline {
@@ -224,6 +237,17 @@ mod tests {
         assert!(lane.poll_take_all(&mut vec![], &mut context).is_pending());
         lane.close();
         assert_eq!(count.0.load(Ordering::SeqCst), 2);
+    }
+
+    /// Goal: a wake ends one wait, also one that begins after it.
+    #[test]
+    fn a_wake_ends_one_wait() {
+        let lane = Lane::<u8>::new();
+        lane.wake();
+        assert_eq!(lane.take_all(&mut Vec::new(), None), Taken::Deadline);
+        lane.wake();
+        lane.close();
+        assert_eq!(lane.take_all(&mut Vec::new(), None), Taken::Closed);
     }
 
     /// Goal: a deadline ends an idle wait, and does not hide work that is there already.

@@ -135,6 +135,12 @@ impl Metrics {
             "How often writes went on after that without a restart.",
             commits.recoveries.value(),
         );
+        counter(
+            out,
+            "millpond_entity_dead_parts_deleted_total",
+            "Parts of large values that were deleted because their values were overwritten, deleted, ended or cut off.",
+            commits.dead_parts_deleted.value(),
+        );
     }
 
     fn write_commits(

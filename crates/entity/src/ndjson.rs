@@ -21,7 +21,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::condition;
-use crate::record::{Head, RecordError};
+use crate::record::{Head, RecordError, Value as Stored};
 
 pub mod parse;
 
@@ -82,8 +82,11 @@ impl<'a> Line<'a> {
     /// # Errors
     /// [`RecordError`] for bytes that are no record.
     pub fn of(id: &'a [u8], record: &'a [u8]) -> Result<Self, RecordError> {
-        let (head, value) = Head::split(record)?;
-        Ok(Self::Entity { id, head, value })
+        match Head::split(record)? {
+            (head, Stored::Whole(value)) => Ok(Self::Entity { id, head, value }),
+            // Whoever shows it has to read them first.
+            (_, Stored::Parted(_)) => Err(RecordError::InParts),
+        }
     }
 
     fn with_segments<R>(&self, see: impl FnOnce(&[Segment<'_>]) -> R) -> R {

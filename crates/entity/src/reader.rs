@@ -16,13 +16,14 @@ use millpond_http::BodyHold;
 use millpond_io::monotonic_ns;
 use millpond_mempool::{BlockPool, Buffer, flush_remote_frees};
 
-use crate::commit::{Job, Outcome};
+use crate::commit::{Job, JobKind, Outcome, current_version};
 use crate::counters::StoreThread;
 use crate::executor::{Outbox, Shared};
 use crate::lane::{Lane, Taken};
 use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
 use crate::store::{Failure, Store};
 use crate::sweeps::Sweeps;
+use crate::uploads::UPLOAD_BYTES;
 
 /// So many of those that wait are looked at each time.
 const TRIES_PER_LOOK: usize = 32;
@@ -144,8 +145,31 @@ impl<S: Store> Reader<'_, S> {
         })
     }
 
+    /// Whether an upload may begin: its condition holds by now, and there is room for what it keeps in memory. The
+    /// condition is judged again where the record is written.
+    fn try_begin(&self, job: &mut Job) -> Result<Outcome, u64> {
+        if !job.condition.is_none() {
+            match current_version(self.store, &job.key) {
+                Ok(version) if job.condition.allows_write(version) => {}
+                Ok(_) => return Ok(Outcome::PreconditionFailed),
+                Err(outcome) => return Ok(outcome),
+            }
+        }
+        match self.hold_for(UPLOAD_BYTES, job.shard_index) {
+            Ok(hold) => {
+                job.hold = hold;
+                Ok(Outcome::Begun)
+            }
+            Err(NoCopy::Busy(bytes)) => Err(bytes),
+            Err(NoCopy::Memory) => Ok(Outcome::ReadFailed),
+        }
+    }
+
     /// Reads into `job`; otherwise there is no room for a value of so many bytes.
     fn try_read(&self, job: &mut Job) -> Result<Outcome, u64> {
+        if job.kind == JobKind::Begin {
+            return self.try_begin(job);
+        }
         let shard_index = job.shard_index;
         let read = self.store.get(&job.key, |value| {
             let hold = self.hold_for(value.len(), shard_index)?;

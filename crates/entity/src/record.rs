@@ -3,7 +3,11 @@
 //! ```text
 //! byte 0       1              2..10            10..18               18..            ..
 //! format = 1   type's length  version, LE u64  expires, LE u64 ms   Content-Type    value
+//! format = 2   the same                                                             extent
 //! ```
+//!
+//! Format 2 stands for a value that is stored in parts (`parts`): its extent is the value's length, LE u64, and that of
+//! each part but the last, LE u32.
 //!
 //! On the path: `handler` writes records and reads them; caches and engines move them as bytes.
 //!
@@ -19,6 +23,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Raise it when the bytes change their meaning; `data_dir::FORMAT` has to rise too.
 const RECORD_FORMAT: u8 = 1;
+
+/// The same, of a value that is stored in parts.
+const RECORD_FORMAT_PARTED: u8 = 2;
 
 /// The head without the Content-Type.
 const FIXED_BYTES: usize = 18;
@@ -58,16 +65,99 @@ pub struct Head<'a> {
     pub content_type: &'a [u8],
 }
 
+/// How long a value is that is stored in parts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Extent {
+    /// The whole value; more than 0.
+    pub value_bytes: u64,
+    /// Each part but the last, which may be shorter; more than 0.
+    pub part_bytes: u32,
+}
+
+/// An extent as it is stored.
+pub(crate) const EXTENT_BYTES: usize = 12;
+
+impl Extent {
+    /// How many parts there are.
+    #[must_use]
+    pub fn parts(&self) -> u32 {
+        let parts = self.value_bytes.div_ceil(u64::from(self.part_bytes));
+        u32::try_from(parts).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; EXTENT_BYTES] {
+        let mut bytes = [0; EXTENT_BYTES];
+        let (value_bytes, part_bytes) = bytes.split_at_mut(8);
+        value_bytes.copy_from_slice(&self.value_bytes.to_le_bytes());
+        part_bytes.copy_from_slice(&self.part_bytes.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; EXTENT_BYTES] = bytes.try_into().ok()?;
+        let (value_bytes, part_bytes) = bytes.split_at(8);
+        let extent = Self {
+            value_bytes: number(value_bytes),
+            part_bytes: u32::try_from(number(part_bytes)).ok()?,
+        };
+        (extent.value_bytes > 0 && extent.part_bytes > 0).then_some(extent)
+    }
+}
+
+/// What stands behind a head.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Value<'a> {
+    /// The value.
+    Whole(&'a [u8]),
+    /// It is stored in parts, under the record's version.
+    Parted(Extent),
+}
+
+impl<'a> Value<'a> {
+    /// The value, unless it is in parts.
+    #[must_use]
+    pub fn whole(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Whole(value) => Some(value),
+            Self::Parted(_) => None,
+        }
+    }
+
+    /// How long the value is.
+    #[must_use]
+    pub fn value_bytes(&self) -> u64 {
+        match self {
+            Self::Whole(value) => value.len() as u64,
+            Self::Parted(extent) => extent.value_bytes,
+        }
+    }
+}
+
 /// The bytes are no record that this build knows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecordError {
     /// Written by a later build.
     #[error(
-        "a record of format {found} where this build knows {RECORD_FORMAT}: use a build as new"
+        "a record of format {found} where this build knows {RECORD_FORMAT_PARTED}: use a build as new"
     )]
     UnknownFormat {
         /// Its first byte.
         found: u8,
+    },
+    /// Parts of its value are not there.
+    #[error("{left_bytes} bytes of a value in parts are missing: restore it")]
+    MissingParts {
+        /// How many.
+        left_bytes: u64,
+    },
+    /// Its value is not in it.
+    #[error("a record whose value is in parts, where the value is needed")]
+    InParts,
+    /// In parts, but not said how long.
+    #[error("a record in parts has an extent of {found_bytes} bytes that says nothing: restore it")]
+    BadExtent {
+        /// What stands behind the head.
+        found_bytes: usize,
     },
     /// Shorter than its own head.
     #[error("a record of {found_bytes} bytes is shorter than its head of {head_bytes}: restore it")]
@@ -85,8 +175,20 @@ impl<'a> Head<'a> {
     /// # Panics
     /// When the Content-Type is longer than [`CONTENT_TYPE_BYTES_MAX`].
     pub fn write(&self, room: &mut [u8; HEAD_BYTES_MAX]) -> usize {
+        self.write_as(RECORD_FORMAT, room)
+    }
+
+    /// The same, for a value in parts.
+    ///
+    /// # Panics
+    /// As [`Self::write`].
+    pub(crate) fn write_parted(&self, room: &mut [u8; HEAD_BYTES_MAX]) -> usize {
+        self.write_as(RECORD_FORMAT_PARTED, room)
+    }
+
+    fn write_as(&self, format: u8, room: &mut [u8; HEAD_BYTES_MAX]) -> usize {
         let type_len = u8::try_from(self.content_type.len()).expect("the caller has checked it");
-        room[0] = RECORD_FORMAT;
+        room[0] = format;
         room[1] = type_len;
         room[2..10].copy_from_slice(&self.version.0.to_le_bytes());
         room[10..FIXED_BYTES].copy_from_slice(&self.expires_ms.to_le_bytes());
@@ -99,13 +201,36 @@ impl<'a> Head<'a> {
     ///
     /// # Errors
     /// [`RecordError`] for bytes that are no record.
-    pub fn split(record: &'a [u8]) -> Result<(Self, &'a [u8]), RecordError> {
+    pub fn split(record: &'a [u8]) -> Result<(Self, Value<'a>), RecordError> {
+        let (head, rest) = Self::split_bytes(record)?;
+        let value = match record.first() {
+            Some(&RECORD_FORMAT_PARTED) => {
+                Extent::from_bytes(rest)
+                    .map(Value::Parted)
+                    .ok_or(RecordError::BadExtent {
+                        found_bytes: rest.len(),
+                    })?
+            }
+            _ => Value::Whole(rest),
+        };
+        Ok((head, value))
+    }
+
+    /// The head alone, which may be without what it is the head of.
+    ///
+    /// # Errors
+    /// [`RecordError`] for bytes that are none.
+    pub fn of(record: &'a [u8]) -> Result<Self, RecordError> {
+        Ok(Self::split_bytes(record)?.0)
+    }
+
+    fn split_bytes(record: &'a [u8]) -> Result<(Self, &'a [u8]), RecordError> {
         let cut = |head_bytes| RecordError::Cut {
             found_bytes: record.len(),
             head_bytes,
         };
         match record.first() {
-            Some(&RECORD_FORMAT) => {}
+            Some(&(RECORD_FORMAT | RECORD_FORMAT_PARTED)) => {}
             Some(&found) => return Err(RecordError::UnknownFormat { found }),
             None => return Err(cut(FIXED_BYTES)),
         }
@@ -220,7 +345,7 @@ mod tests {
         ) {
             let head = Head { version: Version(version), expires_ms, content_type: &content_type };
             let record = encode(&head, &value);
-            prop_assert_eq!(Head::split(&record), Ok((head, &value[..])));
+            prop_assert_eq!(Head::split(&record), Ok((head, Value::Whole(&value[..]))));
             for len in 0..record.len() - value.len() {
                 let is_cut = matches!(Head::split(&record[..len]), Err(RecordError::Cut { .. }));
                 prop_assert!(is_cut);
@@ -232,9 +357,35 @@ mod tests {
     #[test]
     fn other_formats_are_refused() {
         assert_eq!(
-            Head::split(&[2; 40]),
-            Err(RecordError::UnknownFormat { found: 2 })
+            Head::split(&[3; 40]),
+            Err(RecordError::UnknownFormat { found: 3 })
         );
+    }
+
+    /// Goal: what a value in parts is stored as says how long it is, and nothing else does.
+    #[test]
+    fn extents_round_trip() {
+        let head = Head {
+            version: Version(7),
+            expires_ms: 0,
+            content_type: b"text/plain",
+        };
+        let mut room = [0; HEAD_BYTES_MAX];
+        let len = head.write_parted(&mut room);
+        let record = |extent: &[u8]| [&room[..len], extent].concat();
+        let extent = Extent {
+            value_bytes: 1_000_001,
+            part_bytes: 1000,
+        };
+        assert_eq!(extent.parts(), 1001);
+        let stored = record(&extent.to_bytes());
+        assert_eq!(Head::split(&stored), Ok((head, Value::Parted(extent))));
+        let bad = RecordError::BadExtent { found_bytes: 12 };
+        assert_eq!(Head::split(&record(&[0; 12])), Err(bad));
+        for found_bytes in [0, 11, 13] {
+            let bad = RecordError::BadExtent { found_bytes };
+            assert_eq!(Head::split(&record(&vec![1; found_bytes])), Err(bad));
+        }
     }
 
     /// Goal: an end in the past has come, one in the future has not, and 0 is none.

@@ -35,8 +35,9 @@ use crate::counters::{StoreThread, ThreadPanics};
 use crate::executor::Overloaded;
 use crate::lane::{Lane, Taken};
 use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
+use crate::parts;
 use crate::range_query::{RangeFormat, ScanRange};
-use crate::record::{Head, RecordError};
+use crate::record::{Extent, HEAD_BYTES_MAX, Head, RecordError, Value, Version};
 use crate::store::{Held, Snapshot, Store, StoreError};
 use crate::sweeps::Sweeps;
 
@@ -284,7 +285,8 @@ impl ScanLink {
 struct Scan {
     /// The first key of the next turn.
     from: Vec<u8>,
-    end: Option<Vec<u8>>,
+    /// Behind all ids there are parts of values.
+    end: Vec<u8>,
     quota: Quota,
 }
 
@@ -432,7 +434,7 @@ impl<S: Store> ScanThread<'_, S> {
             Ask::Open { range, .. } => {
                 let scan = Scan {
                     from: range.start.to_vec(),
-                    end: range.end.as_ref().map(|end| end.to_vec()),
+                    end: range.end.as_deref().unwrap_or(parts::IDS_END).to_vec(),
                     quota: Quota::of(range),
                 };
                 self.scans.insert(name, scan);
@@ -514,9 +516,10 @@ impl Scan {
         waker: Option<Waker>,
     ) -> Result<Turn, Busy> {
         let mut page = Page::new(blocks, large, waker, &mut self.quota);
-        let visited = snapshot.visit(&self.from, self.end.as_deref(), &mut |key, value| {
+        let visited = snapshot.visit(&self.from, Some(&self.end), &mut |key, value| {
             page.add(key, value)
         });
+        let visited = visited.and_then(|()| page.fill_parted(snapshot));
         let cause = match (visited, page.fault.take()) {
             (Err(error), _) => error.to_string(),
             (Ok(()), Some(PageFault::Busy(busy))) => return Err(busy),
@@ -601,6 +604,8 @@ pub(crate) struct Page<'a> {
     pub(crate) fault: Option<PageFault>,
     /// The key that did not fit any more.
     first_left: Option<Vec<u8>>,
+    /// Of the last record, whose value is to follow.
+    unfilled: Option<(Version, Extent)>,
     quota: &'a mut Quota,
     /// There is one more than the limit allows, and this is the last that it did.
     next: Buffer,
@@ -623,6 +628,7 @@ impl<'a> Page<'a> {
             seen: 0,
             fault: None,
             first_left: None,
+            unfilled: None,
             quota,
             next: Buffer::new(),
         }
@@ -632,6 +638,32 @@ impl<'a> Page<'a> {
     #[cfg(feature = "distributed")]
     pub(crate) fn has_reached_limit(&self) -> bool {
         !self.next.is_empty()
+    }
+
+    /// Adds the value of a record in parts, if the last one is.
+    fn fill_parted(&mut self, snapshot: &impl Snapshot) -> Result<(), StoreError> {
+        let Some((set, extent)) = self.unfilled.take() else {
+            return Ok(());
+        };
+        let mut left_bytes = extent.value_bytes;
+        let records = &mut self.records;
+        let end = parts::part_key(set, u32::MAX);
+        snapshot.visit(
+            &parts::part_key(set, 0),
+            Some(&end),
+            &mut |_, part| match left_bytes.checked_sub(part.len() as u64) {
+                Some(left) => {
+                    left_bytes = left;
+                    records.append_within_capacity(part);
+                    ControlFlow::Continue(())
+                }
+                None => ControlFlow::Break(()),
+            },
+        )?;
+        if left_bytes > 0 {
+            self.fault = Some(RecordError::MissingParts { left_bytes }.into());
+        }
+        Ok(())
     }
 
     /// The turn, and the key that did not fit into it.
@@ -659,11 +691,21 @@ impl<'a> Page<'a> {
     fn try_add(&mut self, key: &[u8], record: &[u8]) -> Result<ControlFlow<()>, PageFault> {
         let (head, value) = Head::split(record)?;
         let key_length = (key.len() as u16).to_le_bytes();
-        let parts: [&[u8]; 3] = match self.quota.format {
-            RangeFormat::Chunks => [key, b"\n", value],
-            RangeFormat::Lines => [&key_length, key, record],
+        let mut room = [0; HEAD_BYTES_MAX];
+        let (whole, parted) = match value {
+            Value::Whole(value) => (value, None),
+            Value::Parted(extent) => (&[][..], Some(extent)),
         };
-        let record_bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let pieces: [&[u8]; 3] = match (self.quota.format, parted) {
+            (RangeFormat::Chunks, _) => [key, b"\n", whole],
+            (RangeFormat::Lines, None) => [&key_length, key, record],
+            (RangeFormat::Lines, Some(_)) => {
+                let len = head.write(&mut room);
+                [&key_length, key, &room[..len]]
+            }
+        };
+        let parted_bytes = parted.map_or(0, |extent| extent.value_bytes as usize);
+        let record_bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>() + parted_bytes;
         let is_full = LENGTH_BYTES + record_bytes > self.records.spare_bytes();
         if self.seen == TURN_RECORDS || (is_full && !self.records.is_empty()) {
             self.first_left = Some(key.to_vec());
@@ -691,8 +733,14 @@ impl<'a> Page<'a> {
         }
         let length = (record_bytes as u64).to_le_bytes();
         self.records
-            .append_all_within_capacity([&length, parts[0], parts[1], parts[2]]);
+            .append_all_within_capacity([&length, pieces[0], pieces[1], pieces[2]]);
         self.quota.note(key);
-        Ok(ControlFlow::Continue(()))
+        let Some(extent) = parted else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        // Longer than a turn, so it is one of its own.
+        self.unfilled = Some((head.version, extent));
+        self.first_left = Some([key, &[0]].concat());
+        Ok(ControlFlow::Break(()))
     }
 }

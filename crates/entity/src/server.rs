@@ -18,7 +18,7 @@ use crate::config::{Compression, EntityConfig};
 use crate::data_dir::DataDirError;
 use crate::executor::{Executor, ExecutorConfig};
 use crate::handler::EntityService;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, PartSweep};
 use crate::metrics::Metrics;
 use crate::range::Ranges;
 use crate::record::SHARDS_MAX;
@@ -290,6 +290,7 @@ struct Parts<S> {
     http: ServeConfig,
     /// What each shard's value cache may take.
     cache_bytes: usize,
+    value_bytes_max: u64,
     access: Access,
 }
 
@@ -350,6 +351,7 @@ impl<S: Engine> Parts<S> {
             executor.panics(),
             executor.shard_counters(),
             config.checkpoints.clone(),
+            PartSweep::new(executor.part_sets(), executor.wake_writer()),
         )
         .map_err(EntityError::Thread)?;
         let metrics = Metrics::new(
@@ -378,6 +380,7 @@ impl<S: Engine> Parts<S> {
             keeper,
             metrics: Arc::new(metrics),
             access: config.access.clone(),
+            value_bytes_max: config.value_bytes_max,
             cache_bytes: cache_bytes(config).saturating_sub(stamps_bytes) / http.shards,
             http,
         })
@@ -403,6 +406,7 @@ impl<S: Engine> Parts<S> {
             keeper,
             Arc::clone(&self.metrics),
             self.access.clone(),
+            (self.executor.part_sets(), self.value_bytes_max),
         ))
     }
 }

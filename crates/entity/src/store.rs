@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::data_dir::DataDirError;
+use crate::parts::PartSets;
 
 pub mod rocksdb;
 mod accept_loss;
@@ -63,6 +64,8 @@ pub enum Durability {
     Synced,
     /// It survives the end of this process: the write-ahead log is handed to the kernel.
     Written,
+    /// The same, of what nobody is told: parts, until the record that names them is written, with which they are synced.
+    Unacknowledged,
 }
 
 /// The answer of a read that may not wait.
@@ -236,6 +239,21 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The disk that holds the data; `None`: none does. A system call.
     fn disk(&self) -> Option<Disk>;
+
+    /// Whether values may be stored in parts (`parts`).
+    fn keeps_parts(&self) -> bool {
+        false
+    }
+
+    /// Looks for parts that nobody can read any more, for the writer thread to delete; returns how many sets it found.
+    /// May wait for a disk.
+    ///
+    /// # Errors
+    /// When the engine fails; the next call looks again.
+    fn find_dead_parts(&self, sets: &PartSets) -> Result<usize, StoreError> {
+        let _ = sets;
+        Ok(0)
+    }
 
     /// Gives back room on the disk that deleted and ended entities take. May take minutes.
     fn make_room(&self) {}

@@ -98,13 +98,12 @@ fn condition_of(request: &Request<'_>) -> Result<Condition, Refusal> {
     Ok(condition)
 }
 
-/// The record that a PUT asks for: in one piece, or a large value, its head and its hold.
-pub(crate) fn record_of(
-    request: &mut Request<'_>,
+/// The head of the record that a PUT asks for, written into `room`; returns how long it is.
+fn write_head(
+    request: &Request<'_>,
     versions: &mut Versions,
-    context: &ServiceContext<'_>,
-) -> Result<(Buffer, Buffer, Option<BodyHold>), Refusal> {
-    let blocks = &context.pools.blocks;
+    room: &mut [u8; HEAD_BYTES_MAX],
+) -> Result<usize, Refusal> {
     let content_type = request.header("Content-Type").unwrap_or_default();
     if content_type.len() > CONTENT_TYPE_BYTES_MAX {
         return Err(Reply::LongContentType.into());
@@ -118,9 +117,30 @@ pub(crate) fn record_of(
         expires_ms: expires_ms.map_err(Reply::BadExpiry)?,
         content_type,
     };
+    Ok(head.write(room))
+}
+
+/// The head of the record that a PUT asks for, whose value comes in parts.
+pub(crate) fn head_of(
+    request: &Request<'_>,
+    versions: &mut Versions,
+    context: &ServiceContext<'_>,
+) -> Result<Buffer, Refusal> {
     let mut room = [0; HEAD_BYTES_MAX];
-    let head_len = head.write(&mut room);
+    let len = write_head(request, versions, &mut room)?;
+    Ok(copy(&room[..len], context)?)
+}
+
+/// The record that a PUT asks for: in one piece, or a large value, its head and its hold.
+pub(crate) fn record_of(
+    request: &mut Request<'_>,
+    versions: &mut Versions,
+    context: &ServiceContext<'_>,
+) -> Result<(Buffer, Buffer, Option<BodyHold>), Refusal> {
+    let mut room = [0; HEAD_BYTES_MAX];
+    let head_len = write_head(request, versions, &mut room)?;
     let head = &room[..head_len];
+    let blocks = &context.pools.blocks;
     let body = request.body();
     if body.len() > COPIED_BYTES_MAX {
         let mut kept = Buffer::with_capacity(blocks, head.len())?;

@@ -346,6 +346,12 @@ impl Response<'_> {
         self.manner = self.manner.closing();
     }
 
+    /// Whether a body is sent: not in answer to HEAD.
+    #[must_use]
+    pub fn sends_body(&self) -> bool {
+        !self.manner.is_head()
+    }
+
     /// Whether the answer was written, its head at least.
     #[must_use]
     pub fn is_sent(&self) -> bool {

@@ -13,6 +13,7 @@ use super::{
     StoreError, Visit, Write,
 };
 use crate::data_dir::DataDirError;
+use crate::parts::PartSets;
 use std::path::Path;
 
 /// Which calls fail. The default plants nothing.
@@ -199,6 +200,15 @@ impl<S: Engine> Engine for FaultyStore<S> {
     fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
         assert!(!self.faults.panicking_checkpoints, "planted panic");
         self.inner.checkpoint(path)
+    }
+
+    fn keeps_parts(&self) -> bool {
+        self.inner.keeps_parts()
+    }
+
+    fn find_dead_parts(&self, sets: &PartSets) -> Result<usize, StoreError> {
+        self.read_fault()?;
+        self.inner.find_dead_parts(sets)
     }
 
     fn versions_after_us(&self) -> u64 {

@@ -12,6 +12,7 @@ use super::{
     StoreError, Visit, Write,
 };
 use crate::data_dir::DataDirError;
+use crate::parts::{self, PartSets};
 use std::path::Path;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -135,6 +136,14 @@ impl Engine for MemoryStore {
 
     fn disk(&self) -> Option<Disk> {
         None
+    }
+
+    fn keeps_parts(&self) -> bool {
+        true
+    }
+
+    fn find_dead_parts(&self, sets: &PartSets) -> Result<usize, StoreError> {
+        parts::find_dead(self, sets)
     }
 }
 

@@ -33,6 +33,7 @@ use millpond_http::log::{self, LogLevel};
 
 use crate::config::Compression;
 use crate::data_dir::{self, DataDirError, Found};
+use crate::parts::{self, PartSets};
 use crate::record::{Head, Version};
 
 /// Memtables in the engine at most: one being filled, the others being written out.
@@ -171,7 +172,8 @@ impl RocksDbStore {
             upgrade::run(&db, path, found)?;
         }
         let db = open_logged(options, path, end).map_err(refused)?;
-        if found == Found::New {
+        // Before anything is written: builds that know no parts refuse it from now on.
+        if matches!(found, Found::New | Found::Format2) {
             data_dir::mark_current(path)?;
         }
         upgrade::clean_up(&db, path)?;
@@ -660,7 +662,8 @@ impl Held for RocksDbHeld {
 /// Whether compaction may take a record away. What it does not know it keeps. It does so under the eyes
 /// of snapshots too, to whom an entity that has ended is absent anyway.
 fn is_expired(key: &[u8], record: &[u8]) -> bool {
-    !key.is_empty() && Head::split(record).is_ok_and(|(head, _)| head.is_expired())
+    let is_record = !key.is_empty() && !parts::is_part(key);
+    is_record && Head::of(record).is_ok_and(|head| head.is_expired())
 }
 
 /// A sequence number that compaction heeds. It pins no memory: each visit makes an iterator of its
@@ -739,6 +742,14 @@ impl Engine for RocksDbStore {
 
     fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
         self.copy_to(path)
+    }
+
+    fn keeps_parts(&self) -> bool {
+        true
+    }
+
+    fn find_dead_parts(&self, sets: &PartSets) -> Result<usize, StoreError> {
+        parts::find_dead(self, sets)
     }
 
     fn versions_after_us(&self) -> u64 {
@@ -840,7 +851,7 @@ impl Store for RocksDbStore {
         }
         let options = match durability {
             Durability::Synced => &self.write_synced,
-            Durability::Written => &self.write_unsynced,
+            Durability::Written | Durability::Unacknowledged => &self.write_unsynced,
         };
         let db = self.writable("commit")?;
         db.write_opt(batch, options)
@@ -854,6 +865,7 @@ impl Store for RocksDbStore {
                 Durability::Written => notes
                     .acknowledge_unsynced()
                     .map_err(|error| not_noted(&error))?,
+                Durability::Unacknowledged => {}
             }
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! open it, or reads from no place at all (its list of files is gone, or a table of the first level has no index), the
 //! list is made anew from the tables and logs that are there, in a directory of symbolic links.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
@@ -19,6 +20,8 @@ use super::opening::{LogEnd, new_directory, newer_format, newest_options_version
 use super::rocksdb::{RocksDbOptions, RocksDbStore};
 use super::{Store as _, StoreError, Visit, inventory, lock};
 use crate::data_dir::{self, DataDirError};
+use crate::parts;
+use crate::record::{HEAD_BYTES_MAX, Head, RecordError, Value};
 
 /// Places between two keys that are tried at once: the first of them that can be read is the next end.
 const PLACES: u32 = 16;
@@ -123,6 +126,37 @@ impl Salvage {
     fn reads_anything(store: &RocksDbStore) -> bool {
         let held = store.hold();
         held.is_ok_and(|held| readable_from(&held.0, &[0]).is_some())
+    }
+
+    /// The record with its value, if that is in parts.
+    ///
+    /// # Errors
+    /// [`RecordError`], where they are not there or cannot be read, too.
+    pub(crate) fn joined<'r>(&self, record: &'r [u8]) -> Result<Cow<'r, [u8]>, RecordError> {
+        let (head, Value::Parted(extent)) = Head::split(record)? else {
+            return Ok(Cow::Borrowed(record));
+        };
+        let mut room = [0; HEAD_BYTES_MAX];
+        let len = head.write(&mut room);
+        let mut joined = room[..len].to_vec();
+        let mut left_bytes = extent.value_bytes;
+        for index in 0..extent.parts() {
+            let part = self
+                .store
+                .get(&parts::part_key(head.version, index), |part| {
+                    let left = left_bytes.checked_sub(part.len() as u64)?;
+                    joined.extend_from_slice(part);
+                    Some(left)
+                });
+            let Ok(Some(Some(left))) = part else {
+                return Err(RecordError::MissingParts { left_bytes });
+            };
+            left_bytes = left;
+        }
+        match left_bytes {
+            0 => Ok(Cow::Owned(joined)),
+            left_bytes => Err(RecordError::MissingParts { left_bytes }),
+        }
     }
 
     /// Shows every record that can be read, in order, and what lies between them that cannot.

@@ -19,6 +19,8 @@ use std::path::Path;
 use rocksdb::{DB, WriteBatch, WriteOptions};
 
 use crate::data_dir::{self, DataDirError, Found};
+#[cfg(test)]
+use crate::record::Value;
 use crate::record::{HEAD_BYTES_MAX, Head, Version, Versions};
 
 const CURSOR: &[u8] = b"";
@@ -149,7 +151,9 @@ mod tests {
     fn values(store: &RocksDbStore) -> Entities {
         let mut found = Vec::new();
         let visit = &mut |key: &[u8], record: &[u8]| {
-            let (head, value) = Head::split(record).unwrap();
+            let (head, Value::Whole(value)) = Head::split(record).unwrap() else {
+                panic!("{key:?} is in parts");
+            };
             assert_eq!((head.expires_ms, head.content_type), (0, &b""[..]));
             found.push((key.to_vec(), value.to_vec()));
             ControlFlow::Continue(())

@@ -1,5 +1,6 @@
 //! What an operator does to a data directory: look, check, compact, copy. Nothing here is on a request's path.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +13,8 @@ use rocksdb::{BottommostLevelCompaction, CompactOptions, LiveFile};
 use super::rocksdb::{RocksDbOptions, RocksDbStore, failed};
 use super::{Held as _, Snapshot as _, Store as _, StoreError, backup_files, inventory, lock};
 use crate::data_dir::{self, DataDirError};
-use crate::record::Head;
+use crate::parts;
+use crate::record::{Head, Value, Version};
 
 /// A table is merged for its deletes where one in so many of its entries is one.
 const DELETES_SHARE: u64 = 8;
@@ -39,7 +41,7 @@ pub struct Checked {
     pub expired: u64,
     /// Bytes of ids and values of those that are there.
     pub bytes: u64,
-    /// Records that this build cannot read.
+    /// Records that this build cannot read, or whose parts are missing.
     pub unreadable: u64,
 }
 
@@ -119,19 +121,38 @@ impl RocksDbStore {
     /// At the first block that is damaged.
     pub fn check(&self) -> Result<Checked, StoreError> {
         let mut checked = Checked::default();
+        // What is missing of each value in parts.
+        let mut parted: HashMap<Version, i64> = HashMap::new();
         self.hold()?
             .snapshot()
             .visit(b"\0", None, &mut |key, record| {
+                if parts::is_part(key) {
+                    // They lie behind all records.
+                    if let Some(set) = parts::set_of_part(key)
+                        && let Some(left_bytes) = parted.get_mut(&set)
+                    {
+                        *left_bytes -= record.len() as i64;
+                    }
+                    return ControlFlow::Continue(());
+                }
                 match Head::split(record) {
                     Ok((head, _)) if head.is_expired() => checked.expired += 1,
-                    Ok((_, value)) => {
+                    Ok((head, value)) => {
                         checked.entities += 1;
-                        checked.bytes += (key.len() + value.len()) as u64;
+                        checked.bytes += key.len() as u64 + value.value_bytes();
+                        if let Value::Parted(extent) = value {
+                            parted.insert(head.version, extent.value_bytes as i64);
+                        }
                     }
                     Err(_) => checked.unreadable += 1,
                 }
                 ControlFlow::Continue(())
             })?;
+        let whole = parted
+            .values()
+            .filter(|&&left_bytes| left_bytes == 0)
+            .count();
+        checked.unreadable += (parted.len() - whole) as u64;
         Ok(checked)
     }
 

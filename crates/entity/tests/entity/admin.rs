@@ -37,7 +37,9 @@ fn put(store: &RocksDbStore, key: &[u8], value: &[u8], expires_ms: u64) {
 }
 
 fn value(store: &RocksDbStore, key: &[u8]) -> Option<Vec<u8>> {
-    let read = store.get(key, |record| Head::split(record).unwrap().1.to_vec());
+    let read = store.get(key, |record| {
+        Head::split(record).unwrap().1.whole().unwrap().to_vec()
+    });
     read.unwrap()
 }
 

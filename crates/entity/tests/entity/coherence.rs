@@ -107,6 +107,7 @@ impl<S: Store> Shard<S> {
             head: Buffer::new(),
             condition: Condition::default(),
             acks: 1,
+            attempt: 0,
             refusal: None,
             key: self.buffer(key),
             value: self.buffer(value),

@@ -40,6 +40,7 @@ fn job(blocks: &BlockPool, request: u64, change: &Change) -> Job {
         head: Buffer::new(),
         condition: Condition::default(),
         acks: 1,
+        attempt: 0,
         refusal: None,
         key: buffer(blocks, key),
         value: value

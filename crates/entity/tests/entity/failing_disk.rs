@@ -213,7 +213,7 @@ fn assert_holds(path: &Path, numbers: impl Iterator<Item = u64>, what: &str) {
     assert_eq!(store.check().unwrap().unreadable, 0, "{what}");
     for number in numbers {
         let found = store.get(&number.to_be_bytes(), |record| {
-            Head::split(record).unwrap().1.to_vec()
+            Head::split(record).unwrap().1.whole().unwrap().to_vec()
         });
         let found = found.unwrap();
         assert_eq!(found, Some(value_of(number)), "{what}: entity {number}");

@@ -65,7 +65,7 @@ fn right_ones(store: &RocksDbStore) -> (usize, Option<u16>) {
     for n in 0..COUNT {
         let expected = (n >= DELETED).then(|| vec![n.to_be_bytes()[1]; 500]);
         let found = store.get(&key(n), |record| {
-            Head::split(record).map(|(_, value)| value.to_vec())
+            Head::split(record).map(|(_, value)| value.whole().unwrap().to_vec())
         });
         match found {
             Ok(Some(Ok(value))) if Some(&value) == expected.as_ref() => right += 1,

@@ -22,6 +22,7 @@ mod memory;
 mod ndjson;
 mod no_permission;
 mod openapi;
+mod parts;
 mod range;
 mod records;
 mod sequences;

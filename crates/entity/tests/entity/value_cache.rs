@@ -25,6 +25,7 @@ fn job(blocks: &BlockPool, key: &[u8], value: Option<&[u8]>) -> Job {
         head: Buffer::new(),
         condition: Condition::default(),
         acks: 1,
+        attempt: 0,
         refusal: None,
         key: buffer(blocks, key),
         value: value.map_or_else(Buffer::new, |value| buffer(blocks, value)),

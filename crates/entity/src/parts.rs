@@ -1,0 +1,324 @@
+//! Values in parts: how a value that is longer than a part is stored, so that nobody has to have it in memory whole.
+//!
+//! ```text
+//! id                                      head, extent          the record: what readers of the id find
+//! 1025 x FF, 0, version, BE u64           count, LE u32; id     whose parts these are
+//! 1025 x FF, 1, version, index, BE u32    the bytes
+//! ```
+//!
+//! No id is as long as these keys' beginning, so all of them lie behind all ids. They are written first, the record last:
+//! who finds the record finds its parts. Parts whose record is not there (its upload was cut off, or the id was
+//! overwritten or deleted, or has ended) are dead: [`find_dead`] looks for them, and the writer thread deletes them.
+//! Neither touches a set that is pinned, by its upload or by those who read it.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::key::ID_BYTES_MAX;
+use crate::record::{Extent, HEAD_BYTES_MAX, Head, Value, Version, encode};
+use crate::store::{Held as _, Snapshot, Store, StoreError};
+
+/// The length of a part. A longer value is stored in parts. Divisible by 3, so that parts that are sent in base64 need no
+/// padding between them. Of this length or less are also what a client's connection takes, and what the engine copies
+/// several times.
+pub const PART_BYTES: usize = 240 << 10;
+
+/// Where the keys of entities end.
+pub(crate) const IDS_END: &[u8] = &[0xff; ID_BYTES_MAX + 1];
+
+const PREFIX_BYTES: usize = ID_BYTES_MAX + 1;
+const HEADERS: u8 = 0;
+const PARTS: u8 = 1;
+const VERSION_AT: usize = PREFIX_BYTES + 1;
+const INDEX_AT: usize = VERSION_AT + 8;
+
+/// The key of a set's header.
+pub(crate) type HeaderKey = [u8; INDEX_AT];
+/// The key of a part.
+pub(crate) type PartKey = [u8; INDEX_AT + 4];
+
+/// In a header: nobody knew yet how many parts there would be.
+pub(crate) const COUNT_UNKNOWN: u32 = 0;
+
+/// So many dead sets are looked for in one go.
+const DEAD_MAX: usize = 1024;
+
+/// Whether it is the key of a part or of a header, and not an entity's.
+#[inline]
+#[must_use]
+pub(crate) fn is_part(key: &[u8]) -> bool {
+    key.len() > ID_BYTES_MAX
+}
+
+pub(crate) fn header_key(set: Version) -> HeaderKey {
+    let mut key = [0xff; INDEX_AT];
+    key[PREFIX_BYTES] = HEADERS;
+    key[VERSION_AT..].copy_from_slice(&set.0.to_be_bytes());
+    key
+}
+
+pub(crate) fn part_key(set: Version, index: u32) -> PartKey {
+    let mut key = [0xff; INDEX_AT + 4];
+    key[PREFIX_BYTES] = PARTS;
+    key[VERSION_AT..INDEX_AT].copy_from_slice(&set.0.to_be_bytes());
+    key[INDEX_AT..].copy_from_slice(&index.to_be_bytes());
+    key
+}
+
+/// The set that a part belongs to; `None`: the key is no part's.
+pub(crate) fn set_of_part(key: &[u8]) -> Option<Version> {
+    let key: &PartKey = key.try_into().ok()?;
+    let version = key[VERSION_AT..INDEX_AT].try_into().ok()?;
+    (key[PREFIX_BYTES] == PARTS).then(|| Version(u64::from_be_bytes(version)))
+}
+
+fn set_of_header(key: &[u8]) -> Option<Version> {
+    let key: &HeaderKey = key.try_into().ok()?;
+    let version = key[VERSION_AT..].try_into().ok()?;
+    (key[PREFIX_BYTES] == HEADERS).then(|| Version(u64::from_be_bytes(version)))
+}
+
+/// All that is written for an entity at once, for tools and tests: a record, or parts and a record.
+///
+/// # Panics
+/// As [`encode`].
+#[must_use]
+pub fn writes_of(id: Vec<u8>, head: &Head<'_>, value: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    if value.len() <= PART_BYTES {
+        return vec![(id, encode(head, value))];
+    }
+    let extent = Extent {
+        value_bytes: value.len() as u64,
+        part_bytes: PART_BYTES as u32,
+    };
+    let header = [&extent.parts().to_le_bytes()[..], &id].concat();
+    let mut writes = vec![(header_key(head.version).to_vec(), header)];
+    for (index, part) in (0..).zip(value.chunks(PART_BYTES)) {
+        writes.push((part_key(head.version, index).to_vec(), part.to_vec()));
+    }
+    let mut room = [0; HEAD_BYTES_MAX];
+    let len = head.write_parted(&mut room);
+    writes.push((id, [&room[..len], &extent.to_bytes()].concat()));
+    writes
+}
+
+/// A set that nobody can read any more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DeadSet {
+    /// Its name.
+    pub(crate) set: Version,
+    /// How many parts it has, or a few more.
+    pub(crate) parts: u32,
+}
+
+/// Which sets are in use, and which wait to be deleted. Shared by all threads.
+#[derive(Debug, Default)]
+pub struct PartSets {
+    state: Mutex<State>,
+    /// There are, or were, values in parts since the start.
+    is_used: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many use each.
+    pinned: HashMap<Version, u32>,
+    /// Not to be pinned any more: among `dead`, or being deleted. At most [`DEAD_MAX`].
+    condemned: HashSet<Version>,
+    dead: Vec<DeadSet>,
+}
+
+impl PartSets {
+    /// Keeps a set from being deleted, until [`unpin`](Self::unpin). False: it is dead.
+    pub fn pin(&self, set: Version) -> bool {
+        self.is_used.store(true, Ordering::Relaxed);
+        let mut state = self.lock();
+        if state.condemned.contains(&set) {
+            return false;
+        }
+        *state.pinned.entry(set).or_insert(0) += 1;
+        true
+    }
+
+    /// Once for each [`pin`](Self::pin).
+    pub fn unpin(&self, set: Version) {
+        let mut state = self.lock();
+        match state.pinned.get_mut(&set) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) => drop(state.pinned.remove(&set)),
+            None => debug_assert!(false, "unpinned more often than pinned"),
+        }
+    }
+
+    /// Whether there may be any sets to look after.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
+
+    /// Sets in use now, for tests.
+    #[must_use]
+    pub fn pinned_count(&self) -> usize {
+        self.lock().pinned.len()
+    }
+
+    fn is_pinned(&self, set: Version) -> bool {
+        self.lock().pinned.contains_key(&set)
+    }
+
+    /// Leaves a set to the writer thread, unless it is in use.
+    fn condemn(&self, dead: DeadSet) {
+        let mut state = self.lock();
+        let is_free = !state.pinned.contains_key(&dead.set) && state.dead.len() < DEAD_MAX;
+        if is_free && state.condemned.insert(dead.set) {
+            state.dead.push(dead);
+        }
+    }
+
+    /// A set to delete, for the writer thread.
+    pub(crate) fn next_dead(&self) -> Option<DeadSet> {
+        self.lock().dead.pop()
+    }
+
+    /// It was deleted, and nobody finds any of it from now on; or it could not be, and the next look finds it again.
+    pub(crate) fn let_go(&self, set: Version) {
+        self.lock().condemned.remove(&set);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // It is whole after every statement under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks at all sets and leaves the dead ones to the writer thread; returns how many these are. For each set the engine
+/// is asked for the record, so it may take long: on no shard, and not on the writer thread.
+///
+/// # Errors
+/// When the engine fails; what was found until then is right.
+pub(crate) fn find_dead<S: Store>(store: &S, sets: &PartSets) -> Result<usize, StoreError> {
+    let held = store.hold()?;
+    let snapshot = held.snapshot();
+    let mut found = Vec::new();
+    let mut failed = None;
+    let (from, end) = (header_key(Version(0)), part_key(Version(0), 0));
+    snapshot.visit(&from, Some(&end), &mut |key, header| {
+        if found.len() == DEAD_MAX || store.wants_release() {
+            return ControlFlow::Break(());
+        }
+        let Some(set) = set_of_header(key) else {
+            return ControlFlow::Continue(());
+        };
+        sets.is_used.store(true, Ordering::Relaxed);
+        // In this order: the record of an upload that is over, and pins no more, is there by now or never will be.
+        if sets.is_pinned(set) {
+            return ControlFlow::Continue(());
+        }
+        match is_alive(store, set, header) {
+            Ok(true) => {}
+            Ok(false) => found.push((set, count_of(header))),
+            Err(error) => {
+                failed = Some(error);
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    let count = found.len();
+    for (set, parts) in found {
+        let parts = match parts {
+            COUNT_UNKNOWN => count_parts(&snapshot, set)?,
+            parts => parts,
+        };
+        sets.condemn(DeadSet { set, parts });
+    }
+    failed.map_or(Ok(count), Err)
+}
+
+fn count_of(header: &[u8]) -> u32 {
+    let count = header.first_chunk::<4>();
+    count.map_or(COUNT_UNKNOWN, |count| u32::from_le_bytes(*count))
+}
+
+/// Whether the record that the set belongs to is there.
+fn is_alive<S: Store>(store: &S, set: Version, header: &[u8]) -> Result<bool, StoreError> {
+    let Some((_, id)) = header.split_first_chunk::<4>() else {
+        return Ok(false);
+    };
+    let alive = store.get(id, |record| match Head::split(record) {
+        Ok((head, Value::Parted(_))) => head.version == set && !head.is_expired(),
+        Ok((_, Value::Whole(_))) => false,
+        // Of a later build, or damaged: nobody knows.
+        Err(_) => true,
+    })?;
+    Ok(alive.unwrap_or(false))
+}
+
+/// How many parts of a set there are.
+fn count_parts(snapshot: &impl Snapshot, set: Version) -> Result<u32, StoreError> {
+    let mut count = 0;
+    let end = part_key(set, u32::MAX);
+    snapshot.visit(&part_key(set, 0), Some(&end), &mut |_, _| {
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: all keys of parts lie behind all ids, sets in the order of their versions and parts in that of their indexes.
+    #[test]
+    fn keys_lie_behind_all_ids() {
+        let longest = [0xff; ID_BYTES_MAX];
+        assert!(&longest[..] < IDS_END && !is_part(&longest));
+        let keys: Vec<Vec<u8>> = vec![
+            header_key(Version(0)).into(),
+            header_key(Version(u64::MAX)).into(),
+            part_key(Version(0), 0).into(),
+            part_key(Version(0), u32::MAX).into(),
+            part_key(Version(256), 1).into(),
+            part_key(Version(256), 256).into(),
+        ];
+        assert!(keys.is_sorted());
+        for key in &keys {
+            assert!(&key[..] > IDS_END && is_part(key));
+        }
+        assert_eq!(set_of_part(&keys[4]), Some(Version(256)));
+        assert_eq!(set_of_part(&keys[1]), None);
+        assert_eq!(set_of_header(&keys[1]), Some(Version(u64::MAX)));
+        assert_eq!(set_of_header(&keys[4]), None);
+    }
+
+    /// Goal: what is in use is not condemned, and what is condemned is not taken into use.
+    #[test]
+    fn pins_and_deletion_exclude_each_other() {
+        let sets = PartSets::default();
+        let (used, dead) = (Version(1), Version(2));
+        assert!(sets.pin(used) && sets.pin(used));
+        sets.unpin(used);
+        for set in [used, dead, dead] {
+            sets.condemn(DeadSet { set, parts: 1 });
+        }
+        assert!(!sets.pin(dead));
+        assert_eq!(
+            sets.next_dead(),
+            Some(DeadSet {
+                set: dead,
+                parts: 1
+            })
+        );
+        assert_eq!(sets.next_dead(), None);
+        assert!(!sets.pin(dead), "it is being deleted");
+        sets.let_go(dead);
+        assert!(
+            sets.pin(dead),
+            "its parts are not found, which tells as much"
+        );
+        sets.unpin(used);
+        assert_eq!(sets.pinned_count(), 1);
+    }
+}
