@@ -166,6 +166,8 @@ pub enum Reply {
     PartialValue,
     /// 413: a value longer than the server takes, which was not announced.
     TooLarge,
+    /// 408: others wait for the memory that a value takes which comes too slowly.
+    TooSlow,
     /// 411: a PUT without a body's length.
     NoLength,
     /// 415: a value that its readers would have to decode.
@@ -251,6 +253,10 @@ impl Reply {
             Self::TooLarge => (
                 StatusCode::CONTENT_TOO_LARGE,
                 "the value is longer than the server takes (--max-value)\n",
+            ),
+            Self::TooSlow => (
+                StatusCode::REQUEST_TIMEOUT,
+                "the value came too slowly, and others wait for the memory that it takes: send it again\n",
             ),
             Self::NoLength => (
                 StatusCode::LENGTH_REQUIRED,

@@ -109,7 +109,7 @@ impl Job {
                 value: &self.value,
             }),
             JobKind::Delete => Some(Write::Delete { key: &self.key }),
-            JobKind::Get | JobKind::GetPart | JobKind::Begin => None,
+            JobKind::Get | JobKind::GetPart | JobKind::Judge | JobKind::Hold => None,
         }
     }
 
@@ -120,9 +120,12 @@ impl Job {
                 .record_head()
                 .filter(|head| !head.is_expired())
                 .map(|head| head.version),
-            JobKind::Delete | JobKind::Part | JobKind::Get | JobKind::GetPart | JobKind::Begin => {
-                None
-            }
+            JobKind::Delete
+            | JobKind::Part
+            | JobKind::Get
+            | JobKind::GetPart
+            | JobKind::Judge
+            | JobKind::Hold => None,
         }
     }
 }
@@ -140,8 +143,10 @@ pub enum JobKind {
     Get,
     /// The same, of a part.
     GetPart,
-    /// Whether the condition of a write holds by now, and a hold on what an upload may take.
-    Begin,
+    /// Whether the condition of a write holds by now.
+    Judge,
+    /// A hold on what an upload keeps in memory.
+    Hold,
 }
 
 impl JobKind {
@@ -150,7 +155,7 @@ impl JobKind {
     pub fn is_write(self) -> bool {
         match self {
             Self::Put | Self::Delete | Self::Part => true,
-            Self::Get | Self::GetPart | Self::Begin => false,
+            Self::Get | Self::GetPart | Self::Judge | Self::Hold => false,
         }
     }
 }
@@ -167,8 +172,8 @@ pub enum Outcome {
     Paused,
     /// The read found `value`.
     Found,
-    /// The upload may begin.
-    Begun,
+    /// The upload may go on: its condition holds, or its hold is there.
+    Granted,
     /// The read found nothing.
     Absent,
     /// The read failed: the engine, or no memory for the value.
@@ -368,7 +373,7 @@ impl<S: Store> Committer<S> {
             let may_go = match job.kind {
                 JobKind::Put | JobKind::Part => room == Room::Enough,
                 JobKind::Delete => room != Room::None,
-                JobKind::Get | JobKind::GetPart | JobKind::Begin => true,
+                JobKind::Get | JobKind::GetPart | JobKind::Judge | JobKind::Hold => true,
             };
             job.refusal = (!may_go).then_some(Outcome::NoRoom);
         }

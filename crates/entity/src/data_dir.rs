@@ -520,13 +520,13 @@ mod tests {
 
         let newer = parent.path().join("newer");
         fs::create_dir(&newer).unwrap();
-        fs::write(newer.join(MARKER), "millpond entity data, format 3\n").unwrap();
+        fs::write(newer.join(MARKER), "millpond entity data, format 4\n").unwrap();
         let error = prepare(&newer).unwrap_err();
         assert!(matches!(error, DataDirError::NewerFormat { .. }), "{error}");
         assert!(
             error
                 .to_string()
-                .contains("format 3, newer than this build's format 2")
+                .contains("format 4, newer than this build's format 3")
         );
     }
 }

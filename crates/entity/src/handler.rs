@@ -217,7 +217,7 @@ impl<S: Engine> EntityService<S> {
         let key = copy(key, context)?;
         self.check_writable(JobKind::Put)?;
         let Wishes { condition, acks } = self.write_wishes(request)?;
-        self.link.admit(JobKind::Begin, key.len())?;
+        self.link.admit(JobKind::Judge, key.len())?;
         let start = UploadStart {
             request: context.token,
             key,
@@ -229,9 +229,8 @@ impl<S: Engine> EntityService<S> {
                 _ => None,
             },
         };
-        self.uploads
-            .begin(start, &mut self.link, &context.pools.blocks)?;
-        Ok(Flow::Pending)
+        let blocks = &context.pools.blocks;
+        Ok(self.uploads.begin(start, &mut self.link, blocks)?)
     }
 
     /// Whether a write could be done now.
@@ -374,6 +373,19 @@ impl<S: Engine> EntityService<S> {
         }))
     }
 
+    /// Answers those who send too slowly for others that wait for the memory; returns how many.
+    fn cut_uploads(&mut self, completions: &mut Completions<'_>) -> u64 {
+        let mut count = 0;
+        while let Some(request) = self.uploads.cut_one() {
+            completions.respond(request, |response, _| {
+                // Without memory for it nothing is sent and the server answers 503.
+                let _ = Reply::TooSlow.send(response);
+            });
+            count += 1;
+        }
+        count
+    }
+
     /// Answers with a sentence, and counts it.
     fn refuse(&self, completions: &mut Completions<'_>, request: RequestToken, outcome: Outcome) {
         let reply = reply_of(outcome).unwrap_or(Reply::ReadFailed);
@@ -391,7 +403,7 @@ impl<S: Engine> EntityService<S> {
     fn take_answer(&mut self, Answer { job, outcome }: Answer, completions: &mut Completions<'_>) {
         let request = job.request;
         match job.kind {
-            JobKind::Begin | JobKind::Part => {
+            JobKind::Judge | JobKind::Hold | JobKind::Part => {
                 let uploads = &mut self.uploads;
                 let failed = uploads.answered(job, outcome, completions, &mut self.link);
                 if let Some(outcome) = failed {
@@ -606,7 +618,7 @@ impl<S: Engine> Service for EntityService<S> {
     fn woken(&mut self, completions: &mut Completions<'_>) {
         let cut = self.large.cut(completions)
             + self.ranges.woken(completions)
-            + self.uploads.cut(completions)
+            + self.cut_uploads(completions)
             + self.downloads.cut(completions);
         self.link.counters().slow_readers_cut.add(cut);
         self.answer_checkpoint(completions);
@@ -646,7 +658,7 @@ fn reply_of(outcome: Outcome) -> Option<Reply> {
         Outcome::Rejected => Reply::Rejected,
         Outcome::Overtaken | Outcome::Busy => Reply::Overloaded,
         Outcome::ReadFailed => Reply::ReadFailed,
-        Outcome::Written | Outcome::Found | Outcome::Begun => return None,
+        Outcome::Written | Outcome::Found | Outcome::Granted => return None,
     })
 }
 
@@ -695,6 +707,7 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::PartialValue
         | Reply::EncodedValue
         | Reply::TooLarge
+        | Reply::TooSlow
         | Reply::NoLength
         | Reply::NoDates
         | Reply::PreconditionFailed

@@ -145,20 +145,21 @@ impl<S: Store> Reader<'_, S> {
         })
     }
 
-    /// Whether an upload may begin: its condition holds by now, and there is room for what it keeps in memory. The
-    /// condition is judged again where the record is written.
-    fn try_begin(&self, job: &mut Job) -> Result<Outcome, u64> {
-        if !job.condition.is_none() {
-            match current_version(self.store, &job.key) {
-                Ok(version) if job.condition.allows_write(version) => {}
-                Ok(_) => return Ok(Outcome::PreconditionFailed),
-                Err(outcome) => return Ok(outcome),
-            }
+    /// Whether the condition of a write holds by now. It is judged again where the record is written.
+    fn judge(&self, job: &Job) -> Outcome {
+        match current_version(self.store, &job.key) {
+            Ok(version) if job.condition.allows_write(version) => Outcome::Granted,
+            Ok(_) => Outcome::PreconditionFailed,
+            Err(outcome) => outcome,
         }
+    }
+
+    /// Takes memory for an upload.
+    fn take_hold(&self, job: &mut Job) -> Result<Outcome, u64> {
         match self.hold_for(UPLOAD_BYTES, job.shard_index) {
             Ok(hold) => {
                 job.hold = hold;
-                Ok(Outcome::Begun)
+                Ok(Outcome::Granted)
             }
             Err(NoCopy::Busy(bytes)) => Err(bytes),
             Err(NoCopy::Memory) => Ok(Outcome::ReadFailed),
@@ -167,8 +168,10 @@ impl<S: Store> Reader<'_, S> {
 
     /// Reads into `job`; otherwise there is no room for a value of so many bytes.
     fn try_read(&self, job: &mut Job) -> Result<Outcome, u64> {
-        if job.kind == JobKind::Begin {
-            return self.try_begin(job);
+        match job.kind {
+            JobKind::Judge => return Ok(self.judge(job)),
+            JobKind::Hold => return self.take_hold(job),
+            _ => {}
         }
         let shard_index = job.shard_index;
         let read = self.store.get(&job.key, |value| {

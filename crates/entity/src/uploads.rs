@@ -1,13 +1,15 @@
 //! Values on their way in that may be longer than a part: written part by part as they arrive.
 //!
 //! ```text
-//! shard: call -> Begin job -> read thread: does the condition hold, is there memory    412, 503: before any body
+//! shard: call -> Judge job -> read thread             412 comes before any body
+//! shard: body begins -> Hold job -> read thread       waits for memory, then 503
 //! shard: body ... -> Part jobs -> writer thread       one under way while the next is received
 //! shard: end of body -> Put job with the record       the answer to it is the answer to the request
 //! ```
 //!
 //! Held for each at a time: a part that is being written, and one that is being received ([`UPLOAD_BYTES`], of which there
-//! is a budget), and what one receive brought beyond that. A body that turns out to be no longer than a part is put as
+//! is a budget), and what one receive brought beyond that. An announcement costs nothing: before [`FREE_BYTES`] have come
+//! there is no hold. Those who have one and send too slowly for others that wait are answered 408. A body that turns out to be no longer than a part is put as
 //! any other value. What an upload has written that is cut off or refused is found as dead later (`parts`): it keeps its
 //! set pinned until nothing of it is under way.
 
@@ -27,6 +29,9 @@ use crate::record::{Extent, HEAD_BYTES_MAX, Head, Version};
 /// What an upload keeps in memory.
 pub(crate) const UPLOAD_BYTES: usize = 2 * PART_BYTES;
 
+/// So much of a body is kept without a hold, as of every request.
+const FREE_BYTES: u64 = 64 << 10;
+
 /// What an upload is begun with.
 pub(crate) struct UploadStart {
     pub(crate) request: RequestToken,
@@ -42,7 +47,8 @@ pub(crate) struct UploadStart {
 /// What is done for an upload now, one thing at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Step {
-    Begin,
+    Judge,
+    Hold,
     Header,
     Part,
     Record,
@@ -91,17 +97,27 @@ impl Uploads {
         start: UploadStart,
         link: &mut ShardLink,
         blocks: &BlockPool,
-    ) -> Result<(), PoolError> {
+    ) -> Result<Flow, PoolError> {
         let head = Head::of(&start.head).expect("this shard wrote it");
         let set = head.version;
-        let key = copy_of(&start.key, blocks)?;
+        let step = match start.condition.is_none() {
+            true => None,
+            false => {
+                link.submit(Job {
+                    condition: start.condition,
+                    ..Job::new(
+                        link.shard_index(),
+                        start.request,
+                        JobKind::Judge,
+                        copy_of(&start.key, blocks)?,
+                    )
+                });
+                Some(Step::Judge)
+            }
+        };
         // No other upload has this version, so its set is not dead.
         let is_pinned = self.sets.pin(set);
         debug_assert!(is_pinned, "a version comes once");
-        link.submit(Job {
-            condition: start.condition,
-            ..Job::new(link.shard_index(), start.request, JobKind::Begin, key)
-        });
         let upload = Upload {
             set,
             filling: Buffer::new(),
@@ -111,13 +127,16 @@ impl Uploads {
             received_bytes: 0,
             is_header_written: false,
             has_ended: false,
-            step: Some(Step::Begin),
+            step,
             is_over: false,
             hold: None,
             start,
         };
         self.uploads.insert(upload.start.request, upload);
-        Ok(())
+        Ok(match step {
+            None => Flow::Stream(Wants::BODY),
+            Some(_) => Flow::Pending,
+        })
     }
 
     /// Takes a part of the body in. `None`: the request is no upload's. An error ends the upload: it is to be sent.
@@ -169,6 +188,7 @@ impl Uploads {
             return;
         };
         upload.is_over = true;
+        upload.hold = None;
         upload.filling = Buffer::new();
         upload.full.clear();
         if upload.step.is_none() {
@@ -201,7 +221,8 @@ impl Uploads {
             return None;
         }
         match (step, outcome) {
-            (Some(Step::Begin), Outcome::Begun) => upload.hold = job.hold.take(),
+            (Some(Step::Judge), Outcome::Granted) => {}
+            (Some(Step::Hold), Outcome::Granted) => upload.hold = job.hold.take(),
             (Some(Step::Header), Outcome::Written) => upload.is_header_written = true,
             (Some(Step::Part), Outcome::Written) => {}
             _ => {
@@ -223,13 +244,16 @@ impl Uploads {
         }
     }
 
-    /// Has those cut whose clients send too slowly for others that wait for the memory; returns how many.
-    pub(crate) fn cut(&mut self, completions: &mut Completions<'_>) -> u64 {
-        let uploads = self.uploads.values().filter(|upload| !upload.is_over);
-        let cut = uploads.filter(|upload| upload.hold.as_ref().is_some_and(BodyHold::is_cut));
-        // What follows from it is that it is abandoned.
-        cut.map(|upload| u64::from(completions.cut(upload.start.request)))
-            .sum()
+    /// One whose client sends too slowly for others that wait for the memory. It is over, and to be answered.
+    pub(crate) fn cut_one(&mut self) -> Option<RequestToken> {
+        let is_cut = |upload: &Upload| upload.hold.as_ref().is_some_and(BodyHold::is_cut);
+        let mut cut = self
+            .uploads
+            .values()
+            .filter(|upload| !upload.is_over && is_cut(upload));
+        let request = cut.next()?.start.request;
+        self.end(request);
+        Some(request)
     }
 }
 
@@ -278,7 +302,8 @@ impl Upload {
             self.step = Some(step);
             link.submit_or_delay(job);
         }
-        let receives = self.full.is_empty() && !self.has_ended;
+        let waits = matches!(self.step, Some(Step::Hold | Step::Judge));
+        let receives = self.full.is_empty() && !self.has_ended && !waits;
         Ok(match receives {
             true => Flow::Stream(Wants::BODY),
             false => Flow::Pending,
@@ -293,6 +318,7 @@ impl Upload {
         let has_part = !self.full.is_empty();
         let is_parted = has_part || self.is_header_written;
         let step = match (is_parted, self.has_ended) {
+            _ if self.hold.is_none() && self.received_bytes > FREE_BYTES => Step::Hold,
             (false, false) => return Ok(None),
             (true, _) if !self.is_header_written => Step::Header,
             (true, false) if !has_part => return Ok(None),
@@ -300,7 +326,13 @@ impl Upload {
             (_, true) | (true, false) => Step::Record,
         };
         let job = match step {
-            Step::Begin | Step::Record => self.put(shard_index, is_parted, blocks),
+            Step::Judge | Step::Record => self.put(shard_index, is_parted, blocks),
+            Step::Hold => Ok(Job::new(
+                shard_index,
+                self.start.request,
+                JobKind::Hold,
+                Buffer::new(),
+            )),
             Step::Header => self.header(shard_index, blocks),
             Step::Part => self.part(shard_index, blocks),
         };
