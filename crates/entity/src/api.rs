@@ -38,8 +38,7 @@ const CONTENT_IS_TEXT: Field<'_> = (FieldName::CONTENT_TYPE, TEXT);
 const READ_AND_WRITE: FieldValue<'_> = FieldValue::from_static("GET, HEAD, PUT, DELETE");
 const READ: FieldValue<'_> = FieldValue::from_static("GET, HEAD");
 const WRITE: FieldValue<'_> = FieldValue::from_static("PUT");
-const ACCEPT_ENCODING: FieldName<'_> = FieldName::from_static("Accept-Encoding");
-const IDENTITY: FieldValue<'_> = FieldValue::from_static("identity");
+const CONTENT_ENCODING: FieldName<'_> = FieldName::from_static("Content-Encoding");
 const CONTENT_TYPE_OPTIONS: FieldName<'_> = FieldName::from_static("X-Content-Type-Options");
 const NO_SNIFF: FieldValue<'_> = FieldValue::from_static("nosniff");
 /// When an entity ends. Not `Expires`, by which caches would serve it until then, whatever became of it.
@@ -170,8 +169,8 @@ pub enum Reply {
     TooSlow,
     /// 411: a PUT without a body's length.
     NoLength,
-    /// 415: a value that its readers would have to decode.
-    EncodedValue,
+    /// 415: a Content-Encoding that cannot be kept.
+    BadEncoding,
     /// 412: a condition on a date, and entities have none.
     NoDates,
     /// 412: another version is there than the request depends on.
@@ -261,6 +260,10 @@ impl Reply {
             Self::NoLength => (
                 StatusCode::LENGTH_REQUIRED,
                 "a PUT takes Content-Length or Transfer-Encoding: chunked; Content-Length: 0 puts an empty value\n",
+            ),
+            Self::BadEncoding => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "a Content-Encoding comes once, as a list of codings of at most 64 bytes\n",
             ),
             Self::NoDates => (
                 StatusCode::PRECONDITION_FAILED,
@@ -366,11 +369,6 @@ impl Reply {
                 &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, ONE_SECOND)],
                 b"the store is short of descriptors, memory or room, and goes on by itself: try again later\n",
             ),
-            Self::EncodedValue => response.send_with(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                &[CONTENT_IS_TEXT, (ACCEPT_ENCODING, IDENTITY)],
-                b"values are kept without a Content-Encoding, which their readers would not learn of: send it decoded\n",
-            ),
             Self::NoRoom => response.send_with(
                 StatusCode::INSUFFICIENT_STORAGE,
                 &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, TEN_SECONDS)],
@@ -431,7 +429,7 @@ pub fn send_record(
         return Ok(Sent::Reply(Reply::NotFound));
     }
     match (condition.of_read(head.version), value) {
-        (ReadVerdict::Value, Value::Whole(value)) => with_fields(&head, |fields| {
+        (ReadVerdict::Value, Value::Whole(value)) => with_fields(&head, Shown::All, |fields| {
             response.send_with(StatusCode::OK, fields, value)
         })?,
         (ReadVerdict::Value, Value::Parted(_)) if response.sends_body() => {
@@ -439,12 +437,12 @@ pub fn send_record(
         }
         (ReadVerdict::Value, Value::Parted(extent)) => {
             let length = BodyLength::Known(extent.value_bytes);
-            with_fields(&head, |fields| {
+            with_fields(&head, Shown::All, |fields| {
                 response.start(StatusCode::OK, fields, length)
             })?;
         }
-        (ReadVerdict::NotModified, _) => with_fields(&head, |fields| {
-            response.send_with(StatusCode::NOT_MODIFIED, &fields[2..], b"")
+        (ReadVerdict::NotModified, _) => with_fields(&head, Shown::Validators, |fields| {
+            response.send_with(StatusCode::NOT_MODIFIED, fields, b"")
         })?,
         (ReadVerdict::Failed, _) => return Ok(Sent::Reply(Reply::PreconditionFailed)),
     }
@@ -459,7 +457,7 @@ pub fn start_parted(response: &mut Response<'_>, record: &[u8]) -> Result<(), Se
     match Head::split(record) {
         Ok((head, Value::Parted(extent))) => {
             let length = BodyLength::Known(extent.value_bytes);
-            with_fields(&head, |fields| {
+            with_fields(&head, Shown::All, |fields| {
                 response.start(StatusCode::OK, fields, length)
             })
         }
@@ -499,7 +497,7 @@ pub fn start_record(
         });
     }
     let length = BodyLength::Known(value.len() as u64);
-    with_fields(&head, |fields| {
+    with_fields(&head, Shown::All, |fields| {
         response.start(StatusCode::OK, fields, length)
     })?;
     Ok(Started::Value)
@@ -514,8 +512,17 @@ pub fn value_of(record: &[u8]) -> &[u8] {
     }
 }
 
-/// Hands over the fields of a value's answer: type and tag, and its end if it has one.
-fn with_fields<R>(head: &Head<'_>, see: impl FnOnce(&[Field<'_>]) -> R) -> R {
+/// Which fields of a value an answer has.
+#[derive(Clone, Copy)]
+enum Shown {
+    /// Type, encoding and tag, and its end if it has one.
+    All,
+    /// The same without what is about the value, which the client has.
+    Validators,
+}
+
+/// Hands over the fields of a value's answer.
+fn with_fields<R>(head: &Head<'_>, shown: Shown, see: impl FnOnce(&[Field<'_>]) -> R) -> R {
     let tag = condition::tag(head.version);
     let mut date = [0; DATE_BYTES];
     let content_type = match head.content_type {
@@ -523,7 +530,9 @@ fn with_fields<R>(head: &Head<'_>, see: impl FnOnce(&[Field<'_>]) -> R) -> R {
         // The disk may have changed what a request has stored.
         given => FieldValue::new(given).unwrap_or(FieldValue::OCTET_STREAM),
     };
+    let encoding = FieldValue::new(head.content_encoding).unwrap_or(FieldValue::EMPTY);
     let fields = [
+        (CONTENT_ENCODING, encoding),
         (FieldName::CONTENT_TYPE, content_type),
         // The type is what whoever put it says: no browser is to guess another one.
         (CONTENT_TYPE_OPTIONS, NO_SNIFF),
@@ -531,9 +540,14 @@ fn with_fields<R>(head: &Head<'_>, see: impl FnOnce(&[Field<'_>]) -> R) -> R {
         (ENTITY_EXPIRES, date_value(head.expires_ms, &mut date)),
         (FieldName::CACHE_CONTROL, NO_CACHE),
     ];
+    let start = match shown {
+        Shown::Validators => 3,
+        Shown::All if head.content_encoding.is_empty() => 1,
+        Shown::All => 0,
+    };
     match head.expires_ms {
-        0 => see(&fields[..3]),
-        _ => see(&fields),
+        0 => see(&fields[start..4]),
+        _ => see(&fields[start..]),
     }
 }
 

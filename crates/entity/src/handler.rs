@@ -705,7 +705,7 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::BadParameter
         | Reply::DoubledField
         | Reply::PartialValue
-        | Reply::EncodedValue
+        | Reply::BadEncoding
         | Reply::TooLarge
         | Reply::TooSlow
         | Reply::NoLength

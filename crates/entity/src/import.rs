@@ -206,6 +206,7 @@ impl Import {
             version,
             expires_ms: entity.expires_ms,
             content_type: &entity.content_type,
+            content_encoding: &entity.content_encoding,
         };
         for (key, record) in parts::writes_of(entity.id, &head, &entity.value) {
             self.batch_bytes += key.len() + record.len();

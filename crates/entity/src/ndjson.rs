@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A field that is not UTF-8 comes as `NAME_base64` in the place of `NAME`. A value comes as text only if its type says
-//! that it is text, it is valid UTF-8 and has at most [`TEXT_BYTES_MAX`] bytes. `type` is missing where none was given,
-//! `expires` (seconds since 1970) where the entity has no end. The last line says how the answer ended, so that one
+//! that it is text, it has no `encoding`, is valid UTF-8 and has at most [`TEXT_BYTES_MAX`] bytes. `type` and `encoding`
+//! (Content-Encoding) are missing where none was given, `expires` (seconds since 1970) where the entity has no end. The last line says how the answer ended, so that one
 //! that was cut cannot be taken for a whole one: `{"end":true}`, or `{"next":ID}` where a limit ended it, with the id
 //! to go on after.
 //!
@@ -71,7 +71,7 @@ enum Segment<'a> {
     Base64(&'a [u8]),
 }
 
-const SEGMENTS_MAX: usize = 9;
+const SEGMENTS_MAX: usize = 11;
 
 /// Seconds of a `u64` of milliseconds, with three decimals.
 const EXPIRES_BYTES_MAX: usize = 21;
@@ -108,13 +108,17 @@ impl<'a> Line<'a> {
             let names: [&[u8]; 2] = [b"\",\"type\":\"", b"\",\"type_base64\":\""];
             (segments[4], segments[5]) = text_or_base64(head.content_type, names[0], names[1]);
         }
+        if !head.content_encoding.is_empty() {
+            let names: [&[u8]; 2] = [b"\",\"encoding\":\"", b"\",\"encoding_base64\":\""];
+            (segments[6], segments[7]) = text_or_base64(head.content_encoding, names[0], names[1]);
+        }
         let mut room = [0; EXPIRES_FIELD_BYTES_MAX];
-        segments[6] = Literal(expires_and_value_names(&mut room, head, value));
-        segments[7] = match is_sent_as_text(head, value) {
+        segments[8] = Literal(expires_and_value_names(&mut room, head, value));
+        segments[9] = match is_sent_as_text(head, value) {
             true => Text(value),
             false => Base64(value),
         };
-        segments[8] = Literal(b"\"}\n");
+        segments[10] = Literal(b"\"}\n");
         see(&segments)
     }
 }
@@ -149,6 +153,7 @@ fn expires_and_value_names<'r>(
 
 fn is_sent_as_text(head: &Head<'_>, value: &[u8]) -> bool {
     value.len() <= TEXT_BYTES_MAX
+        && head.content_encoding.is_empty()
         && is_text_type(head.content_type)
         && std::str::from_utf8(value).is_ok()
 }
@@ -332,10 +337,12 @@ mod tests {
                 Just(b"application/problem+json".to_vec()),
                 some_bytes(),
             ],
+            content_encoding in prop_oneof![Just(Vec::new()), Just(b"gzip".to_vec()), some_bytes()],
             expires_ms in prop_oneof![Just(0), 1..1_u64 << 50],
             room_bytes in ROOM_BYTES_MIN..200,
         ) {
-            let head = Head { version: Version(7), expires_ms, content_type: &content_type };
+            let (content_type, content_encoding) = (&*content_type, &*content_encoding);
+            let head = Head { version: Version(7), expires_ms, content_type, content_encoding };
             let line = Line::Entity { id: &id, head, value: &value };
             let text = written(&line, room_bytes);
             prop_assert_eq!(text.iter().position(|&byte| byte == b'\n'), Some(text.len() - 1));
@@ -343,6 +350,7 @@ mod tests {
             prop_assert_eq!(bytes(&parsed, "id"), Some(id));
             prop_assert_eq!(bytes(&parsed, "value"), Some(value));
             prop_assert_eq!(bytes(&parsed, "type").unwrap_or_default(), content_type);
+            prop_assert_eq!(bytes(&parsed, "encoding").unwrap_or_default(), content_encoding);
             prop_assert_eq!(&parsed["etag"], "\"0000000000000007\"");
             let expires = parsed.get("expires").map_or(0.0, |number| number.as_f64().unwrap());
             prop_assert_eq!((expires * 1000.0).round() as u64, expires_ms);
@@ -357,6 +365,7 @@ mod tests {
                 version: Version(1),
                 expires_ms: 0,
                 content_type: content_type.as_bytes(),
+                content_encoding: b"",
             };
             is_sent_as_text(&head, value)
         };

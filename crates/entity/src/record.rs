@@ -6,6 +6,9 @@
 //! format = 2   the same                                                             extent
 //! ```
 //!
+//! Behind a Content-Type, and a NUL, which no field's value has, stands the Content-Encoding, if there is one; the type's
+//! length is that of both.
+//!
 //! Format 2 stands for a value that is stored in parts (`parts`): its extent is the value's length, LE u64, and that of
 //! each part but the last, LE u32.
 //!
@@ -30,8 +33,14 @@ const RECORD_FORMAT_PARTED: u8 = 2;
 /// The head without the Content-Type.
 const FIXED_BYTES: usize = 18;
 
-/// The longest Content-Type that is kept.
+/// The longest Content-Type that is kept, where there is no Content-Encoding.
 pub const CONTENT_TYPE_BYTES_MAX: usize = u8::MAX as usize;
+
+/// The longest Content-Encoding that is kept.
+pub const CONTENT_ENCODING_BYTES_MAX: usize = 64;
+
+/// Between Content-Type and Content-Encoding.
+const SEPARATOR: u8 = 0;
 
 /// The largest head.
 pub const HEAD_BYTES_MAX: usize = FIXED_BYTES + CONTENT_TYPE_BYTES_MAX;
@@ -63,6 +72,8 @@ pub struct Head<'a> {
     pub expires_ms: u64,
     /// Empty: none was given.
     pub content_type: &'a [u8],
+    /// How the value is encoded; empty: not at all.
+    pub content_encoding: &'a [u8],
 }
 
 /// How long a value is that is stored in parts.
@@ -173,7 +184,7 @@ impl<'a> Head<'a> {
     /// Writes it; returns how many bytes it takes.
     ///
     /// # Panics
-    /// When the Content-Type is longer than [`CONTENT_TYPE_BYTES_MAX`].
+    /// Unless [`Self::fits`].
     pub fn write(&self, room: &mut [u8; HEAD_BYTES_MAX]) -> usize {
         self.write_as(RECORD_FORMAT, room)
     }
@@ -186,14 +197,34 @@ impl<'a> Head<'a> {
         self.write_as(RECORD_FORMAT_PARTED, room)
     }
 
+    /// Whether type and encoding are short enough to be kept.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        self.content_encoding.len() <= CONTENT_ENCODING_BYTES_MAX
+            && self.type_len() <= CONTENT_TYPE_BYTES_MAX
+    }
+
+    fn type_len(&self) -> usize {
+        let encoding_len = match self.content_encoding.len() {
+            0 => 0,
+            len => 1 + len,
+        };
+        self.content_type.len() + encoding_len
+    }
+
     fn write_as(&self, format: u8, room: &mut [u8; HEAD_BYTES_MAX]) -> usize {
-        let type_len = u8::try_from(self.content_type.len()).expect("the caller has checked it");
+        let type_len = u8::try_from(self.type_len()).expect("the caller has checked it");
         room[0] = format;
         room[1] = type_len;
         room[2..10].copy_from_slice(&self.version.0.to_le_bytes());
         room[10..FIXED_BYTES].copy_from_slice(&self.expires_ms.to_le_bytes());
         let len = FIXED_BYTES + usize::from(type_len);
-        room[FIXED_BYTES..len].copy_from_slice(self.content_type);
+        let (content_type, encoding) = room[FIXED_BYTES..len].split_at_mut(self.content_type.len());
+        content_type.copy_from_slice(self.content_type);
+        if let Some((separator, encoding)) = encoding.split_first_mut() {
+            *separator = SEPARATOR;
+            encoding.copy_from_slice(self.content_encoding);
+        }
         len
     }
 
@@ -243,10 +274,16 @@ impl<'a> Head<'a> {
         let (content_type, value) = rest
             .split_at_checked(type_len)
             .ok_or(cut(FIXED_BYTES + type_len))?;
+        let separator = content_type.iter().position(|&byte| byte == SEPARATOR);
+        let (content_type, content_encoding) = match separator {
+            Some(at) => (&content_type[..at], &content_type[at + 1..]),
+            None => (content_type, &[][..]),
+        };
         let head = Self {
             version: Version(number(version)),
             expires_ms: number(expires_ms),
             content_type,
+            content_encoding,
         };
         Ok((head, value))
     }
@@ -271,7 +308,7 @@ fn number(bytes: &[u8]) -> u64 {
 /// A whole record, for tools and tests; the server builds it in pooled memory.
 ///
 /// # Panics
-/// When the Content-Type is longer than [`CONTENT_TYPE_BYTES_MAX`].
+/// Unless the head [`fits`](Head::fits).
 #[must_use]
 pub fn encode(head: &Head<'_>, value: &[u8]) -> Vec<u8> {
     let mut room = [0; HEAD_BYTES_MAX];
@@ -340,10 +377,13 @@ mod tests {
         fn records_round_trip(
             version: u64,
             expires_ms: u64,
-            content_type in proptest::collection::vec(any::<u8>(), 0..=255),
+            content_type in proptest::collection::vec(1..=u8::MAX, 0..=190),
+            content_encoding in proptest::collection::vec(1..=u8::MAX, 0..=64),
             value in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
-            let head = Head { version: Version(version), expires_ms, content_type: &content_type };
+            let (content_type, content_encoding) = (&*content_type, &*content_encoding);
+            let head = Head { version: Version(version), expires_ms, content_type, content_encoding };
+            prop_assert!(head.fits());
             let record = encode(&head, &value);
             prop_assert_eq!(Head::split(&record), Ok((head, Value::Whole(&value[..]))));
             for len in 0..record.len() - value.len() {
@@ -369,6 +409,7 @@ mod tests {
             version: Version(7),
             expires_ms: 0,
             content_type: b"text/plain",
+            content_encoding: b"",
         };
         let mut room = [0; HEAD_BYTES_MAX];
         let len = head.write_parted(&mut room);
@@ -396,6 +437,7 @@ mod tests {
                 version: Version(1),
                 expires_ms,
                 content_type: b"",
+                content_encoding: b"",
             };
             head.is_expired()
         };

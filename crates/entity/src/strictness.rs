@@ -1,12 +1,13 @@
 //! What a request says and the service does not do: refused, where ignoring it would change what the request means.
 //!
-//! A `Content-Range` makes a fragment of a value, a `Content-Encoding` another one than its readers get, a condition on
+//! A `Content-Range` makes a fragment of a value, a condition on
 //! dates or a misspelled parameter a write that was not meant. Fields that may be ignored (RFC 9110: ranges of reads,
 //! preferences) are ignored.
 
 use millpond_http::{Framing, Request};
 
 use crate::api::{Reply, Route};
+use crate::record::CONTENT_ENCODING_BYTES_MAX;
 
 /// The query parameters of a route.
 fn parameters(route: &Route<'_>) -> &'static [&'static [u8]] {
@@ -55,6 +56,9 @@ fn check_parameters(names: &[&[u8]], query: &[u8]) -> Result<(), Reply> {
 /// Each of them may come once.
 const SINGLE: [&[u8]; 3] = [b"Authorization", b"Content-Type", b"Expires"];
 
+/// Behind the bits of those.
+const ENCODING_SEEN: u8 = 1 << SINGLE.len();
+
 fn check_fields(route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
     let is_write = matches!(route, Route::Put(_) | Route::Delete(_));
     let is_put = matches!(route, Route::Put(_));
@@ -72,14 +76,25 @@ fn check_fields(route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
                     return Err(Reply::PartialValue);
                 }
             }
-            16 if is_put && is(b"Content-Encoding") && !value.eq_ignore_ascii_case(b"identity") => {
-                return Err(Reply::EncodedValue);
+            16 if is_put && is(b"Content-Encoding") => {
+                if seen & ENCODING_SEEN != 0 || !is_encoding(value) {
+                    return Err(Reply::BadEncoding);
+                }
+                seen |= ENCODING_SEEN;
             }
             19 if is_write && is(b"If-Unmodified-Since") => return Err(Reply::NoDates),
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Whether it can be kept and sent again: a list of tokens.
+fn is_encoding(value: &[u8]) -> bool {
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let mut codings = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    value.len() <= CONTENT_ENCODING_BYTES_MAX
+        && codings.all(|coding| !coding.is_empty() && coding.iter().all(is_token))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::api::Reply;
 use crate::condition::Condition;
 use crate::executor::Overloaded;
 use crate::expiry::expiry_ms;
-use crate::record::{CONTENT_TYPE_BYTES_MAX, HEAD_BYTES_MAX, Head, Versions};
+use crate::record::{HEAD_BYTES_MAX, Head, Versions};
 use crate::replicas::acks;
 
 /// Values up to this are copied behind their heads at once. A larger one stays where it was received,
@@ -105,9 +105,6 @@ fn write_head(
     room: &mut [u8; HEAD_BYTES_MAX],
 ) -> Result<usize, Refusal> {
     let content_type = request.header("Content-Type").unwrap_or_default();
-    if content_type.len() > CONTENT_TYPE_BYTES_MAX {
-        return Err(Reply::LongContentType.into());
-    }
     let expires_ms = expiry_ms(
         request.query_parameter(b"expires"),
         request.header("Expires"),
@@ -116,7 +113,14 @@ fn write_head(
         version: versions.unused(),
         expires_ms: expires_ms.map_err(Reply::BadExpiry)?,
         content_type,
+        content_encoding: match request.header("Content-Encoding") {
+            Some(encoding) if !encoding.eq_ignore_ascii_case(b"identity") => encoding,
+            Some(_) | None => b"",
+        },
     };
+    if !head.fits() {
+        return Err(Reply::LongContentType.into());
+    }
     Ok(head.write(room))
 }
 

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use crate::key::ID_BYTES_MAX;
-use crate::record::{CONTENT_TYPE_BYTES_MAX, Version};
+use crate::record::{CONTENT_ENCODING_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, Version};
 
 /// The engine takes no larger value.
 const VALUE_BYTES_MAX: usize = 1 << 30;
@@ -45,6 +45,8 @@ pub struct ParsedEntity {
     pub version: Option<Version>,
     /// Its type; empty: none.
     pub content_type: Vec<u8>,
+    /// Its encoding; empty: none.
+    pub content_encoding: Vec<u8>,
     /// When it ends, in milliseconds since 1970; 0: never.
     pub expires_ms: u64,
     /// Its value.
@@ -119,6 +121,10 @@ struct Fields<'a> {
     content_type: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "type_base64")]
     content_type_base64: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "encoding")]
+    content_encoding: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "encoding_base64")]
+    content_encoding_base64: Option<Cow<'a, str>>,
     expires: Option<f64>,
     #[serde(borrow)]
     value: Option<Cow<'a, str>>,
@@ -158,6 +164,8 @@ impl Fields<'_> {
             &self.etag,
             &self.content_type,
             &self.content_type_base64,
+            &self.content_encoding,
+            &self.content_encoding_base64,
             &self.value,
             &self.value_base64,
         ];
@@ -171,6 +179,12 @@ impl Fields<'_> {
         let content_type = bytes("type", self.content_type, self.content_type_base64)?;
         let content_type = content_type.unwrap_or_default();
         check_length("type", &content_type, 0, CONTENT_TYPE_BYTES_MAX)?;
+        let (text, coded) = (self.content_encoding, self.content_encoding_base64);
+        let content_encoding = bytes("encoding", text, coded)?.unwrap_or_default();
+        let type_bytes = content_type.len() + 1;
+        let bytes_max = CONTENT_TYPE_BYTES_MAX.saturating_sub(type_bytes);
+        let bytes_max = bytes_max.min(CONTENT_ENCODING_BYTES_MAX);
+        check_length("encoding", &content_encoding, 0, bytes_max)?;
         let value = bytes("value", self.value, self.value_base64)?;
         let value = value.ok_or(LineError::Missing { name: "value" })?;
         check_length("value", &value, 0, VALUE_BYTES_MAX)?;
@@ -178,6 +192,7 @@ impl Fields<'_> {
             id,
             version: self.etag.map(|tag| version(&tag)).transpose()?,
             content_type,
+            content_encoding,
             expires_ms: self.expires.map_or(Ok(0), expires_ms)?,
             value,
         })
@@ -263,8 +278,9 @@ mod tests {
             id in proptest::collection::vec(any::<u8>(), 1..40),
             content_type in prop_oneof![
                 Just(b"text/plain".to_vec()),
-                proptest::collection::vec(any::<u8>(), 0..20),
+                proptest::collection::vec(1..=u8::MAX, 0..20),
             ],
+            content_encoding in prop_oneof![Just(Vec::new()), Just(b"br".to_vec())],
             value in prop_oneof![
                 proptest::collection::vec(any::<u8>(), 0..200),
                 "[ -~\u{0}-\u{20}é]{0,40}".prop_map(String::into_bytes),
@@ -273,11 +289,16 @@ mod tests {
             expires_ms in prop_oneof![Just(0), 1..9_999_999_999_000_u64],
         ) {
             let version = Version(version);
-            let head = Head { version, expires_ms, content_type: &content_type };
+            let head = Head {
+                version,
+                expires_ms,
+                content_type: &content_type,
+                content_encoding: &content_encoding,
+            };
             let mut line = Vec::new();
             write_line(&Line::Entity { id: &id, head, value: &value }, &mut line).unwrap();
             let expected = ParsedEntity {
-                id, version: Some(version), content_type, expires_ms, value,
+                id, version: Some(version), content_type, content_encoding, expires_ms, value,
             };
             prop_assert_eq!(parse_line(&line).unwrap(), ParsedLine::Entity(expected));
         }

@@ -101,6 +101,7 @@ fn record(version: Version, value: &[u8]) -> Vec<u8> {
         version,
         expires_ms: 0,
         content_type: b"",
+        content_encoding: b"",
     };
     let mut room = [0; HEAD_BYTES_MAX];
     let len = head.write(&mut room);

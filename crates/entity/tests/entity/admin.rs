@@ -24,6 +24,7 @@ fn put(store: &RocksDbStore, key: &[u8], value: &[u8], expires_ms: u64) {
         version: Version(1),
         expires_ms,
         content_type: b"",
+        content_encoding: b"",
     };
     let record = encode(&head, value);
     let write = Write::Put {

@@ -59,7 +59,12 @@ fn what_is_not_done_is_refused() {
         let with_length = |fields: &str| format!("{fields}Content-Length: 5\r\n");
         for (target, fields, status) in [
             ("k", "Content-Range: bytes 0-4/10\r\n", 400),
-            ("k", "Content-Encoding: gzip\r\n", 415),
+            ("k", "Content-Encoding: gzip;q=1\r\n", 415),
+            (
+                "k",
+                "Content-Encoding: gzip\r\nContent-Encoding: br\r\n",
+                415,
+            ),
             (
                 "k",
                 "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
@@ -112,6 +117,12 @@ fn what_is_not_done_is_refused() {
                 "{fields}"
             );
         }
+        assert_eq!(client.get(b"k").field("Content-Encoding"), None);
+        let encoded = "Content-Type: text/css\r\nContent-Encoding: gzip, br\r\n";
+        assert_eq!(ask("/v0/entity?id=k", &with_length(encoded)), 201);
+        let found = client.get(b"k");
+        assert_eq!(found.field("Content-Encoding"), Some("gzip, br"));
+        assert_eq!(found.field("Content-Type"), Some("text/css"));
         assert_eq!(ask("/v0/entity?id=k", "Content-Length: 0\r\n"), 201);
         assert_eq!(server.connect().get(b"k").body, b"");
     });

@@ -369,6 +369,7 @@ fn written_and_cold_values_become_hot() {
             version: Version(1),
             expires_ms: 0,
             content_type: b"",
+            content_encoding: b"",
         };
         let old = [(&b"old"[..], &encode(&head, b"from before")[..])];
         let writes = old.iter().map(|&(key, value)| Write::Put {

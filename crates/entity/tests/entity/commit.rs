@@ -435,6 +435,7 @@ fn refused_writes_are_not_counted() {
         version: Version(1),
         expires_ms: 0,
         content_type: b"",
+        content_encoding: b"",
     };
     let change = (b"key".to_vec(), Some(encode(&head, b"value")));
     let mut batch: Vec<Job> = (0..3).map(|n| job(&blocks, n, &change)).collect();

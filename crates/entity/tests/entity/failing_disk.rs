@@ -82,6 +82,7 @@ fn put(store: &RocksDbStore, number: u64) -> Result<(), StoreError> {
         version: Version(number + 1),
         expires_ms: 0,
         content_type: b"",
+        content_encoding: b"",
     };
     put_bare(store, number, &encode(&head, &value_of(number)))
 }

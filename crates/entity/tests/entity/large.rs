@@ -392,6 +392,7 @@ fn a_range_that_was_given_up_makes_nobody_wait() {
             version: Version(1),
             expires_ms: 0,
             content_type: b"",
+            content_encoding: b"",
         };
         let record = encode(&head, &vec![7; len]);
         let write = Write::Put {

@@ -34,6 +34,7 @@ fn put(store: &RocksDbStore, n: u16, durability: Durability) {
         version: Version(1),
         expires_ms: 0,
         content_type: b"",
+        content_encoding: b"",
     };
     let record = encode(&head, &[n.to_be_bytes()[1]; 500]);
     let write = Write::Put {

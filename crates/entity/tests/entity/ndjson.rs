@@ -324,6 +324,7 @@ fn cut_answers_have_no_last_line() {
         version: Version(1),
         expires_ms: 0,
         content_type: b"",
+        content_encoding: b"",
     };
     let record = encode(&head, &[7; 20_000]);
     for n in 0..100_u8 {

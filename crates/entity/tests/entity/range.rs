@@ -447,6 +447,7 @@ fn of_hundred_records(faults: Faults) -> FaultyStore<MemoryStore> {
         version: Version(1),
         expires_ms: 0,
         content_type: b"",
+        content_encoding: b"",
     };
     let value = encode(&head, &[7; 20_000]);
     for n in 0..100_u8 {

@@ -291,6 +291,7 @@ fn compaction_takes_what_has_ended() {
             version: Version(1),
             expires_ms,
             content_type: b"text/plain",
+            content_encoding: b"",
         };
         encode(&head, b"value")
     };

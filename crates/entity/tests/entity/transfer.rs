@@ -272,6 +272,7 @@ fn reading_goes_on_behind_damaged_blocks() {
                 version: Version(1),
                 expires_ms: 0,
                 content_type: b"",
+                content_encoding: b"",
             },
             &[n as u8; 100],
         );
