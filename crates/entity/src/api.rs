@@ -13,7 +13,8 @@
 //! ```
 //! Values carry an ETag; If-Match and If-None-Match make 412, and 304 for reads.
 //! All about entities take replicas=ACK/FROM: 504 where fewer copies than that answered in time.
-//! Where tokens were given, 401 without one of them, and 403 for a write with one for reading.
+//! Where tokens were given, 401 without one of them, and 403 for a write with one for reading. A server that only reads
+//! answers 403 to all writes.
 //! What the service does not do and would change a request's meaning is refused (`strictness`): 400, 411, 412, 415.
 //! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
 //! an unknown path, 405 for another method, 503 when the store cannot, 507 for writes without room. Sizes are `http`'s (413,
@@ -133,6 +134,10 @@ pub enum Reply {
     Ready,
     /// 200: ready, and a thread of the store has panicked since the start.
     ReadyAfterPanic,
+    /// 200: reads are possible; writes were not to be.
+    ReadyToRead,
+    /// 403: a write to a server that only reads.
+    ReadsOnly,
     /// 404.
     NotFound,
     /// 201: the put is durable, as this version.
@@ -222,6 +227,11 @@ impl Reply {
             Self::ReadyAfterPanic => (
                 StatusCode::OK,
                 "ready, but a thread of the store has panicked and was started again: the log says where\n",
+            ),
+            Self::ReadyToRead => (StatusCode::OK, "ready, for reads alone (--read-only)\n"),
+            Self::ReadsOnly => (
+                StatusCode::FORBIDDEN,
+                "this server was started with --read-only: send writes to one that was not\n",
             ),
             Self::UnknownPath => (
                 StatusCode::BAD_REQUEST,

@@ -56,6 +56,8 @@ pub struct EntityConfig {
     /// A directory that has lost data is served as far as it can be read, after every file of it was put aside;
     /// otherwise it is refused, unchanged.
     pub accepts_loss: bool,
+    /// Nothing is written: reads are answered, writes refused. For a read-only mount, a full disk, a backup.
+    pub reads_only: bool,
     /// Who may read and write.
     pub access: Access,
 }
@@ -89,6 +91,7 @@ impl EntityConfig {
             checkpoints: None,
             compression: Compression::default(),
             accepts_loss: false,
+            reads_only: false,
             access: Access::default(),
         }
     }

@@ -113,6 +113,31 @@ pub enum DataDirError {
         /// Which file, and how.
         cause: String,
     },
+    /// It is to be read, and there is something to be done before.
+    #[error("the data directory {path} cannot be served for reading alone: {reason}; start once without --read-only", path = path.display())]
+    NotReadable {
+        /// The directory asked for.
+        path: PathBuf,
+        /// What is in the way.
+        reason: &'static str,
+    },
+    /// There is no room for what a start writes.
+    #[error(
+        "there is no room on the disk to open the data directory {path} for writes ({cause}): make room or enlarge the          disk, or serve what is there with --read-only, which takes none",
+        path = path.display()
+    )]
+    NoRoom {
+        /// The directory asked for.
+        path: PathBuf,
+        /// The system's or the engine's sentence.
+        cause: String,
+    },
+    /// A mount for reading alone.
+    #[error("the data directory {path} is on a read-only file system: mount it for writing, or serve it with --read-only", path = path.display())]
+    ReadOnlyMount {
+        /// The directory asked for.
+        path: PathBuf,
+    },
     /// Any other failure of the file system.
     #[error("cannot {operation} the data directory {path}: {source}", path = path.display())]
     Io {
@@ -184,6 +209,26 @@ pub fn check_ours(path: &Path) -> Result<Found, DataDirError> {
             _ => Err(failed(path, "read", error)),
         },
     }
+}
+
+/// Checks that `path` is a data directory or a backup that can be served as it is. Changes nothing.
+///
+/// # Errors
+/// [`DataDirError`].
+pub fn check_readable(path: &Path) -> Result<(), DataDirError> {
+    fs::metadata(path).map_err(|error| failed(path, "read", error))?;
+    let reason = match check_ours(path) {
+        Ok(Found::Current | Found::Format2) | Err(DataDirError::IsBackup { .. }) => return Ok(()),
+        Ok(Found::New) => "nothing was written to it yet",
+        Ok(Found::Format1 | Found::Upgrading) => {
+            "it is of an older format, which has to be rewritten first"
+        }
+        Err(error) => return Err(error),
+    };
+    Err(DataDirError::NotReadable {
+        path: path.to_owned(),
+        reason,
+    })
 }
 
 /// Makes `path` a directory that an engine may open: creates it, or checks that we wrote it.
@@ -351,6 +396,11 @@ pub(crate) fn failed(path: &Path, operation: &'static str, source: std::io::Erro
     let path = path.to_owned();
     match source.kind() {
         ErrorKind::PermissionDenied => DataDirError::PermissionDenied { path, operation },
+        ErrorKind::ReadOnlyFilesystem => DataDirError::ReadOnlyMount { path },
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => DataDirError::NoRoom {
+            path,
+            cause: source.to_string(),
+        },
         _ => DataDirError::Io {
             path,
             operation,

@@ -13,7 +13,7 @@ use millpond_http::{
 };
 use millpond_mempool::{Buffer, PoolStats};
 
-use crate::access::Access;
+use crate::access::{Access, Right};
 use crate::api::{self, Reply, Route, Sent, route};
 use crate::commit::{Job, JobKind, Outcome};
 use crate::counters::ShardCounters;
@@ -104,6 +104,9 @@ impl<S: Engine> EntityService<S> {
     /// same before and after its body came.
     fn check(&self, route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
         self.check_access(route, request)?;
+        if route.right() == Some(Right::Write) && !self.store.takes_writes() {
+            return Err(Reply::ReadsOnly);
+        }
         strictness::check(route, request)
     }
 
@@ -535,6 +538,7 @@ impl<S: Engine> Service for EntityService<S> {
             Route::Status if self.link.is_poisoned() => Err(Reply::WritesRefused.into()),
             Route::Status if self.link.is_paused() => Err(Reply::Paused.into()),
             Route::Status if self.link.room() != Room::Enough => Err(Reply::NoRoom.into()),
+            Route::Status if !self.store.takes_writes() => Err(Reply::ReadyToRead.into()),
             Route::Status if self.link.has_panicked() => Err(Reply::ReadyAfterPanic.into()),
             Route::Status => Err(Reply::Ready.into()),
             Route::Checkpoint(name) => match self.keeper.ask(context.token, name) {
@@ -690,6 +694,8 @@ fn count(counters: &ShardCounters, reply: Reply) {
         // Counted by status in the server, or by the caller.
         Reply::Ready
         | Reply::ReadyAfterPanic
+        | Reply::ReadyToRead
+        | Reply::ReadsOnly
         | Reply::NotFound
         | Reply::UnknownPath
         | Reply::MissingId

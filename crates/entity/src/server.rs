@@ -183,6 +183,7 @@ pub(crate) fn options_of(config: &EntityConfig) -> RocksDbOptions {
         disk_reserve_bytes: config.disk_reserve_bytes,
         compression: config.compression,
         accepts_loss: config.accepts_loss,
+        reads_only: config.reads_only,
     }
 }
 

@@ -240,6 +240,11 @@ pub trait Engine: Send + Sync + 'static {
     /// The disk that holds the data; `None`: none does. A system call.
     fn disk(&self) -> Option<Disk>;
 
+    /// Whether writes are done at all: not where it was opened for reading alone.
+    fn takes_writes(&self) -> bool {
+        true
+    }
+
     /// Whether values may be stored in parts (`parts`).
     fn keeps_parts(&self) -> bool {
         false

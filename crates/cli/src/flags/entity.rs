@@ -1,21 +1,29 @@
 //! `millpond entity`: upkeep of a data directory that no server runs on.
 
+mod http_client;
+mod remote;
+mod transfer;
+
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
 use millpond_entity::{EntityConfig, abort_note, admin, open};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Look after a data directory of the entity server: stats, check, compact, backup, restore
+/// Look after a data directory of the entity server: stats, check, compact, backup, restore, export, import
 ///
-/// No server may run on it meanwhile: the engine's lock sees to that. stats, check and backup change nothing in it.
+/// No server may run on it meanwhile: the engine's lock sees to that. stats, check,
+/// backup and export change nothing in it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond entity stats --data ./data
   millpond entity check --data ./data
   millpond entity compact --data ./data
   millpond entity backup --data ./data ./backup-monday
-  millpond entity restore ./backup-monday --data ./data-again")]
+  millpond entity restore ./backup-monday --data ./data-again
+  millpond entity export ./data --output data.ndjson
+  millpond entity import ./data-again data.ndjson
+  millpond entity export http://127.0.0.1:8080 | millpond entity import http://127.0.0.1:8081")]
 pub(crate) struct EntityFlags {
     #[command(subcommand)]
     job: Job,
@@ -45,6 +53,10 @@ enum Job {
         #[command(flatten)]
         directory: Directory,
     },
+    /// Write all entities as lines of JSON, of a damaged directory those that can be read: status 1 then
+    Export(transfer::Export),
+    /// Put the entities of such lines, into a directory with their ETags, or into a server that runs
+    Import(transfer::Import),
 }
 
 #[derive(Args, Debug)]
@@ -64,19 +76,22 @@ struct Look {
 }
 
 impl Job {
-    fn data(&self) -> &Path {
+    /// None: a server is asked.
+    fn data(&self) -> Option<&Path> {
         match self {
-            Self::Stats(look) | Self::Check(look) => &look.directory.data,
+            Self::Stats(look) | Self::Check(look) => Some(&look.directory.data),
             Self::Compact(directory)
             | Self::Backup { directory, .. }
-            | Self::Restore { directory, .. } => &directory.data,
+            | Self::Restore { directory, .. } => Some(&directory.data),
+            Self::Export(export) => export.directory(),
+            Self::Import(import) => import.directory(),
         }
     }
 }
 
 impl EntityFlags {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        note_aborts(self.job.data())?;
+        self.job.data().map_or(Ok(()), note_aborts)?;
         match self.job {
             Job::Stats(look) => stats(&look),
             Job::Check(look) => check(&look),
@@ -93,6 +108,8 @@ impl EntityFlags {
                 output::print(format_args!("{data} holds what {backup} does\n"))?;
                 Ok(Exit::Success)
             }
+            Job::Export(export) => export.run(),
+            Job::Import(import) => import.run(),
         }
     }
 }

@@ -14,6 +14,7 @@ mod junit;
 mod config;
 mod serve;
 mod entity;
+mod entity_transfer;
 mod hand_over;
 mod forbidden;
 mod logs;

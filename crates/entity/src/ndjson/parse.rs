@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use millpond_http::FieldValue;
 use serde::Deserialize;
 
 use crate::key::ID_BYTES_MAX;
@@ -97,6 +98,12 @@ pub enum LineError {
         /// What stands there.
         found: String,
     },
+    /// No field of a head can hold it.
+    #[error("its type has bytes that no Content-Type may have")]
+    Type,
+    /// The same.
+    #[error("its encoding has bytes that no Content-Encoding may have")]
+    Encoding,
     /// Not a time.
     #[error("expires is {found}: use seconds since 1970, up to {EXPIRES_S_MAX}")]
     Expires {
@@ -179,12 +186,14 @@ impl Fields<'_> {
         let content_type = bytes("type", self.content_type, self.content_type_base64)?;
         let content_type = content_type.unwrap_or_default();
         check_length("type", &content_type, 0, CONTENT_TYPE_BYTES_MAX)?;
+        FieldValue::new(&content_type).map_err(|_| LineError::Type)?;
         let (text, coded) = (self.content_encoding, self.content_encoding_base64);
         let content_encoding = bytes("encoding", text, coded)?.unwrap_or_default();
         let type_bytes = content_type.len() + 1;
         let bytes_max = CONTENT_TYPE_BYTES_MAX.saturating_sub(type_bytes);
         let bytes_max = bytes_max.min(CONTENT_ENCODING_BYTES_MAX);
         check_length("encoding", &content_encoding, 0, bytes_max)?;
+        FieldValue::new(&content_encoding).map_err(|_| LineError::Encoding)?;
         let value = bytes("value", self.value, self.value_base64)?;
         let value = value.ok_or(LineError::Missing { name: "value" })?;
         check_length("value", &value, 0, VALUE_BYTES_MAX)?;
@@ -278,7 +287,7 @@ mod tests {
             id in proptest::collection::vec(any::<u8>(), 1..40),
             content_type in prop_oneof![
                 Just(b"text/plain".to_vec()),
-                proptest::collection::vec(1..=u8::MAX, 0..20),
+                "[!-~\u{80}-\u{ff}]{0,20}".prop_map(|text| text.chars().map(|c| c as u32 as u8).collect()),
             ],
             content_encoding in prop_oneof![Just(Vec::new()), Just(b"br".to_vec())],
             value in prop_oneof![
@@ -343,6 +352,10 @@ mod tests {
             (r#"{"id":"a","value":"b","end":true}"#, "last line"),
             (r#"{"end":false}"#, "last line"),
             (r#"{"skipped":1}"#, "last line"),
+            (
+                r#"{"id":"a","value":"b","type":"a\r\nHost: b"}"#,
+                "Content-Type",
+            ),
         ] {
             let error = parse_line(line.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(part), "{line}: {error}");

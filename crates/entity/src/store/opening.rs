@@ -127,11 +127,20 @@ pub(super) fn open_error(
     {
         return DataDirError::Locked { path };
     }
-    if cause.contains("Permission denied") || cause.contains("Read-only file system") {
+    if cause.contains("Permission denied") {
         return DataDirError::PermissionDenied {
             path,
             operation: "write to",
         };
+    }
+    if cause.contains("Read-only file system") {
+        return DataDirError::ReadOnlyMount { path };
+    }
+    if ["No space left on device", "Disk quota exceeded"]
+        .iter()
+        .any(|sign| cause.contains(sign))
+    {
+        return DataDirError::NoRoom { path, cause };
     }
     if !has_descriptors() {
         return DataDirError::Descriptors { path, cause };

@@ -105,6 +105,8 @@ pub struct RocksDbOptions {
     /// A directory that has lost data is opened as far as it can be read, after every file of it was put aside.
     /// Otherwise it is refused, unchanged.
     pub accepts_loss: bool,
+    /// It is opened for reading alone, and no file of it is changed.
+    pub reads_only: bool,
 }
 
 /// An open data directory.
@@ -139,12 +141,25 @@ pub struct RocksDbStore {
 }
 
 impl RocksDbStore {
+    /// Opens `path`, a data directory or a backup, to serve reads from it.
+    fn open_for_reads(path: &Path, asked: RocksDbOptions) -> Result<Self, DataDirError> {
+        data_dir::check_readable(path)?;
+        let (store, lock) = Self::open_to_look(path, asked)?;
+        store.is_read_only.store(true, Ordering::Relaxed);
+        let kept = store.read_only_lock.lock();
+        *kept.unwrap_or_else(PoisonError::into_inner) = Some(lock);
+        Ok(store)
+    }
+
     /// Opens `path`, creating it when only its last component is missing.
     ///
     /// # Errors
     /// [`DataDirError`], one sentence that names the directory and what to do. Nothing was changed if it is
     /// [`DataDirError::Loss`].
     pub fn open(path: &Path, asked: RocksDbOptions) -> Result<Self, DataDirError> {
+        if asked.reads_only {
+            return Self::open_for_reads(path, asked);
+        }
         let found = data_dir::prepare(path)?;
         shortage::check_threads().map_err(|source| DataDirError::Threads {
             path: path.to_owned(),
@@ -748,7 +763,15 @@ impl Engine for RocksDbStore {
         true
     }
 
+    fn takes_writes(&self) -> bool {
+        !self.asked.reads_only
+    }
+
     fn find_dead_parts(&self, sets: &PartSets) -> Result<usize, StoreError> {
+        // There is nobody who would delete them.
+        if self.asked.reads_only {
+            return Ok(0);
+        }
         parts::find_dead(self, sets)
     }
 
@@ -789,6 +812,10 @@ impl Engine for RocksDbStore {
     }
 
     fn disk(&self) -> Option<Disk> {
+        // How much room there is matters to writes alone.
+        if self.asked.reads_only {
+            return None;
+        }
         let found = rustix::fs::statvfs(&self.path).ok()?;
         let whole_bytes = found.f_blocks.saturating_mul(found.f_frsize);
         Some(Disk {
@@ -1010,6 +1037,7 @@ mod tests {
         disk_reserve_bytes: Some(0),
         compression: Compression::None,
         accepts_loss: false,
+        reads_only: false,
     };
 
     /// A file system in memory with so much room; unmounted when dropped. None where it cannot be mounted.

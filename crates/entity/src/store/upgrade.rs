@@ -122,6 +122,7 @@ mod tests {
         disk_reserve_bytes: Some(0),
         compression: Compression::Lz4,
         accepts_loss: false,
+        reads_only: false,
     };
 
     type Entities = Vec<(Vec<u8>, Vec<u8>)>;

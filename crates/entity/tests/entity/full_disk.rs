@@ -9,12 +9,12 @@ use crate::support::{Client, TestServer, target, wait_until};
 use millpond_entity::{EntityConfig, open};
 
 /// A tmpfs; unmounted when dropped.
-struct SmallDisk {
+pub(crate) struct SmallDisk {
     mount_point: PathBuf,
 }
 
 impl SmallDisk {
-    fn mount(mount_point: &Path, size: &str) -> Result<Self, String> {
+    pub(crate) fn mount(mount_point: &Path, size: &str) -> Result<Self, String> {
         let output = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
             .arg(mount_point)
@@ -29,9 +29,13 @@ impl SmallDisk {
         }
     }
 
-    fn grow(&self, size: &str) {
+    pub(crate) fn grow(&self, size: &str) {
+        self.remount(&format!("size={size}"));
+    }
+
+    pub(crate) fn remount(&self, option: &str) {
         let status = Command::new("mount")
-            .args(["-o", &format!("remount,size={size}")])
+            .args(["-o", &format!("remount,{option}")])
             .arg(&self.mount_point)
             .status();
         assert!(status.unwrap().success());

@@ -24,6 +24,7 @@ mod no_permission;
 mod openapi;
 mod parts;
 mod range;
+mod read_only;
 mod records;
 mod sequences;
 mod short_of;

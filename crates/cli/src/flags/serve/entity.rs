@@ -49,7 +49,7 @@ pub(super) struct EntityFlags {
     #[arg(
         long,
         value_name = "URL",
-        conflicts_with_all = ["data", "sync", "cache", "memtable", "disk_reserve", "accept_loss", "checkpoints", "compression"]
+        conflicts_with_all = ["data", "sync", "cache", "memtable", "disk_reserve", "accept_loss", "read_only", "checkpoints", "compression"]
     )]
     store: Option<ClusterUrl>,
     /// When a write is acknowledged: after its sync, or before it, which loses the last MS (or more)
@@ -96,6 +96,13 @@ pub(super) struct EntityFlags {
     /// millpond_entity_accepted_loss_writes keeps the sum. A backup may have what is lost: look there first.
     #[arg(long)]
     accept_loss: bool,
+    /// Answer reads and nothing else, and write no file in --data: for a read-only mount, a full disk, a backup
+    ///
+    /// Writes and checkpoints are answered with 403. The write-ahead log's changes are taken into memory at the start,
+    /// which may take as much as twice --memtable. On a disk that can be written to no other server may use the directory
+    /// meanwhile.
+    #[arg(long, conflicts_with_all = ["accept_loss", "checkpoints"])]
+    read_only: bool,
     /// Make checkpoints in DIR when asked to, by PUT /v0/admin/checkpoint?name=NAME; only where --listen
     /// is on the loopback or a unix socket
     #[arg(long, value_name = "DIR")]
@@ -181,6 +188,7 @@ impl EntityFlags {
         config.memtable_bytes = self.memtable.unwrap_or(config.memtable_bytes);
         config.disk_reserve_bytes = self.disk_reserve;
         config.accepts_loss = self.accept_loss;
+        config.reads_only = self.read_only;
         config.checkpoints.clone_from(&self.checkpoints);
         config.compression = match self.compression {
             Packing::None => Compression::None,
@@ -209,10 +217,15 @@ impl EntityFlags {
         let report = millpond_entity::serve(&entity, &config, |address, engine| {
             self.common.announce(address, &config);
             let (name, version, linkage) = (engine.name, &engine.version, engine.linkage);
-            output::note(format!(
-                "{name} {version} ({linkage}) keeps the data in {}",
-                entity.data.display()
-            ));
+            let data = entity.data.display();
+            match entity.reads_only {
+                true => output::note(format!(
+                    "{name} {version} ({linkage}) reads the data in {data}; writes are refused"
+                )),
+                false => output::note(format!(
+                    "{name} {version} ({linkage}) keeps the data in {data}"
+                )),
+            }
         })
         .map_err(Failure::failed)?;
         self.common.finish(&report)
@@ -289,6 +302,8 @@ mod tests {
             ("entity --store cassandra://h", "keyspace"),
             ("entity --store cassandra://h/k --data x", "--data"),
             ("entity --store cassandra://h/k --sync off", "--sync"),
+            ("entity --store cassandra://h/k --read-only", "--read-only"),
+            ("entity --read-only --accept-loss", "--accept-loss"),
             (
                 "entity --store cassandra://h/k --checkpoints x",
                 "--checkpoints",

@@ -1,0 +1,319 @@
+//! Exports from and imports into a server that runs, through its API.
+
+use std::io::{BufRead, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millpond_entity::export::Exported;
+use millpond_entity::import::{ImportError, Imported, LineReader};
+use millpond_entity::ndjson::parse::{ParsedEntity, ParsedLine};
+use millpond_entity::record::now_ms;
+use millpond_http::Method;
+
+use super::http_client::{ClientFailure, Connection};
+use crate::flags::url::Url;
+
+/// Entities of one answer: a server that stops meanwhile waits for no more.
+const PIECE_ENTITIES: u32 = 1000;
+
+/// Connections of an import: what comes on several shares the server's syncs.
+const CONNECTIONS: usize = 8;
+
+/// Entities that wait for a connection.
+const QUEUED_MAX: usize = 4;
+
+/// A server that is full of work says so by 503 with Retry-After, and is asked again so often.
+const TRIES_MAX: u32 = 60;
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Of an answer that is no success: a sentence.
+const SENTENCE_BYTES_MAX: usize = 500;
+
+/// Writes all entities of a server, and a last line.
+pub(super) fn export(
+    url: &Url,
+    authorization: Option<String>,
+    out: &mut dyn Write,
+) -> Result<Exported, String> {
+    let mut connection = Connection::new(url, authorization)?;
+    let mut pieces = Pieces {
+        out,
+        line: Vec::new(),
+        done: Exported::default(),
+        next: None,
+        is_end: false,
+    };
+    let mut first = "start=%00".to_owned();
+    loop {
+        let path = format!("/v0/entities?{first}&limit={PIECE_ENTITIES}");
+        let mut sentence = Vec::new();
+        let answered = connection.ask(
+            Method::Get,
+            &path,
+            &[("Accept", b"application/x-ndjson")],
+            None,
+            &mut |status, data| match status {
+                200 => pieces.take(data),
+                _ => {
+                    keep(&mut sentence, data);
+                    Ok(())
+                }
+            },
+        );
+        let entities = pieces.done.entities;
+        let answer = answered.map_err(|failure| {
+            let sentence = failure.into_sentence();
+            format!("the export was cut behind {entities} entities: {sentence}")
+        })?;
+        if answer.status != 200 {
+            return Err(refused(answer.status, &sentence));
+        }
+        match pieces.next.take() {
+            _ if pieces.is_end => return Ok(pieces.done),
+            Some(next) => first = format!("after={}", percent_encoded(&next)),
+            None => {
+                return Err(format!(
+                    "the server's answer has no last line behind {entities} entities: it sends no ranges as lines"
+                ));
+            }
+        }
+    }
+}
+
+/// The lines of answers, of which only entities and the last end are written.
+struct Pieces<'a> {
+    out: &'a mut dyn Write,
+    line: Vec<u8>,
+    done: Exported,
+    next: Option<Vec<u8>>,
+    is_end: bool,
+}
+
+impl Pieces<'_> {
+    fn take(&mut self, mut data: &[u8]) -> Result<(), String> {
+        while let Some(end) = data.iter().position(|&byte| byte == b'\n') {
+            self.line.extend_from_slice(&data[..=end]);
+            data = &data[end + 1..];
+            self.whole_line()?;
+            self.line.clear();
+        }
+        self.line.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn whole_line(&mut self) -> Result<(), String> {
+        let is_entity = self.line.starts_with(b"{\"id");
+        if is_entity {
+            self.done.entities += 1;
+            self.done.bytes += self.line.len() as u64;
+        } else {
+            let last: serde_json::Value =
+                serde_json::from_slice(&self.line).map_err(|error| error.to_string())?;
+            if let Some(next) = last["next"].as_str() {
+                self.next = Some(next.as_bytes().to_vec());
+            } else if let Some(coded) = last["next_base64"].as_str() {
+                let next = STANDARD.decode(coded).map_err(|error| error.to_string())?;
+                self.next = Some(next);
+            } else {
+                self.is_end = last["end"] == true;
+            }
+        }
+        match is_entity || self.is_end {
+            true => self
+                .out
+                .write_all(&self.line)
+                .map_err(|error| format!("the export cannot be written: {error}")),
+            false => Ok(()),
+        }
+    }
+}
+
+fn keep(sentence: &mut Vec<u8>, data: &[u8]) {
+    let room = SENTENCE_BYTES_MAX - sentence.len();
+    sentence.extend_from_slice(&data[..data.len().min(room)]);
+}
+
+fn refused(status: u16, sentence: &[u8]) -> String {
+    let text = String::from_utf8_lossy(sentence);
+    let hint = match status {
+        401 => " (--token-file)",
+        _ => "",
+    };
+    format!("the server answered {status}: {}{hint}", text.trim())
+}
+
+fn percent_encoded(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 3);
+    for &byte in bytes {
+        match byte.is_ascii_alphanumeric() {
+            true => text.push(char::from(byte)),
+            false => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+/// An entity and the number of its line.
+type Numbered = (u64, ParsedEntity);
+
+/// What the connections share.
+#[derive(Default)]
+struct Shared {
+    imported: AtomicU64,
+    has_failed: AtomicBool,
+    /// The failure of the lowest line.
+    failure: Mutex<Option<(u64, String)>>,
+}
+
+impl Shared {
+    fn fail(&self, line: u64, sentence: String) {
+        self.has_failed.store(true, Ordering::Relaxed);
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.as_ref().is_none_or(|(lowest, _)| line < *lowest) {
+            *failure = Some((line, sentence));
+        }
+    }
+
+    fn imported(&self) -> u64 {
+        self.imported.load(Ordering::Relaxed)
+    }
+}
+
+/// Puts all entities of `input`, each under a new version.
+pub(super) fn import(
+    url: &Url,
+    authorization: Option<&str>,
+    input: &mut dyn BufRead,
+) -> Result<Imported, String> {
+    let shared = Shared::default();
+    let read = thread::scope(|scope| {
+        let senders: Vec<SyncSender<Numbered>> = (0..CONNECTIONS)
+            .map(|_| {
+                let (sender, receiver) = sync_channel(QUEUED_MAX);
+                let shared = &shared;
+                scope.spawn(move || put_all(url, authorization, &receiver, shared));
+                sender
+            })
+            .collect();
+        deal_out(input, &senders, &shared)
+    });
+    let imported = shared.imported();
+    let failure = shared.failure.into_inner();
+    if let Some((line, sentence)) = failure.unwrap_or_else(PoisonError::into_inner) {
+        return Err(format!(
+            "line {line} is not imported, {imported} other entities are: {sentence}"
+        ));
+    }
+    let (mut done, last_line) = read.map_err(|error| match error {
+        ImportError::Line { line, cause, .. } => ImportError::Line {
+            line,
+            imported,
+            cause,
+        }
+        .to_string(),
+        other => other.to_string(),
+    })?;
+    done.entities = imported;
+    match last_line {
+        None => Ok(done),
+        Some(line) => Err(ImportError::Cut { line, imported }.to_string()),
+    }
+}
+
+/// Gives each entity to a connection, those of one id to the same. With the number of the last line where that says no
+/// end.
+fn deal_out(
+    input: &mut dyn BufRead,
+    senders: &[SyncSender<Numbered>],
+    shared: &Shared,
+) -> Result<(Imported, Option<u64>), ImportError> {
+    let mut done = Imported::default();
+    let mut has_end = false;
+    let mut lines = LineReader::new(input);
+    while !shared.has_failed.load(Ordering::Relaxed) {
+        match lines.next(0)? {
+            None => break,
+            Some(ParsedLine::Next) => has_end = false,
+            Some(ParsedLine::End { skipped }) => {
+                has_end = true;
+                done.skipped += skipped;
+            }
+            Some(ParsedLine::Entity(entity)) => {
+                has_end = false;
+                if entity.expires_ms != 0 && entity.expires_ms <= now_ms() {
+                    done.ended += 1;
+                    continue;
+                }
+                let sum = entity.id.iter().fold(0_usize, |sum, &byte| {
+                    sum.wrapping_mul(31).wrapping_add(usize::from(byte))
+                });
+                // One that has failed takes nothing more, and the loop ends.
+                let _ = senders[sum % senders.len()].send((lines.number, entity));
+            }
+        }
+    }
+    Ok((done, (!has_end).then_some(lines.number)))
+}
+
+fn put_all(url: &Url, authorization: Option<&str>, receiver: &Receiver<Numbered>, shared: &Shared) {
+    let mut connection = match Connection::new(url, authorization.map(str::to_owned)) {
+        Ok(connection) => connection,
+        Err(sentence) => return shared.fail(0, sentence),
+    };
+    while let Ok((line, entity)) = receiver.recv() {
+        match put(&mut connection, &entity) {
+            Ok(()) => {
+                shared.imported.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(sentence) => return shared.fail(line, sentence),
+        }
+    }
+}
+
+/// Puts one; the same twice is the same as once.
+fn put(connection: &mut Connection<'_>, entity: &ParsedEntity) -> Result<(), String> {
+    let mut path = format!("/v0/entity?id={}", percent_encoded(&entity.id));
+    if entity.expires_ms != 0 {
+        // Whole seconds, and not sooner than it would end.
+        path += &format!("&expires={}", entity.expires_ms.div_ceil(1000));
+    }
+    let mut fields: Vec<(&str, &[u8])> = Vec::new();
+    if !entity.content_type.is_empty() {
+        fields.push(("Content-Type", &entity.content_type));
+    }
+    if !entity.content_encoding.is_empty() {
+        fields.push(("Content-Encoding", &entity.content_encoding));
+    }
+    let mut has_reconnected = false;
+    for _ in 0..TRIES_MAX {
+        let mut sentence = Vec::new();
+        let answered = connection.ask(
+            Method::Put,
+            &path,
+            &fields,
+            Some(&entity.value),
+            &mut |_, data| {
+                keep(&mut sentence, data);
+                Ok(())
+            },
+        );
+        match answered {
+            Ok(answer) if answer.status == 201 => return Ok(()),
+            Ok(answer) if answer.status == 503 && answer.has_retry_after => {
+                thread::sleep(RETRY_AFTER);
+            }
+            Ok(answer) => return Err(refused(answer.status, &sentence)),
+            // The server closes connections that have been idle.
+            Err(ClientFailure::Connection(_)) if !has_reconnected => has_reconnected = true,
+            Err(failure) => return Err(failure.into_sentence()),
+        }
+    }
+    Err(format!(
+        "the server is full of work: it answered 503 {TRIES_MAX} times"
+    ))
+}

@@ -1,0 +1,187 @@
+//! Exports and imports of directories and servers, as they are typed.
+
+use crate::support::{Server, curl, millpond, run};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+/// More lines than one answer has entities, among them ids and values that are no text, a large one, and one with an end.
+fn many_lines() -> String {
+    let mut text = String::new();
+    for n in 0..1500 {
+        writeln!(
+            text,
+            "{{\"id\":\"user:{n:05}\",\"type\":\"text/plain\",\"value\":\"line\\n{n}\"}}"
+        )
+        .unwrap();
+    }
+    let large = "QUJD".repeat(1_000_000);
+    writeln!(
+        text,
+        "{{\"id_base64\":\"/wA=\",\"value_base64\":\"{large}\"}}"
+    )
+    .unwrap();
+    text += "{\"id\":\"a&b=c %\",\"type\":\"application/json\",\"expires\":4102444800.000,\"value\":\"{}\"}\n";
+    text += "{\"id\":\"ended\",\"expires\":1.5,\"value\":\"\"}\n";
+    text + "{\"end\":true}\n"
+}
+
+fn without_tags(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    let without = |line: &str| match line.split_once(",\"etag\":\"\\\"") {
+        Some((before, after)) => format!("{before}{}", &after[19..]),
+        None => line.to_owned(),
+    };
+    text.lines().map(without).collect()
+}
+
+/// Goal: what goes into a server by lines comes out of it by lines, over several answers; into another server it is the
+/// same but for tags, into a directory with them.
+#[test]
+fn servers_and_directories_are_filled_from_exports() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    let text = |name: &str| at(name).display().to_string();
+    fs::write(at("lines"), many_lines()).unwrap();
+    let server = Server::start(&["entity", "--data", &text("data")]);
+    let done = |words: &[&str]| {
+        let finished = run(&mut millpond(words));
+        assert_eq!(finished.code(), 0, "{words:?}: {finished:?}");
+        finished.stdout
+    };
+    let url = server.url("");
+    let said = done(&["entity", "import", &url, &text("lines")]);
+    assert_eq!(said, "1502 entities are imported; 1 have ended\n");
+    done(&["entity", "export", &url, "--output", &text("first")]);
+
+    let other = Server::start(&["entity", "--data", &text("other")]);
+    done(&["entity", "import", &other.url("/"), &text("first")]);
+    done(&[
+        "entity",
+        "export",
+        &other.url("/"),
+        "--output",
+        &text("second"),
+    ]);
+    assert!(without_tags(&at("first")) == without_tags(&at("second")));
+    assert_eq!(without_tags(&at("first")).len(), 1503);
+
+    server.process.signal("TERM");
+    assert_eq!(server.process.finish().code(), 0);
+    done(&[
+        "entity",
+        "export",
+        &text("data"),
+        "--output",
+        &text("stopped"),
+    ]);
+    assert!(fs::read(at("stopped")).unwrap() == fs::read(at("first")).unwrap());
+    done(&["entity", "import", &text("copy"), &text("first")]);
+    let exported = done(&["entity", "export", &text("copy")]);
+    assert!(exported.as_bytes() == fs::read(at("first")).unwrap());
+    done(&["entity", "check", "--data", &text("copy")]);
+}
+
+/// Goal: tokens are sent where they are asked for; what a server refuses is told by line with its sentence; what is
+/// typed wrongly is status 2.
+#[test]
+fn refusals_of_servers_are_told() {
+    let home = tempfile::tempdir().unwrap();
+    let text = |name: &str| home.path().join(name).display().to_string();
+    fs::write(text("writers"), "# mine\nwriter-0123456789\n").unwrap();
+    let long = format!("{{\"id\":\"b\",\"value\":\"{}\"}}\n", "v".repeat(3000));
+    fs::write(
+        text("lines"),
+        "{\"id\":\"a\",\"value\":\"1\"}\n".to_owned() + &long + "{\"end\":true}\n",
+    )
+    .unwrap();
+    let guarded = [
+        "--write-tokens",
+        &text("writers"),
+        "--read-tokens",
+        &text("writers"),
+    ];
+    let flags = ["entity", "--data", &text("data"), "--max-value", "2048"];
+    let server = Server::start(&[&flags[..], &guarded].concat());
+    let url = server.url("");
+    for (words, code, part) in [
+        (&["export", &url][..], 1, "401"),
+        (&["export", &url, "--token-file", &text("writers")], 0, ""),
+        (&["import", &url, &text("lines")], 1, "--token-file"),
+        (
+            &[
+                "import",
+                &url,
+                &text("lines"),
+                "--token-file",
+                &text("writers"),
+            ],
+            1,
+            "line 2 is not imported, 1 other",
+        ),
+        (&["import", &url, &text("none")], 2, "cannot be read"),
+        (&["export", &text("mistyped")], 1, "no data directory"),
+        (
+            &["export", &text("data"), "--token-file", &text("writers")],
+            2,
+            "URL",
+        ),
+        (&["export", "https://127.0.0.1:1"], 2, "https"),
+        (&["export", "http://127.0.0.1:1/?a=b"], 2, "query"),
+    ] {
+        let finished = run(&mut millpond(&[&["entity"][..], words].concat()));
+        assert_eq!(finished.code(), code, "{words:?}: {finished:?}");
+        assert!(finished.stderr.contains(part), "{words:?}: {finished:?}");
+    }
+    let field = "Authorization: Bearer writer-0123456789";
+    assert_eq!(curl(&["-H", field, &server.url("/v0/entity?id=a")]).0, 200);
+}
+
+/// Goal: of a directory whose table is damaged the rest is exported, with status 1 and a line about what is skipped; the
+/// lines are imported all the same.
+#[test]
+fn damage_is_skipped_and_told() {
+    let home = tempfile::tempdir().unwrap();
+    let text = |name: &str| home.path().join(name).display().to_string();
+    fs::write(text("lines"), many_lines()).unwrap();
+    for words in [
+        &["entity", "import", &text("data"), &text("lines")][..],
+        &["entity", "compact", "--data", &text("data")],
+    ] {
+        assert_eq!(run(&mut millpond(words)).code(), 0, "{words:?}");
+    }
+    let tables = fs::read_dir(text("data"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let table = tables
+        .filter(|path| path.extension().is_some_and(|kind| kind == "sst"))
+        .max_by_key(|path| path.metadata().unwrap().len());
+    let table = table.unwrap();
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[20_000] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    let finished = run(&mut millpond(&[
+        "entity",
+        "export",
+        &text("data"),
+        "--output",
+        &text("rest"),
+    ]));
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert!(
+        finished.stderr.contains("skipped: entities from \"user:"),
+        "{finished:?}"
+    );
+    assert!(finished.stderr.contains("(skipped: 1)"), "{finished:?}");
+    let rest = fs::read_to_string(text("rest")).unwrap();
+    assert!(rest.ends_with("{\"end\":true,\"skipped\":1}\n"));
+    assert!((1300..1502).contains(&rest.lines().count()));
+    let finished = run(&mut millpond(&[
+        "entity",
+        "import",
+        &text("again"),
+        &text("rest"),
+    ]));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert!(finished.stderr.contains("(skipped: 1)"), "{finished:?}");
+}
