@@ -5,15 +5,15 @@
 //! 1/8    the engine's blocks, indexes and filters                        block_cache_bytes
 //! 3/16   writes not yet in tables: three memtables                       memtable_bytes
 //! 1/16   requests that wait for the store: ids and values                bytes_in_flight_max
-//! 1/16   large values on their way in, and as many on their way out      large_bytes_max
+//! 1/16   large values and parts on their way in, and as many out         large_bytes_max
 //! 1/32   a batch on its way into the log, which holds it twice           batch_bytes_max
 //! 1/64   turns of range reads, and a block of output for each            scans_max
 //! ```
 //! What is left is for the gaps between blocks that `malloc` leaves. Place: `cli` splits `--memory`;
 //! `server` hands out the shares. Absent on purpose: what comes with the process (its code, stacks and
 //! the engine's own structures, 32 MiB), what connections hold, which is counted by their limits, and
-//! what the engine takes for the longest value while others use up the shares: up to 16 times its length,
-//! however many clients there are. It is twice in a batch that is written, once in each of three memtables,
+//! what the engine takes for the longest record (`parts::PART_BYTES`) while others use up the shares: up to 16 times its
+//! length, however many clients there are. It is twice in a batch that is written, once in each of three memtables,
 //! twice where one of these becomes a table, four times where tables are merged, twice for each of two read
 //! threads and twice for the scan thread.
 

@@ -1,4 +1,5 @@
-//! Large values on their way out: held once, and written as fast as each client reads.
+//! Large values that are stored whole on their way out: held once, and written as fast as each client reads. Longer ones
+//! are stored in parts (`downloads`).
 //!
 //! ```text
 //! reader: Store::get -> BodyBudget::take -> Job::hold          no room: it waits, then 503
@@ -8,7 +9,6 @@
 //! is made. Of what is large every reader would have a copy of his own there, for as long as he takes;
 //! so it stays in the read thread's buffer, of which there are only so many bytes at a time. While others wait
 //! for these, the client that reads slowest for what it holds is cut (`millpond_http::body_budget`).
-//! A value is read from the engine whole.
 
 use std::time::Duration;
 
