@@ -138,7 +138,7 @@ impl Downloads {
             return None;
         }
         match outcome {
-            Outcome::Found if job.value.len() == download.part_bytes(download.asked - 1) => {
+            Outcome::Found if job.value.len() == download.extent.part_len(download.asked - 1) => {
                 match download.current {
                     None => download.current = Some(job),
                     Some(_) => download.next = Some(job),
@@ -250,14 +250,6 @@ fn read_again(start: DownloadStart, link: &mut ShardLink) -> Result<(), Outcome>
 }
 
 impl Download {
-    /// How long a part has to be.
-    fn part_bytes(&self, index: u32) -> usize {
-        let part_bytes = u64::from(self.extent.part_bytes);
-        let before = part_bytes.saturating_mul(u64::from(index));
-        let left = self.extent.value_bytes.saturating_sub(before);
-        usize::try_from(left.min(part_bytes)).unwrap_or(usize::MAX)
-    }
-
     fn wants_part(&self) -> bool {
         !self.is_asking && self.next.is_none() && self.asked < self.extent.parts()
     }

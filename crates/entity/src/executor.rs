@@ -130,13 +130,18 @@ impl Executor {
         executor.threads.push(writer.spawn({
             let shared = Arc::clone(&shared);
             let batch_bytes_max = config.batch_bytes_max;
-            move || run_writer(&shared, committer, batch_bytes_max)
+            let store = Arc::clone(store);
+            move || {
+                store.thread_started();
+                run_writer(&shared, committer, batch_bytes_max);
+            }
         })?);
         for lane_index in 0..config.read_threads {
             let (shared, store) = (Arc::clone(&shared), Arc::clone(store));
             let pool_mode = config.pool_mode;
             let reader = thread::Builder::new().name(format!("store-reader-{lane_index}"));
             executor.threads.push(reader.spawn(move || {
+                store.thread_started();
                 let values = BlockPool::new("values read", pool_mode);
                 run_reader(&shared, &shared.reads[lane_index], &*store, values);
             })?);

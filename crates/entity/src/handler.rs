@@ -67,6 +67,7 @@ impl<S: Engine> EntityService<S> {
         access: Access,
         (sets, value_bytes_max): (Arc<PartSets>, u64),
     ) -> Self {
+        store.thread_started();
         let source = link.shard_index() + store.versions_from();
         let versions = Versions::after(source % SHARDS_MAX, store.versions_after_us());
         Self {

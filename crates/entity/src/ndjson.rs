@@ -47,6 +47,20 @@ pub enum Line<'a> {
         /// Its value.
         value: &'a [u8],
     },
+    /// The beginning of one, up to its value, which follows in base64.
+    Begun {
+        /// Its id.
+        id: &'a [u8],
+        /// What is stored beside its value.
+        head: Head<'a>,
+    },
+    /// A part of such a value.
+    Rest {
+        /// Of a length divisible by 3, but for the last.
+        value: &'a [u8],
+        /// The last part, and the end of the line.
+        is_end: bool,
+    },
     /// There are no more entities.
     End,
     /// There may be more behind this id.
@@ -92,7 +106,12 @@ impl<'a> Line<'a> {
     fn with_segments<R>(&self, see: impl FnOnce(&[Segment<'_>]) -> R) -> R {
         use Segment::{Base64, Literal, Text};
         let (id, head, value) = match self {
-            Self::Entity { id, head, value } => (*id, head, *value),
+            Self::Entity { id, head, value } => (*id, head, Some(*value)),
+            Self::Begun { id, head } => (*id, head, None),
+            Self::Rest { value, is_end } => {
+                let end: &[u8] = if *is_end { b"\"}\n" } else { b"" };
+                return see(&[Base64(value), Literal(end)]);
+            }
             Self::End => return see(&[Literal(b"{\"end\":true}\n")]),
             Self::Next(id) => {
                 let named = text_or_base64(id, b"{\"next\":\"", b"{\"next_base64\":\"");
@@ -113,11 +132,12 @@ impl<'a> Line<'a> {
             (segments[6], segments[7]) = text_or_base64(head.content_encoding, names[0], names[1]);
         }
         let mut room = [0; EXPIRES_FIELD_BYTES_MAX];
-        segments[8] = Literal(expires_and_value_names(&mut room, head, value));
-        segments[9] = match is_sent_as_text(head, value) {
-            true => Text(value),
-            false => Base64(value),
+        let text = value.filter(|value| is_sent_as_text(head, value));
+        segments[8] = Literal(expires_and_value_names(&mut room, head, text.is_some()));
+        let Some(value) = value else {
+            return see(&segments[..9]);
         };
+        segments[9] = text.map_or(Base64(value), Text);
         segments[10] = Literal(b"\"}\n");
         see(&segments)
     }
@@ -129,10 +149,10 @@ const EXPIRES_FIELD_BYTES_MAX: usize = EXPIRES_BYTES_MAX + 40;
 fn expires_and_value_names<'r>(
     room: &'r mut [u8; EXPIRES_FIELD_BYTES_MAX],
     head: &Head<'_>,
-    value: &[u8],
+    is_text: bool,
 ) -> &'r [u8] {
     let mut left = &mut room[..];
-    let value_name = match is_sent_as_text(head, value) {
+    let value_name = match is_text {
         true => "value",
         false => "value_base64",
     };

@@ -14,7 +14,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::key::ID_BYTES_MAX;
 use crate::record::{Extent, HEAD_BYTES_MAX, Head, Value, Version, encode};
@@ -128,6 +128,27 @@ struct State {
     /// Not to be pinned any more: among `dead`, or being deleted. At most [`DEAD_MAX`].
     condemned: HashSet<Version>,
     dead: Vec<DeadSet>,
+}
+
+/// Keeps a set from being deleted, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    sets: Arc<PartSets>,
+    set: Version,
+}
+
+impl Pinned {
+    /// `None`: the set is dead. What a snapshot shows of it is there as long as the snapshot is.
+    pub(crate) fn new(sets: &Arc<PartSets>, set: Version) -> Option<Self> {
+        let sets = Arc::clone(sets);
+        sets.pin(set).then_some(Self { sets, set })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.sets.unpin(self.set);
+    }
 }
 
 impl PartSets {

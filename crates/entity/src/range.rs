@@ -303,7 +303,7 @@ impl Task {
     }
 
     fn write(&mut self, response: &mut Response<'_>, counters: &ShardCounters) -> Progress {
-        let (records, is_last, next) = match &self.turn {
+        let (records, is_last, next, value) = match &self.turn {
             None => return Progress::NeedsTurn,
             Some(Turn::Failed) => return BROKEN,
             Some(Turn::TooFewReplicas) => return Progress::Broken(Reply::TooFewReplicas),
@@ -311,8 +311,9 @@ impl Task {
                 records,
                 is_last,
                 next,
+                value,
                 ..
-            }) => (&**records, *is_last, &**next),
+            }) => (&**records, *is_last, &**next, *value),
         };
         if !response.is_sent() && api::send_range_head(response, self.format).is_err() {
             return BROKEN;
@@ -320,6 +321,7 @@ impl Task {
         if self.format == RangeFormat::Lines {
             let mut lines = Lines {
                 records,
+                value,
                 last: is_last.then_some(match next {
                     [] => Line::End,
                     id => Line::Next(id),
@@ -333,32 +335,37 @@ impl Task {
         loop {
             let room_bytes = response.room_bytes();
             if self.record_left_bytes == 0 {
-                let Some(record) = record_at(records, self.at) else {
+                let Some((record_bytes, rest)) = record_at(records, self.at) else {
                     break;
                 };
                 if room_bytes == 0 {
                     return Progress::NeedsRoom;
                 }
                 counters.range_records.add(1);
-                counters.range_bytes.add(record.len() as u64);
+                counters.range_bytes.add(record_bytes as u64);
                 self.at += LENGTH_BYTES;
-                if record.len() <= room_bytes {
-                    if response.write(record).is_err() {
+                if record_bytes <= room_bytes && record_bytes <= rest.len() {
+                    if response.write(&rest[..record_bytes]).is_err() {
                         return BROKEN;
                     }
-                    self.at += record.len();
+                    self.at += record_bytes;
                     continue;
                 }
-                if response.start_chunk(record.len() as u64).is_err() {
+                if response.start_chunk(record_bytes as u64).is_err() {
                     return BROKEN;
                 }
-                self.record_left_bytes = record.len();
+                self.record_left_bytes = record_bytes;
                 continue;
+            }
+            // Its value goes on in the next turn.
+            let here_bytes = records.len().saturating_sub(self.at);
+            if here_bytes == 0 {
+                break;
             }
             if room_bytes == 0 {
                 return Progress::NeedsRoom;
             }
-            let part_bytes = self.record_left_bytes.min(room_bytes);
+            let part_bytes = self.record_left_bytes.min(room_bytes).min(here_bytes);
             let part = records.get(self.at..self.at + part_bytes);
             if part.is_none_or(|part| response.write(part).is_err()) {
                 return BROKEN;
@@ -374,8 +381,8 @@ impl Task {
     }
 }
 
-/// The record that begins at `at`, with its length in front.
-fn record_at(records: &[u8], at: usize) -> Option<&[u8]> {
+/// How long the record is that begins at `at`, with its length in front, and what there is from it on.
+fn record_at(records: &[u8], at: usize) -> Option<(usize, &[u8])> {
     let (length, rest) = records.get(at..)?.split_first_chunk::<LENGTH_BYTES>()?;
-    rest.get(..u64::from_le_bytes(*length) as usize)
+    Some((u64::from_le_bytes(*length) as usize, rest))
 }

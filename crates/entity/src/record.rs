@@ -96,6 +96,15 @@ impl Extent {
         u32::try_from(parts).unwrap_or(u32::MAX)
     }
 
+    /// How long a part has to be.
+    #[must_use]
+    pub fn part_len(&self, index: u32) -> usize {
+        let part_bytes = u64::from(self.part_bytes);
+        let before = part_bytes.saturating_mul(u64::from(index));
+        let left = self.value_bytes.saturating_sub(before);
+        usize::try_from(left.min(part_bytes)).unwrap_or(usize::MAX)
+    }
+
     pub(crate) fn to_bytes(self) -> [u8; EXTENT_BYTES] {
         let mut bytes = [0; EXTENT_BYTES];
         let (value_bytes, part_bytes) = bytes.split_at_mut(8);

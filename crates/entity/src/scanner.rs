@@ -35,7 +35,7 @@ use crate::counters::{StoreThread, ThreadPanics};
 use crate::executor::Overloaded;
 use crate::lane::{Lane, Taken};
 use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
-use crate::parts;
+use crate::parts::{self, PartSets, Pinned};
 use crate::range_query::{RangeFormat, ScanRange};
 use crate::record::{Extent, HEAD_BYTES_MAX, Head, RecordError, Value, Version};
 use crate::store::{Held, Snapshot, Store, StoreError};
@@ -99,6 +99,20 @@ pub struct ScanAnswer {
     pub turn: Turn,
 }
 
+/// Where the value of the last record of a turn is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ValuePlace {
+    /// In the turn.
+    InRecord,
+    /// In parts, each the whole of one of the next turns. The record's length is with them.
+    Behind,
+    /// The turn is such a part.
+    Follows {
+        /// Bytes of the value in the turns behind it.
+        left_bytes: u64,
+    },
+}
+
 /// What a turn brought. The scan thread has forgotten a scan whose turn was the last, or failed.
 #[derive(Debug)]
 pub enum Turn {
@@ -111,6 +125,8 @@ pub enum Turn {
         is_last: bool,
         /// The id to go on after, where the limit ended the range; or else empty.
         next: Buffer,
+        /// Where the value of the last record is.
+        value: ValuePlace,
         /// What a large record counts as, until its last part is written.
         hold: Option<BodyHold>,
     },
@@ -145,7 +161,7 @@ impl Scanner {
         shards: usize,
         scans_max: usize,
         large: BodyBudget,
-        panics: Arc<ThreadPanics>,
+        (panics, sets): (Arc<ThreadPanics>, Arc<PartSets>),
         pool_mode: PoolMode,
     ) -> std::io::Result<Self> {
         let mut scanner = Self::idle(shards, scans_max, panics);
@@ -154,7 +170,8 @@ impl Scanner {
             let (shared, store) = (Arc::clone(&scanner.shared), Arc::clone(store));
             move || {
                 let blocks = BlockPool::new("records scanned", pool_mode);
-                run(&shared, &*store, &blocks, &large);
+                store.thread_started();
+                run(&shared, &*store, &blocks, &large, sets);
             }
         })?;
         scanner.thread = Some(thread);
@@ -288,6 +305,66 @@ struct Scan {
     /// Behind all ids there are parts of values.
     end: Vec<u8>,
     quota: Quota,
+    /// What of a value is to follow its record.
+    parted: Option<PartedValue>,
+}
+
+/// A value in parts between two of them.
+struct PartedValue {
+    set: Version,
+    extent: Extent,
+    next: u32,
+    /// A snapshot may be given up before its reader has all.
+    _pinned: Option<Pinned>,
+}
+
+impl PartedValue {
+    /// What is to be read yet.
+    fn left_bytes(&self) -> u64 {
+        let before = u64::from(self.extent.part_bytes).saturating_mul(u64::from(self.next));
+        self.extent.value_bytes.saturating_sub(before)
+    }
+
+    fn turn(
+        &mut self,
+        snapshot: &impl Snapshot,
+        (blocks, large): (&BlockPool, &BodyBudget),
+        waker: Option<Waker>,
+    ) -> Result<Turn, Busy> {
+        let len = self.extent.part_len(self.next);
+        let bytes = len as u64;
+        let hold = large.take(bytes, monotonic_ns(), waker);
+        let hold = hold.ok_or(Busy { bytes })?;
+        let Ok(mut records) = Buffer::with_capacity(blocks, len) else {
+            return Ok(Turn::Failed);
+        };
+        let keys = [self.next, self.next + 1].map(|index| parts::part_key(self.set, index));
+        let visited = snapshot.visit(&keys[0], Some(&keys[1]), &mut |_, part| {
+            if part.len() == len {
+                records.append_within_capacity(part);
+            }
+            ControlFlow::Break(())
+        });
+        if let Err(error) = visited {
+            cut_short(&error);
+            return Ok(Turn::Failed);
+        }
+        if records.len() < len {
+            let left_bytes = self.left_bytes();
+            cut_short(&RecordError::MissingParts { left_bytes });
+            return Ok(Turn::Failed);
+        }
+        self.next += 1;
+        Ok(Turn::Records {
+            records,
+            is_last: false,
+            next: Buffer::new(),
+            value: ValuePlace::Follows {
+                left_bytes: self.left_bytes(),
+            },
+            hold: Some(hold),
+        })
+    }
 }
 
 /// By what a shard names its scans.
@@ -305,6 +382,7 @@ struct ScanThread<'a, S> {
     store: &'a S,
     blocks: &'a BlockPool,
     large: &'a BodyBudget,
+    sets: Arc<PartSets>,
     scans: HashMap<Name, Scan>,
     /// Turns that wait for room, and for how many bytes.
     waiting: VecDeque<(ScanJob, u64)>,
@@ -316,12 +394,19 @@ struct ScanThread<'a, S> {
     current: Option<(Name, RequestToken)>,
 }
 
-fn run<S: Store>(shared: &Shared, store: &S, blocks: &BlockPool, large: &BodyBudget) {
+fn run<S: Store>(
+    shared: &Shared,
+    store: &S,
+    blocks: &BlockPool,
+    large: &BodyBudget,
+    sets: Arc<PartSets>,
+) {
     let mut thread = ScanThread {
         shared,
         store,
         blocks,
         large,
+        sets,
         scans: HashMap::new(),
         waiting: VecDeque::new(),
         queued: VecDeque::new(),
@@ -436,6 +521,7 @@ impl<S: Store> ScanThread<'_, S> {
                     from: range.start.to_vec(),
                     end: range.end.as_deref().unwrap_or(parts::IDS_END).to_vec(),
                     quota: Quota::of(range),
+                    parted: None,
                 };
                 self.scans.insert(name, scan);
                 true
@@ -458,7 +544,7 @@ impl<S: Store> ScanThread<'_, S> {
         };
         self.current = Some((name, job.request));
         let waker = self.shared.wakers[job.shard_index].get().cloned();
-        let turn = match scan.turn(snapshot, self.blocks, self.large, waker) {
+        let turn = match scan.turn(snapshot, self.blocks, self.large, waker, &self.sets) {
             Ok(turn) => turn,
             Err(Busy { bytes }) => {
                 self.current = None;
@@ -514,18 +600,31 @@ impl Scan {
         blocks: &BlockPool,
         large: &BodyBudget,
         waker: Option<Waker>,
+        sets: &Arc<PartSets>,
     ) -> Result<Turn, Busy> {
+        if let Some(parted) = &mut self.parted {
+            let turn = parted.turn(snapshot, (blocks, large), waker)?;
+            if parted.left_bytes() == 0 {
+                self.parted = None;
+            }
+            return Ok(turn);
+        }
         let mut page = Page::new(blocks, large, waker, &mut self.quota);
         let visited = snapshot.visit(&self.from, Some(&self.end), &mut |key, value| {
             page.add(key, value)
         });
-        let visited = visited.and_then(|()| page.fill_parted(snapshot));
         let cause = match (visited, page.fault.take()) {
             (Err(error), _) => error.to_string(),
             (Ok(()), Some(PageFault::Busy(busy))) => return Err(busy),
             (Ok(()), Some(fault)) => fault.to_string(),
             (Ok(()), None) => {
                 let is_last = page.first_left.is_none();
+                self.parted = page.parted.map(|(set, extent)| PartedValue {
+                    set,
+                    extent,
+                    next: 0,
+                    _pinned: Pinned::new(sets, set),
+                });
                 let (turn, first_left) = page.into_turn(is_last);
                 if let Some(first_left) = first_left {
                     self.from = first_left;
@@ -605,7 +704,7 @@ pub(crate) struct Page<'a> {
     /// The key that did not fit any more.
     first_left: Option<Vec<u8>>,
     /// Of the last record, whose value is to follow.
-    unfilled: Option<(Version, Extent)>,
+    parted: Option<(Version, Extent)>,
     quota: &'a mut Quota,
     /// There is one more than the limit allows, and this is the last that it did.
     next: Buffer,
@@ -628,7 +727,7 @@ impl<'a> Page<'a> {
             seen: 0,
             fault: None,
             first_left: None,
-            unfilled: None,
+            parted: None,
             quota,
             next: Buffer::new(),
         }
@@ -640,38 +739,16 @@ impl<'a> Page<'a> {
         !self.next.is_empty()
     }
 
-    /// Adds the value of a record in parts, if the last one is.
-    fn fill_parted(&mut self, snapshot: &impl Snapshot) -> Result<(), StoreError> {
-        let Some((set, extent)) = self.unfilled.take() else {
-            return Ok(());
-        };
-        let mut left_bytes = extent.value_bytes;
-        let records = &mut self.records;
-        let end = parts::part_key(set, u32::MAX);
-        snapshot.visit(
-            &parts::part_key(set, 0),
-            Some(&end),
-            &mut |_, part| match left_bytes.checked_sub(part.len() as u64) {
-                Some(left) => {
-                    left_bytes = left;
-                    records.append_within_capacity(part);
-                    ControlFlow::Continue(())
-                }
-                None => ControlFlow::Break(()),
-            },
-        )?;
-        if left_bytes > 0 {
-            self.fault = Some(RecordError::MissingParts { left_bytes }.into());
-        }
-        Ok(())
-    }
-
     /// The turn, and the key that did not fit into it.
     pub(crate) fn into_turn(self, is_last: bool) -> (Turn, Option<Vec<u8>>) {
         let turn = Turn::Records {
             records: self.records,
             is_last,
             next: self.next,
+            value: match self.parted {
+                None => ValuePlace::InRecord,
+                Some(_) => ValuePlace::Behind,
+            },
             hold: self.hold,
         };
         (turn, self.first_left)
@@ -704,8 +781,8 @@ impl<'a> Page<'a> {
                 [&key_length, key, &room[..len]]
             }
         };
-        let parted_bytes = parted.map_or(0, |extent| extent.value_bytes as usize);
-        let record_bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>() + parted_bytes;
+        let record_bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        let parted_bytes = parted.map_or(0, |extent| extent.value_bytes);
         let is_full = LENGTH_BYTES + record_bytes > self.records.spare_bytes();
         if self.seen == TURN_RECORDS || (is_full && !self.records.is_empty()) {
             self.first_left = Some(key.to_vec());
@@ -731,15 +808,14 @@ impl<'a> Page<'a> {
             let capacity_bytes = TURN_BYTES.max(LENGTH_BYTES + record_bytes);
             self.records = Buffer::with_capacity(self.blocks, capacity_bytes)?;
         }
-        let length = (record_bytes as u64).to_le_bytes();
+        let length = (record_bytes as u64 + parted_bytes).to_le_bytes();
         self.records
             .append_all_within_capacity([&length, pieces[0], pieces[1], pieces[2]]);
         self.quota.note(key);
         let Some(extent) = parted else {
             return Ok(ControlFlow::Continue(()));
         };
-        // Longer than a turn, so it is one of its own.
-        self.unfilled = Some((head.version, extent));
+        self.parted = Some((head.version, extent));
         self.first_left = Some([key, &[0]].concat());
         Ok(ControlFlow::Break(()))
     }

@@ -309,7 +309,7 @@ impl<S: Store> Parts<S> {
             http.shards,
             config.scans_max,
             executor.large(),
-            executor.panics(),
+            (executor.panics(), executor.part_sets()),
             http.pool_mode,
         )
         .map_err(EntityError::Thread)?;

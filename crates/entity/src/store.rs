@@ -227,6 +227,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Which engine this is.
     fn engine(&self) -> EngineInfo;
 
+    /// A thread that will call it often has begun.
+    fn thread_started(&self) {}
+
     /// How it is doing. Takes the engine's locks: never on a shard.
     fn gauges(&self) -> EngineGauges;
 

@@ -5,7 +5,8 @@ use millpond_http::Response;
 use super::{BROKEN, Progress};
 use crate::counters::ShardCounters;
 use crate::ndjson::{Line, LinePlace, ROOM_BYTES_MIN};
-use crate::scanner::{KEY_LENGTH_BYTES, LENGTH_BYTES};
+use crate::record::Head;
+use crate::scanner::{KEY_LENGTH_BYTES, LENGTH_BYTES, ValuePlace};
 
 /// What is encoded at once: on the stack, and a chunk of the answer.
 const BLOCK_BYTES: usize = 8 << 10;
@@ -13,6 +14,8 @@ const BLOCK_BYTES: usize = 8 << 10;
 /// What a turn still has to show.
 pub(super) struct Lines<'a> {
     pub(super) records: &'a [u8],
+    /// Where the last of them has its value.
+    pub(super) value: ValuePlace,
     /// The line behind the last record, if this turn is the last.
     pub(super) last: Option<Line<'a>>,
     /// Of the record at hand.
@@ -69,7 +72,8 @@ impl<'a> Lines<'a> {
             }
             // The last line stays marked as complete.
             if entry_bytes > 0 {
-                counters.range_records.add(1);
+                let is_record = !matches!(line, Line::Rest { .. });
+                counters.range_records.add(u64::from(is_record));
                 *self.at += entry_bytes;
                 *self.place = LinePlace::default();
             }
@@ -79,15 +83,31 @@ impl<'a> Lines<'a> {
     /// The line of the record at hand, and how long it is in the turn.
     fn record(&self) -> Option<Option<(Line<'a>, usize)>> {
         let rest = self.records.get(*self.at..)?;
+        if let ValuePlace::Follows { left_bytes } = self.value {
+            let line = Line::Rest {
+                value: rest,
+                is_end: left_bytes == 0,
+            };
+            return Some((!rest.is_empty()).then_some((line, rest.len())));
+        }
         let Some((length, rest)) = rest.split_first_chunk::<LENGTH_BYTES>() else {
             return Some(None);
         };
-        let length_bytes = u64::from_le_bytes(*length) as usize;
+        // Of one whose value is behind it, all that is left of the turn.
+        let length_bytes = (u64::from_le_bytes(*length) as usize).min(rest.len());
         let (key_length, rest) = rest
             .get(..length_bytes)?
             .split_first_chunk::<KEY_LENGTH_BYTES>()?;
         let (id, record) = rest.split_at_checked(u16::from_le_bytes(*key_length).into())?;
-        let line = Line::of(id, record).ok()?;
-        Some(Some((line, LENGTH_BYTES + length_bytes)))
+        let entry_bytes = LENGTH_BYTES + length_bytes;
+        let is_last = *self.at + entry_bytes == self.records.len();
+        let line = match self.value {
+            ValuePlace::Behind if is_last => Line::Begun {
+                id,
+                head: Head::of(record).ok()?,
+            },
+            _ => Line::of(id, record).ok()?,
+        };
+        Some(Some((line, entry_bytes)))
     }
 }

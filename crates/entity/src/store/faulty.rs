@@ -190,6 +190,10 @@ impl<S: Engine> Engine for FaultyStore<S> {
         self.inner.engine()
     }
 
+    fn thread_started(&self) {
+        self.inner.thread_started();
+    }
+
     fn gauges(&self) -> EngineGauges {
         EngineGauges {
             writes_are_stopped: self.stopped.load(Ordering::SeqCst),

@@ -407,7 +407,7 @@ fn a_range_that_was_given_up_makes_nobody_wait() {
     let budget = BodyBudget::new(2 << 20, 0);
     let others = budget.take((2 << 20) - (400 << 10), 0, None).unwrap();
     let another = budget.take(400 << 10, 0, None).unwrap();
-    let scanner = Scanner::start(&store, 1, 4, budget, Arc::default(), PoolMode::On).unwrap();
+    let scanner = Scanner::start(&store, 1, 4, budget, <_>::default(), PoolMode::On).unwrap();
     // Only its waker is used; waking it is harmless.
     let driver = EpollDriver::new(PoolMode::On).unwrap();
     let mut link = scanner.link(0, driver.waker());

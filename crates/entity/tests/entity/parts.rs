@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::support::process::ServerProcess;
-use crate::support::{Client, TestServer, request, target, wait_until};
+use crate::support::{Client, TestServer, request, request_with, target, wait_until};
+use base64::Engine as _;
 use millpond_entity::parts::PART_BYTES;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
@@ -17,6 +18,8 @@ fn value(len: usize, seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..len).map(|_| random.u8(..)).collect()
 }
+
+const NDJSON: &str = "Accept: application/x-ndjson\r\n";
 
 /// Lengths around the borders of parts.
 const LENGTHS: [usize; 7] = [
@@ -96,6 +99,22 @@ fn values_of_all_lengths_come_back() {
         }
         expected.extend([b"z\n".to_vec(), b"zz\nshort".to_vec()]);
         assert!(records == expected, "{} records", records.len());
+        let lines = request_with("GET", "/v0/entities?start=%00", NDJSON, b"");
+        client.send(&lines).unwrap();
+        assert_eq!(client.read_reply(false).unwrap().unwrap().status, 200);
+        let text = client.read_chunks().unwrap().concat();
+        let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
+        // The last line, and nothing behind it.
+        assert_eq!(lines.len(), expected.len() + 2);
+        for (line, record) in lines.iter().zip(&expected) {
+            let line: serde_json::Value = serde_json::from_slice(line).unwrap();
+            let id = line["id"].as_str().unwrap().as_bytes();
+            let value = line["value_base64"].as_str().unwrap();
+            let value = base64::engine::general_purpose::STANDARD
+                .decode(value)
+                .unwrap();
+            assert!([id, b"\n", &value].concat() == *record, "{id:?}");
+        }
     }
 }
 
