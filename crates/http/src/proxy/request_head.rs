@@ -310,16 +310,16 @@ impl HeadWriter<'_> {
         for field in request.fields.spans() {
             let (name, value) = field.received(request.bytes);
             let rule = FieldRule::of(name.as_bytes());
-            seen.note(rule, is_trusted);
+            let is_nominated = nominated.has(name.as_bytes());
+            // What is for this connection alone is as good as not said (RFC 9110 7.6.1).
+            seen.note(rule, is_trusted && !is_nominated);
             let passes = match rule {
-                FieldRule::PassOn | FieldRule::Date => !nominated.has(name.as_bytes()),
+                FieldRule::PassOn | FieldRule::Date => !is_nominated,
                 FieldRule::ForwardedProto
                 | FieldRule::ForwardedHost
-                | FieldRule::ForwardedOther => is_trusted,
+                | FieldRule::ForwardedOther => is_trusted && !is_nominated,
                 FieldRule::MaxForwards => way.max_forwards.is_none(),
-                FieldRule::Trailer => {
-                    may_pass(framing, nominated) && !nominated.has(name.as_bytes())
-                }
+                FieldRule::Trailer => may_pass(framing, nominated) && !is_nominated,
                 FieldRule::Te => {
                     seen.te_trailers |= welcomes_trailers(value.as_bytes());
                     false
