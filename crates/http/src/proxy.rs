@@ -34,6 +34,7 @@ mod service;
 mod answering;
 mod continue_wait;
 mod half_close;
+mod upgrade;
 mod probing;
 
 pub use balance::{Balance, BalanceError, HashKey};
@@ -45,3 +46,4 @@ pub use half_close::{HALF_CLOSED_MAX, HalfClose};
 pub use health::{EjectionPolicy, ProbePolicy};
 pub use request_head::{ForwardedFields, ForwardedFieldsError};
 pub use service::Proxy;
+pub use upgrade::{UpgradeProtocols, UpgradeProtocolsError};

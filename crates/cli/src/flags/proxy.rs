@@ -8,7 +8,9 @@ use super::serve::CommonFlags;
 use crate::output::{self, Exit, Failure};
 use clap::Args;
 use millpond_http::log::{self, LogLevel};
-use millpond_http::proxy::{Balance, ForwardedFields, Proxy, ProxyControl, TrustedPeers};
+use millpond_http::proxy::{
+    Balance, ForwardedFields, Proxy, ProxyControl, TrustedPeers, UpgradeProtocols,
+};
 use millpond_http::{Reread, ServeConfig};
 use millpond_io::Address;
 use millpond_io::proxy_protocol::ProxyProtocol;
@@ -94,9 +96,16 @@ struct UpstreamFlags {
     /// address; it serves one request then
     #[arg(long, value_name = "v1|v2", conflicts_with = "config")]
     upstream_proxy_protocol: Option<ProxyProtocol>,
-    /// Let WebSocket, and other protocols that begin with Upgrade, take a connection over
-    #[arg(long, conflicts_with = "config")]
-    upgrade: bool,
+    /// Protocols that may take a connection over by Upgrade, with commas between them; without a value
+    /// websocket. An upstream that changes to another protocol is answered for with 502
+    #[arg(
+        long,
+        value_name = "PROTOCOL,...",
+        num_args = 0..=1,
+        default_missing_value = "websocket",
+        conflicts_with = "config"
+    )]
+    upgrade: Option<UpgradeProtocols>,
     /// Connections to each upstream [default: 1024]
     #[arg(long, value_name = "N", value_parser = parse_u32, conflicts_with = "config")]
     upstream_connections: Option<u32>,
@@ -273,7 +282,7 @@ impl ProxyFlags {
             host: flags.host,
             forwarded: flags.forwarded,
             trust: flags.trust.clone(),
-            upgrade: flags.upgrade,
+            upgrade: flags.upgrade.clone(),
             connections: flags.upstream_connections,
             pending: flags.upstream_pending,
             tries: flags.tries,
@@ -390,7 +399,8 @@ mod tests {
         assert_eq!(settings.host, Some(Host::Upstream));
         assert_eq!(settings.half_close, Some(HalfClosePolicy::Allow));
         assert_eq!(settings.forwarded.unwrap().to_string(), "x");
-        assert_eq!((settings.trust.len(), settings.upgrade), (1, true));
+        assert_eq!(settings.trust.len(), 1);
+        assert_eq!(settings.upgrade, Some(UpgradeProtocols::websocket()));
         assert_eq!((settings.connections, settings.pending), (Some(4), Some(5)));
         assert_eq!((settings.tries, settings.retry_percent), (Some(6), Some(7)));
         let expected = TimeoutSettings {
@@ -440,6 +450,8 @@ mod tests {
             ("--upstream a:1 --retry-budget 101", "--retry-budget"),
             ("--upstream a:1 --upstream-cert c", "--upstream-key"),
             ("--upstream a:1 --tries 0", "at least 1"),
+            ("--upstream a:1 --upgrade h2c", "unchecked"),
+            ("--upstream a:1 --upgrade a,,b", "no protocol"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

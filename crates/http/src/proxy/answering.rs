@@ -7,9 +7,10 @@
 use super::counters::Cell;
 use super::failure::Failure;
 use super::proxied::{BodyState, Proxied};
-use super::response_head::{forward_informational, forward_switch};
+use super::response_head::{HeadRefused, forward_informational, forward_switch};
 use super::retry::may_retry;
 use super::service::Proxy;
+use super::upgrade::is_agreed;
 use crate::access_log::Relayed;
 use crate::client::{AnswerHead, ExchangeFailure, ExchangeReport, Phase};
 use crate::completions::Completions;
@@ -66,8 +67,15 @@ impl Proxy {
         let is_there = completions.proceed(proxied.token, |response, _pools| {
             let is_switch = answer.status().code() == 101;
             let written = match is_switch {
-                true => forward_switch(response, answer).map(|()| false),
-                false => known_answers.forward(response, answer),
+                true if !is_agreed(proxied.head.asked_protocol(), answer) => {
+                    Err(Failure::OtherProtocol)
+                }
+                true => forward_switch(response, answer)
+                    .map(|()| false)
+                    .map_err(HeadRefused::failure),
+                false => known_answers
+                    .forward(response, answer)
+                    .map_err(HeadRefused::failure),
             };
             match written {
                 Ok(_) if is_switch => {
@@ -86,8 +94,7 @@ impl Proxy {
                         false => Flow::Stream(proxied.wants()),
                     }
                 }
-                Err(error) => {
-                    let failure = error.failure();
+                Err(failure) => {
                     failure.answer(response);
                     refused = Some(failure);
                     Flow::Done
@@ -286,11 +293,12 @@ impl Proxy {
         let has_time = now_ns.saturating_sub(proxied.started_ns) < self.config.timeouts.total_ns;
         // Once it costs nothing: that connections end while they are kept is no sign of an outage.
         let is_free = is_stale && !proxied.met_stale && self.config.tries_max > 1;
+        let paid_tries = proxied.tries - u32::from(proxied.met_stale);
         proxied.met_stale |= is_stale;
         let is_retried = !proxied.is_answering
             && has_time
             && may_retry(proxied.method, &proxied.head, failed, proxied.is_body_lost)
-            && (is_free || proxied.tries < self.config.tries_max && self.budget.spend());
+            && (is_free || paid_tries < self.config.tries_max && self.budget.spend());
         if is_retried {
             match self.begin_try(handle, now_ns, &completions.pools().blocks.clone()) {
                 Ok(()) => return,

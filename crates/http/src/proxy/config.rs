@@ -11,6 +11,7 @@ use super::counters::Registry;
 use super::half_close::HalfClose;
 use super::health::{EjectionPolicy, ProbePolicy};
 use super::request_head::ForwardedFields;
+use super::upgrade::UpgradeProtocols;
 use super::via::ViaName;
 use crate::client::Timeouts;
 use crate::head_text::{Authority, HeadTextError, RequestTarget};
@@ -82,8 +83,8 @@ pub struct ProxyConfig {
     pub tries_max: u32,
     /// Retries as a share of all requests.
     pub retry_percent: u32,
-    /// WebSocket and other protocols may take a connection over.
-    pub upgrades: bool,
+    /// Protocols that may take a connection over.
+    pub upgrades: UpgradeProtocols,
 }
 
 impl ProxyConfig {
@@ -104,7 +105,7 @@ impl ProxyConfig {
             half_close: HalfClose::default(),
             tries_max: 2,
             retry_percent: 20,
-            upgrades: false,
+            upgrades: UpgradeProtocols::default(),
         }
     }
 

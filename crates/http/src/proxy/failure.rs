@@ -6,7 +6,7 @@
 //! Absent on purpose: anything about the upstream that a client could use: no address, no port.
 
 use crate::access_log::Fault;
-use crate::client::{ExchangeFailure, FailureCause};
+use crate::client::{ClientError, ExchangeFailure, FailureCause};
 use crate::head_text::{FieldName, FieldValue};
 use crate::response::Response;
 use crate::status::StatusCode;
@@ -45,6 +45,10 @@ pub(super) enum Failure {
     Broken,
     /// What came is no sound answer.
     BadAnswer,
+    /// 101 to a request that asked for no other protocol.
+    SwitchNotAsked,
+    /// 101 for another protocol than the one that was asked for.
+    OtherProtocol,
     /// The request has passed this proxy before: it is its own upstream, or one of a ring.
     Loop,
     /// The request itself: its `Connection` has too many options.
@@ -69,6 +73,7 @@ impl From<&ExchangeFailure> for Failure {
                 }
             }
             FailureCause::TimedOut => Self::ConnectTimeout,
+            FailureCause::Answer(ClientError::SwitchedProtocols) => Self::SwitchNotAsked,
             FailureCause::Answer(_) => Self::BadAnswer,
             FailureCause::Memory(_) => Self::Local,
         }
@@ -155,6 +160,9 @@ impl Failure {
             Self::AnswerTimeout => value!("millpond; error=http_response_timeout; fault=upstream"),
             Self::Broken => value!("millpond; error=connection_terminated; fault=upstream"),
             Self::BadAnswer => value!("millpond; error=http_protocol_error; fault=upstream"),
+            Self::SwitchNotAsked | Self::OtherProtocol => {
+                value!("millpond; error=http_upgrade_failed; fault=upstream")
+            }
             Self::Loop => value!("millpond; error=proxy_loop_detected; fault=proxy"),
             Self::TooManyOptions => value!("millpond; error=http_request_denied; fault=client"),
         }
@@ -174,6 +182,10 @@ impl Failure {
             Self::AnswerTimeout => "the upstream did not answer in time\n",
             Self::Broken => "the upstream closed the connection before it had answered\n",
             Self::BadAnswer => "the upstream's answer is malformed\n",
+            Self::SwitchNotAsked => "the upstream changed the protocol without being asked\n",
+            Self::OtherProtocol => {
+                "the upstream changed to another protocol than it was asked for\n"
+            }
             Self::Loop => "the request came back to this proxy: its upstream leads back to it\n",
             Self::TooManyOptions => "Connection has too many options: send at most 16\n",
         }

@@ -13,6 +13,7 @@ use super::client_peer::ClientPeer;
 use super::field_rule::{FieldRule, Nominated, welcomes_trailers};
 use super::forwarded::sound_elements;
 use super::trailers::may_pass;
+use super::upgrade::UpgradeProtocols;
 use super::via::ViaName;
 use crate::head::{Framing, HeadFields, Version};
 use crate::head_text::{Authority, Field, FieldName, FieldValue};
@@ -147,6 +148,13 @@ impl OutgoingHead {
             .any(|found| found.eq_ignore_ascii_case(name.as_bytes()))
     }
 
+    /// The protocol that the upstream is asked to change to: in the last line, where there is one.
+    pub(super) fn asked_protocol(&self) -> Option<&[u8]> {
+        let lines = self.bytes.strip_suffix(b"\r\n")?;
+        let last = memchr::memrchr(b'\n', lines)? + 1;
+        lines[last..].strip_prefix(b"Upgrade: ")
+    }
+
     /// What the client asked for; may be empty.
     pub(super) fn client_host(&self) -> Authority<'_> {
         Authority::known(&self.bytes[self.host.clone()])
@@ -174,14 +182,13 @@ pub(super) struct RequestWay<'a> {
 pub(super) fn wanted_protocol<'h>(
     request: &Request<'h>,
     nominated: &Nominated<'h>,
+    allowed: &UpgradeProtocols,
 ) -> Option<FieldValue<'h>> {
     let may = nominated.has_upgrade
         && request.version() == Version::Http11
         && request.head.framing == Framing::None
         && request.method == Method::Get;
-    may.then(|| request.fields().get(FieldName::UPGRADE))
-        .flatten()
-        .filter(|protocol| !protocol.is_empty())
+    may.then(|| allowed.first_of(request)).flatten()
 }
 
 /// Everything added by the proxy, without what depends on the request.

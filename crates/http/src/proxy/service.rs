@@ -163,7 +163,7 @@ impl Proxy {
         };
         let (head, may_upgrade) =
             self.known_requests
-                .head_of(blocks, request, way, self.config.upgrades)?;
+                .head_of(blocks, request, way, &self.config.upgrades)?;
         let is_streamed = comes_in_parts(request);
         let (framing, body) = match is_streamed {
             true => (request.head.framing, Buffer::new()),

@@ -403,7 +403,9 @@ impl Upstreams {
                 Cell::FailedConnect
             }
             Failure::Broken => Cell::FailedBroken,
-            Failure::BadAnswer => Cell::FailedAnswer,
+            Failure::BadAnswer | Failure::SwitchNotAsked | Failure::OtherProtocol => {
+                Cell::FailedAnswer
+            }
             _ => Cell::FailedLocal,
         });
         let is_its_fault = failure.side() == Side::Upstream && !is_stale;

@@ -8,6 +8,7 @@ mod faults;
 mod gone;
 mod loops;
 mod passing;
+mod retries;
 mod smuggling;
 mod answers;
 mod websocket;

@@ -11,7 +11,7 @@ use crate::flags::serve::is_server_flag;
 use millpond_http::client::Timeouts;
 use millpond_http::proxy::{
     Balance, EjectionPolicy, ForwardedFields, HalfClose, HostPolicy, ProbePolicy, ProxyConfig,
-    TrustedPeers, UpstreamConfig,
+    TrustedPeers, UpgradeProtocols, UpstreamConfig,
 };
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::tls::{CertificateFiles, TlsClient, TlsClientOptions, Trust};
@@ -71,8 +71,8 @@ pub(super) struct Settings {
     pub(super) forwarded: Option<ForwardedFields>,
     #[serde(default, deserialize_with = "texts")]
     pub(super) trust: Vec<TrustedPeers>,
-    #[serde(default)]
-    pub(super) upgrade: bool,
+    #[serde(default, deserialize_with = "upgrade")]
+    pub(super) upgrade: Option<UpgradeProtocols>,
     pub(super) connections: Option<u32>,
     pub(super) pending: Option<u32>,
     pub(super) tries: Option<u32>,
@@ -178,6 +178,26 @@ where
     parsed.collect::<Result<_, _>>().map_err(D::Error::custom)
 }
 
+/// `true` for WebSocket alone, `false`, or a list of protocols.
+fn upgrade<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<UpgradeProtocols>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "write true, false, or a list like [\"websocket\"]"
+    )]
+    enum Upgrade {
+        Switch(bool),
+        Protocols(Vec<String>),
+    }
+    Ok(match Upgrade::deserialize(deserializer)? {
+        Upgrade::Switch(is_on) => is_on.then(UpgradeProtocols::websocket),
+        Upgrade::Protocols(names) if names.is_empty() => None,
+        Upgrade::Protocols(names) => Some(names.join(",").parse().map_err(D::Error::custom)?),
+    })
+}
+
 fn weight<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let weight = u32::deserialize(deserializer)?;
     check_weight(weight).map(Some).map_err(D::Error::custom)
@@ -252,7 +272,7 @@ impl Settings {
         };
         config.forwarded = self.forwarded.unwrap_or_default();
         config.trusted.clone_from(&self.trust);
-        config.upgrades = self.upgrade;
+        config.upgrades = self.upgrade.clone().unwrap_or_default();
         config.connections_max = share(self.connections.unwrap_or(CONNECTIONS).max(1));
         config.pending_max = share(self.pending.unwrap_or(PENDING));
         config.tries_max = self.tries.unwrap_or(config.tries_max).max(1);
@@ -423,7 +443,8 @@ proxy-protocol = "v1"
         const SECOND_NS: u64 = 1_000_000_000;
         let config = Settings::parse(WHOLE).unwrap().config(4).unwrap();
         assert_eq!(config.balance.to_string(), "hash:cookie:id");
-        assert_eq!((config.host, config.upgrades), (HostPolicy::Upstream, true));
+        assert_eq!(config.host, HostPolicy::Upstream);
+        assert_eq!(config.upgrades, UpgradeProtocols::websocket());
         assert_eq!(config.forwarded.to_string(), "x");
         assert_eq!(config.trusted.len(), 2);
         assert_eq!((config.connections_max, config.pending_max), (3, 1));
@@ -489,6 +510,8 @@ proxy-protocol = "v1"
             ("host = \"other\"", "1: host: ", "`keep`"),
             ("[health]\npath = \"health\"", "2: path: ", "begins with /"),
             ("trust = [\"x\"]", "1: trust: ", "ADDRESS/BITS"),
+            ("upgrade = 3", "1: upgrade: ", "[\"websocket\"]"),
+            ("upgrade = [\"h2c\"]", "1: upgrade: ", "unchecked"),
             ("tries = ", "1: tries: ", ""),
         ] {
             let error = Settings::parse(text).unwrap_err();

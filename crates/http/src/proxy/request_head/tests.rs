@@ -50,7 +50,11 @@ fn rewrite(text: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
     let nominated = Nominated::of(bytes, &fields).ok()?;
     let trusted: [TrustedPeers; 1] = [TRUSTED.parse().unwrap()];
     let client = ClientPeer::new(Peer::Inet(asked.peer.parse().unwrap()), None, &trusted);
-    let upgrade = wanted_protocol(&request, &nominated).filter(|_| asked.upgrades);
+    let allowed = match asked.upgrades {
+        true => "websocket,echo".parse().unwrap(),
+        false => UpgradeProtocols::default(),
+    };
+    let upgrade = wanted_protocol(&request, &nominated, &allowed);
     let via_name = ViaName::of_bits(0);
     let way = RequestWay {
         via_name: &via_name,

@@ -348,7 +348,7 @@ fn another_protocol_takes_over_by_choice() {
         200
     );
     let (server, _control) = proxy(&[upstream.address], Limits::default(), |config| {
-        config.upgrades = true;
+        config.upgrades = "echo".parse().unwrap();
     });
     let mut client = server.connect();
     client.send(request);
