@@ -42,6 +42,7 @@ pub use client_peer::{TrustedPeers, TrustedPeersError};
 pub use config::{
     HostPolicy, ProxyConfig, ProxyConfigError, ProxyControl, UPSTREAMS_MAX, UpstreamConfig,
 };
+pub(crate) use failure::Failure;
 pub use half_close::{HALF_CLOSED_MAX, HalfClose};
 pub use health::{EjectionPolicy, ProbePolicy};
 pub use request_head::{ForwardedFields, ForwardedFieldsError};

@@ -3,8 +3,8 @@
 mod settings;
 mod upstream_name;
 
-use super::parse_count;
 use super::serve::CommonFlags;
+use super::{parse_bytes, parse_count};
 use crate::output::{self, Exit, Failure};
 use clap::Args;
 use millpond_http::log::{self, LogLevel};
@@ -16,7 +16,7 @@ use millpond_io::Address;
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::resolver::{Resolver, ResolverConfig};
 use settings::{
-    EjectionSettings, HalfClosePolicy, HealthSettings, Host, Settings, Time, TimeoutSettings,
+    EjectionSettings, HalfClosePolicy, HealthSettings, Host, Settings, Size, Time, TimeoutSettings,
     TlsSettings, UpstreamSettings, parse_path,
 };
 use std::convert::Infallible;
@@ -49,8 +49,9 @@ flags; SIGHUP reads it again, and no request fails:
   address = \"10.0.0.1:80\"
   weight = 3
 Its keys: balance host forwarded trust upgrade connections pending tries
-retry-percent half-close; [timeouts] connect write first-byte between-bytes
-total tunnel-idle half-close; [health] path interval timeout successes
+retry-percent half-close quiet-errors upstream-max-head upstream-max-fields;
+[timeouts] connect write first-byte between-bytes total tunnel-idle
+half-close idle; [health] path interval timeout successes
 failures; [ejection] failures base longest; [tls] ca insecure cert key;
 [[upstream]] address weight proxy-protocol.
 `millpond config example proxy` prints them with their defaults.")]
@@ -112,6 +113,20 @@ struct UpstreamFlags {
     /// Requests that wait for one of them; one more is answered with 503 [default: 4096]
     #[arg(long, value_name = "N", value_parser = parse_u32, conflicts_with = "config")]
     upstream_pending: Option<u32>,
+    /// How long a connection to an upstream is kept without a use: less than the upstream itself keeps
+    /// it, so that no request meets its end [default: 4s]
+    #[arg(long, value_name = "TIME", conflicts_with = "config")]
+    upstream_idle: Option<Time>,
+    /// Status line and all fields of an answer, at most 64KiB less one byte; a longer one becomes 502
+    /// [default: 32KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "config")]
+    upstream_max_head: Option<u64>,
+    /// Fields of an answer, at most 128; one with more becomes 502 [default: 128]
+    #[arg(long, value_name = "N", value_parser = parse_count, conflicts_with = "config")]
+    upstream_max_fields: Option<u64>,
+    /// Answer failures without saying why: no Proxy-Status and no sentence
+    #[arg(long, conflicts_with = "config")]
+    quiet_errors: bool,
     /// How often a request is tried, the first time included [default: 2]
     #[arg(long, value_name = "N", value_parser = parse_u32, conflicts_with = "config")]
     tries: Option<u32>,
@@ -285,6 +300,9 @@ impl ProxyFlags {
             upgrade: flags.upgrade.clone(),
             connections: flags.upstream_connections,
             pending: flags.upstream_pending,
+            upstream_max_head: flags.upstream_max_head.map(Size),
+            upstream_max_fields: flags.upstream_max_fields,
+            quiet_errors: flags.quiet_errors,
             tries: flags.tries,
             retry_percent: flags.retry_budget,
             half_close: flags.half_close,
@@ -296,6 +314,7 @@ impl ProxyFlags {
                 total: flags.total_timeout,
                 tunnel_idle: flags.tunnel_idle_timeout,
                 half_close: flags.half_close_timeout,
+                idle: flags.upstream_idle,
             },
             health: health.health.as_ref().map(|path| HealthSettings {
                 path: path.clone(),
@@ -380,6 +399,7 @@ mod tests {
              --tunnel-idle-timeout 18s --half-close allow --half-close-timeout 19s \
              --health /h --health-interval 12s --health-timeout 13s --health-successes 14 \
              --health-failures 15 --eject-after 0 --eject-for 16s --eject-for-max 17s \
+             --upstream-idle 20s --upstream-max-head 21KiB --upstream-max-fields 22 --quiet-errors \
              --upstream-ca ca --upstream-cert cert --upstream-key key";
         let settings = parse(line)
             .unwrap()
@@ -411,7 +431,11 @@ mod tests {
             total: time(11),
             tunnel_idle: time(18),
             half_close: time(19),
+            idle: time(20),
         };
+        assert_eq!(settings.upstream_max_head, Some(Size(21 << 10)));
+        assert_eq!(settings.upstream_max_fields, Some(22));
+        assert!(settings.quiet_errors);
         assert_eq!(settings.timeouts, expected);
         let expected = HealthSettings {
             path: "/h".to_owned(),

@@ -40,7 +40,7 @@ impl Proxy {
             && let Some(report) = self.client.report(exchange, completions.now_ns())
         {
             let name = self.upstreams.name(chosen.id);
-            let relayed = Relayed::new(name, proxied.tries, times_ns(&report), None);
+            let relayed = Relayed::new(name, proxied.tries, times_ns(&report));
             completions.note(proxied.token, relayed);
         }
     }
@@ -61,6 +61,7 @@ impl Proxy {
             return;
         };
         self.upstreams.answered(chosen.id, answer.status());
+        let is_quiet = self.config.quiet_errors;
         let mut refused = None;
         let mut has_room = true;
         let mut is_tunnel = false;
@@ -95,7 +96,7 @@ impl Proxy {
                     }
                 }
                 Err(failure) => {
-                    failure.answer(response);
+                    failure.answer(response, is_quiet);
                     refused = Some(failure);
                     Flow::Done
                 }
@@ -107,7 +108,8 @@ impl Proxy {
         if let Some(failure) = refused {
             self.client.abort(exchange);
             let now_ns = completions.now_ns();
-            self.upstreams.failed(chosen.id, failure, false, now_ns);
+            self.upstreams
+                .failed(chosen.id, failure, None, false, now_ns);
             self.requests.remove(handle);
         } else if !is_there {
             self.give_up(handle);
@@ -134,9 +136,10 @@ impl Proxy {
         let token = proxied.token;
         if completions.is_logged() {
             let name = self.upstreams.name(chosen.id);
-            let relayed = Relayed::new(name, proxied.tries, times_ns(report), None);
+            let relayed = Relayed::new(name, proxied.tries, times_ns(report));
             completions.note(token, relayed);
         }
+        let is_quiet = self.config.quiet_errors;
         let mut refused = None;
         let is_there = completions.proceed(token, |response, _pools| {
             match known_answers.forward(response, answer) {
@@ -146,7 +149,7 @@ impl Proxy {
                 }
                 Err(error) => {
                     let failure = error.failure();
-                    failure.answer(response);
+                    failure.answer(response, is_quiet);
                     refused = Some(failure);
                 }
             }
@@ -154,7 +157,9 @@ impl Proxy {
         });
         let now_ns = completions.now_ns();
         match refused {
-            Some(failure) => self.upstreams.failed(chosen.id, failure, false, now_ns),
+            Some(failure) => self
+                .upstreams
+                .failed(chosen.id, failure, None, false, now_ns),
             None if is_there => {
                 let status = answer.status();
                 self.upstreams.answered_whole(chosen.id, status, report);
@@ -281,13 +286,16 @@ impl Proxy {
         let chosen = proxied.current.filter(|_| completions.is_logged());
         let relayed = chosen.map(|(chosen, _)| {
             let name = self.upstreams.name(chosen.id);
-            Relayed::new(name, proxied.tries, times_ns(report), None)
+            Relayed::new(name, proxied.tries, times_ns(report))
         });
         let is_stale = failed.is_stale_connection();
         if let Some((chosen, _)) = proxied.current.take() {
             match is_idle_tunnel {
                 true => self.upstreams.tunnel_idle(chosen.id),
-                false => self.upstreams.failed(chosen.id, failure, is_stale, now_ns),
+                false => {
+                    self.upstreams
+                        .failed(chosen.id, failure, Some(failed), is_stale, now_ns);
+                }
             }
         }
         let has_time = now_ns.saturating_sub(proxied.started_ns) < self.config.timeouts.total_ns;
@@ -313,7 +321,7 @@ impl Proxy {
         if let Some(relayed) = relayed {
             let relayed = match is_idle_tunnel {
                 true => relayed,
-                false => relayed.blamed_on(failure.fault()),
+                false => relayed.failed_by(failure),
             };
             completions.note(proxied.token, relayed);
         }
@@ -321,7 +329,10 @@ impl Proxy {
             // Cut, so that the client sees that something is missing.
             completions.proceed(proxied.token, |_, _| Flow::Done);
         } else if !proxied.is_answering {
-            completions.respond(proxied.token, |response, _pools| failure.answer(response));
+            let is_quiet = self.config.quiet_errors;
+            completions.respond(proxied.token, |response, _pools| {
+                failure.answer(response, is_quiet);
+            });
         }
     }
 

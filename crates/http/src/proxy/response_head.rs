@@ -152,13 +152,15 @@ fn begin_head(
     for field in fields.spans() {
         let (name, value) = field.received(bytes);
         let rule = FieldRule::of(name.as_bytes());
-        has_date |= rule == FieldRule::Date;
         let passes = match rule {
             FieldRule::Drop | FieldRule::Connection | FieldRule::Te => false,
             FieldRule::Trailer => passes_trailers,
+            // One is all that an answer has (RFC 9110 5.3): the first.
+            FieldRule::Date => !has_date,
             _ => true,
         };
         if passes && !nominated.has(name.as_bytes()) {
+            has_date |= rule == FieldRule::Date;
             write_line(output, (name, value));
         }
     }
@@ -312,6 +314,24 @@ mod tests {
             lines[5..],
             ["Via: 1.1 millpond", "Content-Length: 0", "", ""]
         );
+    }
+
+    /// Goal: of several Date fields the first remains, and one that Connection names is replaced by ours.
+    #[test]
+    fn one_date_remains() {
+        for (fields, expected) in [
+            ("Date: a\r\nDate: b\r\ndate: c\r\n", "a"),
+            ("Connection: Date\r\nDate: a\r\n", "GMT"),
+            ("", "GMT"),
+        ] {
+            let text = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 0\r\n\r\n");
+            let (head, _) = rewrite(text.as_bytes(), Method::Get, Version::Http11).unwrap();
+            let lines = head.lines();
+            let dates: Vec<&str> = lines
+                .filter(|line| line.to_lowercase().starts_with("date:"))
+                .collect();
+            assert!(dates.len() == 1 && dates[0].ends_with(expected), "{head}");
+        }
     }
 
     /// Goal: the names of trailers go where trailers go: in chunks, to those who know of them, unless

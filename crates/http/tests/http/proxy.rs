@@ -2,6 +2,8 @@
 //! no good one does.
 
 mod announced;
+mod causes;
+mod meanings;
 mod others;
 mod secure;
 mod faults;

@@ -6,8 +6,8 @@
 
 use super::upstream_name::{UpstreamName, check_weight};
 use crate::flags::config::SERVER_KEY;
-use crate::flags::parse_duration_ns;
 use crate::flags::serve::is_server_flag;
+use crate::flags::{parse_bytes, parse_duration_ns};
 use millpond_http::client::Timeouts;
 use millpond_http::proxy::{
     Balance, EjectionPolicy, ForwardedFields, HalfClose, HostPolicy, ProbePolicy, ProxyConfig,
@@ -34,6 +34,18 @@ impl FromStr for Time {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse_duration_ns(text).map(|ns| Self { ns })
+    }
+}
+
+/// A number of bytes as text: `16KiB`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Size(pub(super) u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse_bytes(text).map(Self)
     }
 }
 
@@ -78,6 +90,11 @@ pub(super) struct Settings {
     pub(super) tries: Option<u32>,
     pub(super) retry_percent: Option<u32>,
     pub(super) half_close: Option<HalfClosePolicy>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) upstream_max_head: Option<Size>,
+    pub(super) upstream_max_fields: Option<u64>,
+    #[serde(default)]
+    pub(super) quiet_errors: bool,
     #[serde(default)]
     pub(super) timeouts: TimeoutSettings,
     pub(super) health: Option<HealthSettings>,
@@ -115,6 +132,8 @@ pub(super) struct TimeoutSettings {
     pub(super) tunnel_idle: Option<Time>,
     #[serde(default, deserialize_with = "some_text")]
     pub(super) half_close: Option<Time>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) idle: Option<Time>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -287,6 +306,17 @@ impl Settings {
             _ => HalfClose::Cancel,
         };
         config.timeouts = self.timeouts.timeouts();
+        let in_memory = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        if let Some(Size(bytes)) = self.upstream_max_head {
+            config.answer_head_bytes_max = in_memory(bytes);
+        }
+        if let Some(count) = self.upstream_max_fields {
+            config.answer_fields_max = in_memory(count);
+        }
+        config.quiet_errors = self.quiet_errors;
+        if let Some(Time { ns }) = self.timeouts.idle {
+            config.idle_max_ns = ns;
+        }
         config.probe = self.health.as_ref().map(HealthSettings::policy);
         config.ejection = self.ejection.policy();
         Ok(config)

@@ -2,7 +2,7 @@
 
 use super::{RawPeer, RawUpstream, upstream};
 use crate::access_log::{logging, objects};
-use crate::support::TestServer;
+use crate::support::{TestServer, wait_until};
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl};
 use millpond_http::{AccessLogFormat, AccessLogTarget, Limits};
 use serde_json::Value;
@@ -145,6 +145,8 @@ impl Stage {
         let mut client = self.server.connect();
         client.send(request);
         let text = String::from_utf8(client.rest()).unwrap();
+        // One that is given little time may read the request only when the client was answered.
+        wait_until("the first try", || self.tries.load(Ordering::SeqCst) > 0);
         (text, self.tries.load(Ordering::SeqCst))
     }
 

@@ -217,12 +217,11 @@ fn only_the_protocol_that_was_asked_for_takes_over() {
             let answer = client.response_to_head();
             let expected = match is_asked && agreed.contains(told) {
                 true => (101, None),
-                false => (
-                    502,
-                    Some("millpond; error=http_upgrade_failed; fault=upstream"),
-                ),
+                false => (502, Some(true)),
             };
-            let found = (answer.status, answer.header("proxy-status"));
+            let said = answer.header("proxy-status");
+            let is_named = said.map(|said| said.contains("error=http_upgrade_failed; "));
+            let found = (answer.status, is_named);
             assert_eq!(found, expected, "{offered:?} {told:?}");
             drop(client);
             wait_until("nothing is left", || outstanding(&server) == 0);
