@@ -20,6 +20,7 @@ mod upstreams;
 mod retry;
 mod failure;
 mod field_rule;
+mod field_change;
 mod head_memory;
 mod via;
 mod forwarded;
@@ -43,6 +44,7 @@ pub use config::{
     HostPolicy, ProxyConfig, ProxyConfigError, ProxyControl, UPSTREAMS_MAX, UpstreamConfig,
 };
 pub(crate) use failure::Failure;
+pub use field_change::{FieldChange, FieldChangeError, FieldChanges};
 pub use half_close::{HALF_CLOSED_MAX, HalfClose};
 pub use health::{EjectionPolicy, ProbePolicy};
 pub use request_head::{ForwardedFields, ForwardedFieldsError};

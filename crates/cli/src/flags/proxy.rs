@@ -9,7 +9,7 @@ use crate::output::{self, Exit, Failure};
 use clap::Args;
 use millpond_http::log::{self, LogLevel};
 use millpond_http::proxy::{
-    Balance, ForwardedFields, Proxy, ProxyControl, TrustedPeers, UpgradeProtocols,
+    Balance, FieldChange, ForwardedFields, Proxy, ProxyControl, TrustedPeers, UpgradeProtocols,
 };
 use millpond_http::{Reread, ServeConfig};
 use millpond_io::Address;
@@ -49,7 +49,8 @@ flags; SIGHUP reads it again, and no request fails:
   address = \"10.0.0.1:80\"
   weight = 3
 Its keys: balance host forwarded trust upgrade connections pending tries
-retry-percent half-close quiet-errors upstream-max-head upstream-max-fields;
+retry-percent half-close quiet-errors upstream-max-head upstream-max-fields
+request-headers response-headers;
 [timeouts] connect write first-byte between-bytes total tunnel-idle
 half-close idle; [health] path interval timeout successes
 failures; [ejection] failures base longest; [tls] ca insecure cert key;
@@ -124,6 +125,23 @@ struct UpstreamFlags {
     /// Fields of an answer, at most 128; one with more becomes 502 [default: 128]
     #[arg(long, value_name = "N", value_parser = parse_count, conflicts_with = "config")]
     upstream_max_fields: Option<u64>,
+    /// Change a field of requests: NAME: VALUE sets it, +NAME: VALUE adds one, -NAME removes all of this
+    /// name. May be given several times
+    #[arg(
+        long,
+        value_name = "CHANGE",
+        allow_hyphen_values = true,
+        conflicts_with = "config"
+    )]
+    request_header: Vec<FieldChange>,
+    /// The same of upstreams' answers
+    #[arg(
+        long,
+        value_name = "CHANGE",
+        allow_hyphen_values = true,
+        conflicts_with = "config"
+    )]
+    response_header: Vec<FieldChange>,
     /// Answer failures without saying why: no Proxy-Status and no sentence
     #[arg(long, conflicts_with = "config")]
     quiet_errors: bool,
@@ -303,6 +321,8 @@ impl ProxyFlags {
             upstream_max_head: flags.upstream_max_head.map(Size),
             upstream_max_fields: flags.upstream_max_fields,
             quiet_errors: flags.quiet_errors,
+            request_headers: flags.request_header.clone(),
+            response_headers: flags.response_header.clone(),
             tries: flags.tries,
             retry_percent: flags.retry_budget,
             half_close: flags.half_close,
@@ -400,6 +420,7 @@ mod tests {
              --health /h --health-interval 12s --health-timeout 13s --health-successes 14 \
              --health-failures 15 --eject-after 0 --eject-for 16s --eject-for-max 17s \
              --upstream-idle 20s --upstream-max-head 21KiB --upstream-max-fields 22 --quiet-errors \
+             --request-header -X-A --response-header X-B:c \
              --upstream-ca ca --upstream-cert cert --upstream-key key";
         let settings = parse(line)
             .unwrap()
@@ -436,6 +457,8 @@ mod tests {
         assert_eq!(settings.upstream_max_head, Some(Size(21 << 10)));
         assert_eq!(settings.upstream_max_fields, Some(22));
         assert!(settings.quiet_errors);
+        assert_eq!(settings.request_headers[0].to_string(), "-X-A");
+        assert_eq!(settings.response_headers[0].to_string(), "X-B: c");
         assert_eq!(settings.timeouts, expected);
         let expected = HealthSettings {
             path: "/h".to_owned(),
@@ -475,6 +498,10 @@ mod tests {
             ("--upstream a:1 --upstream-cert c", "--upstream-key"),
             ("--upstream a:1 --tries 0", "at least 1"),
             ("--upstream a:1 --upgrade h2c", "unchecked"),
+            (
+                "--upstream a:1 --request-header Host:x",
+                "cannot be changed",
+            ),
             ("--upstream a:1 --upgrade a,,b", "no protocol"),
         ] {
             let error = parse(line).unwrap_err();

@@ -53,7 +53,7 @@ impl Proxy {
         completions: &mut Completions<'_>,
     ) {
         self.note_answer(handle, completions);
-        let known_answers = &mut self.known_answers;
+        let (known_answers, config) = (&mut self.known_answers, &self.config);
         let Some(proxied) = self.requests.get_mut(handle) else {
             return;
         };
@@ -75,7 +75,7 @@ impl Proxy {
                     .map(|()| false)
                     .map_err(HeadRefused::failure),
                 false => known_answers
-                    .forward(response, answer)
+                    .forward(response, answer, &config.answer_changes)
                     .map_err(HeadRefused::failure),
             };
             match written {
@@ -126,7 +126,7 @@ impl Proxy {
         report: &ExchangeReport,
         completions: &mut Completions<'_>,
     ) {
-        let known_answers = &mut self.known_answers;
+        let (known_answers, config) = (&mut self.known_answers, &self.config);
         let Some(proxied) = self.requests.get(handle) else {
             return;
         };
@@ -142,7 +142,7 @@ impl Proxy {
         let is_quiet = self.config.quiet_errors;
         let mut refused = None;
         let is_there = completions.proceed(token, |response, _pools| {
-            match known_answers.forward(response, answer) {
+            match known_answers.forward(response, answer, &config.answer_changes) {
                 Ok(_) => {
                     // Without memory for it the answer is cut, so that the client sees it.
                     let _ = response.write(body);

@@ -8,6 +8,7 @@
 use super::balance::Balance;
 use super::client_peer::TrustedPeers;
 use super::counters::Registry;
+use super::field_change::FieldChanges;
 use super::half_close::HalfClose;
 use super::health::{EjectionPolicy, ProbePolicy};
 use super::request_head::ForwardedFields;
@@ -92,6 +93,10 @@ pub struct ProxyConfig {
     pub idle_max_ns: u64,
     /// Answers about failures say no more than their status.
     pub quiet_errors: bool,
+    /// What is changed of requests.
+    pub request_changes: FieldChanges,
+    /// What is changed of upstreams' answers.
+    pub answer_changes: FieldChanges,
     /// Protocols that may take a connection over.
     pub upgrades: UpgradeProtocols,
 }
@@ -118,6 +123,8 @@ impl ProxyConfig {
             answer_fields_max: FIELDS_CAPACITY,
             idle_max_ns: PoolConfig::default().idle_max_ns,
             quiet_errors: false,
+            request_changes: FieldChanges::default(),
+            answer_changes: FieldChanges::default(),
             upgrades: UpgradeProtocols::default(),
         }
     }

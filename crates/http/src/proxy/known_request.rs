@@ -129,6 +129,7 @@ mod tests {
     use crate::head::HeadFields;
     use crate::limits::Limits;
     use crate::parse::{Parsed, parse_request_head};
+    use crate::proxy::field_change::FieldChanges;
     use crate::proxy::via::ViaName;
     use crate::request::RequestBody;
     use millpond_io::Peer;
@@ -220,6 +221,7 @@ mod tests {
             fields: asked.told.parse().unwrap(),
             upgrade: None,
             max_forwards: None,
+            changes: &FieldChanges::default(),
         };
         let blocks = BlockPool::new("test", PoolMode::Off);
         let upgrades = match asked.allows_upgrades {

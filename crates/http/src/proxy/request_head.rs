@@ -10,6 +10,7 @@
 //! as they were checked; nothing is formatted, and room is reserved once.
 
 use super::client_peer::ClientPeer;
+use super::field_change::FieldChanges;
 use super::field_rule::{FieldRule, Nominated, welcomes_trailers};
 use super::forwarded::sound_elements;
 use super::trailers::may_pass;
@@ -175,6 +176,7 @@ pub(super) struct RequestWay<'a> {
     pub(super) upgrade: Option<FieldValue<'a>>,
     /// Already one less.
     pub(super) max_forwards: Option<u32>,
+    pub(super) changes: &'a FieldChanges,
 }
 
 /// The protocol that a request wants to change to, if it may: a request with a body would leave it
@@ -202,7 +204,7 @@ pub(super) fn encode_request_head(
     way: &RequestWay<'_>,
 ) -> Result<OutgoingHead, PoolError> {
     // Every line may grow by the space behind its colon; the host is written up to three times.
-    let own_bytes = 3 * request.authority().len() + ADDED_BYTES_MAX;
+    let own_bytes = 3 * request.authority().len() + way.changes.lines().len() + ADDED_BYTES_MAX;
     let bytes_max = request.bytes.len() + 2 * request.fields.len() + own_bytes;
     let mut bytes = Buffer::new();
     bytes.reserve(blocks, bytes_max)?;
@@ -218,6 +220,7 @@ pub(super) fn encode_request_head(
     writer.put(b"\r\n");
     let seen = writer.write_passed_on(request, nominated, way);
     writer.write_own(request, way, seen);
+    writer.put(way.changes.lines());
     if request.head.expects_continue {
         writer.put(b"Expect: 100-continue\r\n");
     }
@@ -321,7 +324,9 @@ impl HeadWriter<'_> {
             // What is for this connection alone is as good as not said (RFC 9110 7.6.1).
             seen.note(rule, is_trusted && !is_nominated);
             let passes = match rule {
-                FieldRule::PassOn | FieldRule::Date => !is_nominated,
+                FieldRule::PassOn | FieldRule::Date => {
+                    !is_nominated && !way.changes.drops(name.as_bytes())
+                }
                 FieldRule::ForwardedProto
                 | FieldRule::ForwardedHost
                 | FieldRule::ForwardedOther => is_trusted && !is_nominated,

@@ -147,6 +147,9 @@ impl Proxy {
                 peer.judge(&self.config.trusted);
             }
             self.budget = RetryBudget::new(self.config.retry_percent);
+            // What is remembered was written with the changes of before.
+            self.known_requests = KnownRequests::new();
+            self.known_answers = KnownAnswers::new();
             self.configure(now_ns);
         }
     }
@@ -166,6 +169,7 @@ impl Proxy {
             fields: self.config.forwarded,
             upgrade: None,
             max_forwards: None,
+            changes: &self.config.request_changes,
         };
         let (head, may_upgrade) =
             self.known_requests

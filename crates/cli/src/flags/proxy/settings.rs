@@ -10,8 +10,8 @@ use crate::flags::serve::is_server_flag;
 use crate::flags::{parse_bytes, parse_duration_ns};
 use millpond_http::client::Timeouts;
 use millpond_http::proxy::{
-    Balance, EjectionPolicy, ForwardedFields, HalfClose, HostPolicy, ProbePolicy, ProxyConfig,
-    TrustedPeers, UpgradeProtocols, UpstreamConfig,
+    Balance, EjectionPolicy, FieldChange, FieldChanges, ForwardedFields, HalfClose, HostPolicy,
+    ProbePolicy, ProxyConfig, TrustedPeers, UpgradeProtocols, UpstreamConfig,
 };
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::tls::{CertificateFiles, TlsClient, TlsClientOptions, Trust};
@@ -95,6 +95,10 @@ pub(super) struct Settings {
     pub(super) upstream_max_fields: Option<u64>,
     #[serde(default)]
     pub(super) quiet_errors: bool,
+    #[serde(default, deserialize_with = "texts")]
+    pub(super) request_headers: Vec<FieldChange>,
+    #[serde(default, deserialize_with = "texts")]
+    pub(super) response_headers: Vec<FieldChange>,
     #[serde(default)]
     pub(super) timeouts: TimeoutSettings,
     pub(super) health: Option<HealthSettings>,
@@ -314,6 +318,9 @@ impl Settings {
             config.answer_fields_max = in_memory(count);
         }
         config.quiet_errors = self.quiet_errors;
+        let changes = |changes| FieldChanges::new(changes).map_err(|error| error.to_string());
+        config.request_changes = changes(&self.request_headers)?;
+        config.answer_changes = changes(&self.response_headers)?;
         if let Some(Time { ns }) = self.timeouts.idle {
             config.idle_max_ns = ns;
         }

@@ -63,6 +63,7 @@ fn rewrite(text: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
         fields: asked.fields.parse().unwrap(),
         upgrade,
         max_forwards: None,
+        changes: &FieldChanges::default(),
     };
     let blocks = BlockPool::new("test", PoolMode::Off);
     let head = encode_request_head(&blocks, &request, &nominated, &way).unwrap();
@@ -99,6 +100,7 @@ fn what_is_written_at_once_is_what_the_parts_are() {
             fields: ForwardedFields::default(),
             upgrade: None,
             max_forwards: None,
+            changes: &FieldChanges::default(),
         };
         let blocks = BlockPool::new("test", PoolMode::Off);
         let write = |act: &dyn Fn(&mut HeadWriter<'_>)| {

@@ -21,7 +21,7 @@ struct Told {
     detail: &'static str,
 }
 
-fn check(proxied: ProxyConfig, told: Told) {
+fn check(proxied: &ProxyConfig, told: Told) {
     for is_quiet in [false, true] {
         let mut proxied = proxied.clone();
         proxied.quiet_errors = is_quiet;
@@ -150,7 +150,7 @@ fn certificates_are_refused_by_their_cause() {
         let raw = RawUpstream::start_with(accept, |peer: &mut RawPeer, _| drop(peer.rest()));
         let mut upstream = upstream(raw.address);
         upstream.tls = Some(secure::for_upstreams_of(name, trusted));
-        check(configured(upstream), told);
+        check(&configured(upstream), told);
     }
 }
 
@@ -169,7 +169,7 @@ fn clear_text_is_no_handshake() {
         cause: "not_tls",
         detail: "the upstream does not speak TLS",
     };
-    check(configured(upstream), told);
+    check(&configured(upstream), told);
 }
 
 /// Goal: a name without an address is told as that, and is a state in /metrics.
@@ -187,7 +187,7 @@ fn a_name_without_address_is_told() {
         cause: "unresolved",
         detail: "the name of the upstream has no address",
     };
-    check(configured(upstream), told);
+    check(&configured(upstream), told);
 }
 
 /// Goal: a connection that is refused is told as that.
@@ -200,7 +200,7 @@ fn a_refused_connection_is_told() {
         cause: "refused",
         detail: "the upstream refused the connection",
     };
-    check(configured(upstream(super::refusing(&directory))), told);
+    check(&configured(upstream(super::refusing(&directory))), told);
 }
 
 fn answering(head: String) -> RawUpstream {
@@ -256,7 +256,7 @@ fn heads_of_answers_have_limits_of_their_own() {
             cause,
             detail,
         };
-        check(proxied, told);
+        check(&proxied, told);
     }
     for (raw, name) in [(long(40 << 10), "x"), (many(120), "x119")] {
         let (server, control) = super::proxy(&[raw.address], Limits::default(), |config| {
