@@ -53,7 +53,7 @@ pub enum ParseError {
     /// Not `HTTP/` digit `.` digit, or not followed by a line end.
     #[error("the version is malformed: end the request line with HTTP/1.1")]
     BadVersion,
-    /// A well-formed version other than 1.0 and 1.1.
+    /// A well-formed version of another major number than 1, or 0.9.
     #[error("the version is not supported: use HTTP/1.1")]
     UnsupportedVersion,
     /// The status line of a response is malformed.

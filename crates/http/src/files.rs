@@ -19,6 +19,7 @@ mod media_type;
 mod version;
 mod selection;
 mod root;
+mod followed_root;
 mod cache;
 mod question;
 mod disk;
@@ -37,6 +38,7 @@ use crate::service::{Flow, RequestToken, Service, ServiceContext, ShardStart, St
 use cache::{Cache, Known};
 use counters::FileCounters;
 use disk::{Answer, Disk, Outcome};
+use followed_root::FollowedRoot;
 use millpond_io::Errno;
 use millpond_mempool::{Buffer, Handle, PoolStats, Slab};
 use path::FilePath;
@@ -57,17 +59,21 @@ pub struct FilesConfig {
     pub follow_links: bool,
     /// Memory for small files, each shard; 0 for none.
     pub cache_bytes: usize,
+    /// The directory is looked up again by its name every second; otherwise the one that it leads to at the
+    /// start is served for ever.
+    pub follow_root: bool,
     /// The value of `Cache-Control` in every answer with a file, e.g. `max-age=60`.
     pub cache_control: Option<String>,
 }
 
 impl FilesConfig {
-    /// Links followed, 16 MiB of cache for each shard and no `Cache-Control`.
+    /// Links and the root followed, 16 MiB of cache for each shard and no `Cache-Control`.
     #[must_use]
     pub fn new(directory: PathBuf) -> Self {
         Self {
             directory,
             follow_links: true,
+            follow_root: true,
             cache_bytes: 16 << 20,
             cache_control: None,
         }
@@ -100,7 +106,7 @@ pub enum FilesError {
 /// A directory that is open, for all shards.
 #[derive(Debug)]
 pub struct Site {
-    root: Arc<Root>,
+    root: FollowedRoot,
     cache_bytes: usize,
     cache_control: Option<String>,
     /// One for each shard.
@@ -108,7 +114,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Opens the directory: once it is, renaming it or another one in its place changes nothing.
+    /// Opens the directory, and starts the thread that looks where its name leads.
     pub fn open(config: &FilesConfig, shards: usize) -> Result<Self, FilesError> {
         let directory = &config.directory;
         let root =
@@ -116,6 +122,8 @@ impl Site {
                 directory: directory.clone(),
                 error,
             })?;
+        let is_pinned = !config.follow_root;
+        let root = FollowedRoot::start(root, directory, config.follow_links, is_pinned)?;
         if let Some(value) = &config.cache_control
             && (value.is_empty() || FieldValue::new(value).is_err())
         {
@@ -123,7 +131,7 @@ impl Site {
             return Err(FilesError::CacheControl { value });
         }
         Ok(Self {
-            root: Arc::new(root),
+            root,
             cache_bytes: config.cache_bytes,
             cache_control: config.cache_control.clone(),
             counters: (0..shards).map(|_| FileCounters::default()).collect(),
@@ -140,7 +148,7 @@ impl Site {
     /// Whether links beneath the directory are followed: asked for, and the kernel has `openat2`.
     #[must_use]
     pub fn follows_links(&self) -> bool {
-        self.root.way() == Way::Beneath
+        self.root.current().way() == Way::Beneath
     }
 }
 
@@ -162,6 +170,9 @@ enum Task {
 /// The service of one shard.
 pub struct Files {
     site: Arc<Site>,
+    /// The directory that is served, and which one that is.
+    root: Arc<Root>,
+    root_generation: u64,
     shard_index: usize,
     cache: Cache,
     tasks: Slab<Task>,
@@ -184,9 +195,13 @@ impl fmt::Debug for Files {
 impl Files {
     /// The files of a shard; starts its disk thread.
     pub fn new(site: &Arc<Site>, start: &ShardStart) -> Result<Self, FilesError> {
-        let disk = Disk::start(Arc::clone(&site.root), start.index, start.waker.clone())?;
+        let disk = Disk::start(start.index, start.waker.clone())?;
+        // Before the directory: at worst it is taken twice.
+        let root_generation = site.root.generation();
         Ok(Self {
             site: Arc::clone(site),
+            root: site.root.current(),
+            root_generation,
             shard_index: start.index,
             cache: Cache::new(site.cache_bytes),
             tasks: Slab::new("files_tasks", start.pool_mode),
@@ -199,6 +214,17 @@ impl Files {
     #[inline]
     fn counters(&self) -> &FileCounters {
         &self.site.counters[self.shard_index]
+    }
+
+    /// Takes the directory to which the name leads now, if it is another one. What is cached is compared with
+    /// it by name, as with every look.
+    #[inline]
+    fn look_for_root(&mut self) {
+        let generation = self.site.root.generation();
+        if generation != self.root_generation {
+            self.root_generation = generation;
+            self.root = self.site.root.current();
+        }
     }
 
     fn forget(&mut self, state: u64) -> Option<Task> {
@@ -216,19 +242,20 @@ impl Service for Files {
         context: &mut ServiceContext<'_>,
     ) -> Flow {
         if !matches!(request.method, Method::Get | Method::Head) {
-            return refusal::refuse_method(response);
+            return refusal::refuse_method(request.method, response);
         }
         let file = match FilePath::decode(request.path(), &context.pools.arena) {
             Ok(file) => file,
             Err(refusal) => return refusal::refuse_path(refusal, response),
         };
+        self.look_for_root();
         let question = Question::new(file, request);
         let known = self.cache.find(file.relative, context.now_ns);
         if let Known::Fresh(place) = known {
             self.counters().cache_hits.add(1);
             return self.answer_cached(place, &question, request.headers(), response);
         }
-        match self.site.root.look_up(file.relative, Patience::CachedOnly) {
+        match self.root.look_up(file.relative, Patience::CachedOnly) {
             Err(OpenRefusal::NotCached) => {}
             opened => {
                 let (blocks, now_ns) = (&context.pools.blocks, context.now_ns);

@@ -192,7 +192,7 @@ impl HeadFields {
     }
 }
 
-/// Protocol version. There is no other: anything else is refused.
+/// Protocol version, as it is read: higher minor versions by the rules of 1.1; anything else is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub enum Version {
     /// `HTTP/1.0`

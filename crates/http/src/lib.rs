@@ -36,6 +36,7 @@
 
 pub mod limits;
 pub mod method;
+mod allowed_methods;
 pub mod status;
 pub mod head;
 pub mod head_text;

@@ -1,6 +1,7 @@
 //! The smallest useful service: one fixed text, for measuring everything around it.
 
-use crate::head_text::{FieldName, FieldValue};
+use crate::allowed_methods::{READ_ONLY, answer_other_method};
+use crate::head_text::FieldValue;
 use crate::method::Method;
 use crate::request::Request;
 use crate::response::Response;
@@ -12,7 +13,6 @@ use crate::status::StatusCode;
 pub struct Plaintext;
 
 const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
-const GET_AND_HEAD: FieldValue<'_> = FieldValue::from_static("GET, HEAD");
 
 impl Service for Plaintext {
     #[inline(always)]
@@ -24,16 +24,15 @@ impl Service for Plaintext {
     ) -> Flow {
         let path = request.path();
         // Compared whole; a pattern would be matched byte by byte.
-        let is_known_path = path == b"/plaintext" || path == b"/";
+        let is_known_path = path == b"/plaintext" || path == b"/" || path == b"*";
         let is_read = matches!(request.method, Method::Get | Method::Head);
         // Out of memory leaves the response unsent, which the server answers with 503.
         let _ = match (is_known_path, is_read) {
             (true, true) => response.send(StatusCode::OK, TEXT_PLAIN, b"Hello, World!"),
-            (true, false) => response.send_with(
-                StatusCode::METHOD_NOT_ALLOWED,
-                &[(FieldName::ALLOW, GET_AND_HEAD)],
-                b"this path can only be read: use GET\n",
-            ),
+            (true, false) => {
+                let sentence = b"this path can only be read: use GET\n";
+                return answer_other_method(request.method, response, READ_ONLY, sentence);
+            }
             (false, _) => response.send(
                 StatusCode::NOT_FOUND,
                 TEXT_PLAIN,

@@ -20,6 +20,7 @@ mod upstreams;
 mod retry;
 mod failure;
 mod field_rule;
+mod field_change;
 mod head_memory;
 mod via;
 mod forwarded;
@@ -34,6 +35,7 @@ mod service;
 mod answering;
 mod continue_wait;
 mod half_close;
+mod upgrade;
 mod probing;
 
 pub use balance::{Balance, BalanceError, HashKey};
@@ -41,7 +43,10 @@ pub use client_peer::{TrustedPeers, TrustedPeersError};
 pub use config::{
     HostPolicy, ProxyConfig, ProxyConfigError, ProxyControl, UPSTREAMS_MAX, UpstreamConfig,
 };
+pub(crate) use failure::Failure;
+pub use field_change::{FieldChange, FieldChangeError, FieldChanges};
 pub use half_close::{HALF_CLOSED_MAX, HalfClose};
 pub use health::{EjectionPolicy, ProbePolicy};
 pub use request_head::{ForwardedFields, ForwardedFieldsError};
 pub use service::Proxy;
+pub use upgrade::{UpgradeProtocols, UpgradeProtocolsError};

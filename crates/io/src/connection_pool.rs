@@ -42,7 +42,7 @@ mod error;
 
 pub use crate::resolver::{ResolveError, Resolver, ResolverClient, ResolverConfig};
 pub use counters::{PoolCounters, PoolKeyStats};
-pub use error::{AcquireError, AcquirePhase};
+pub use error::{AcquireError, AcquirePhase, HandshakeError};
 pub use lease::{Acquired, Heard, Lease, OpenTimes, Outcome, WaiterId};
 pub use target::{Place, PoolConfig, Target};
 
@@ -170,6 +170,11 @@ impl ConnectionPool {
             sweep: Sweep::default(),
             counters_before: PoolCounters::default(),
         }
+    }
+
+    /// For how long a connection is kept without a use, of those that are parked from now on.
+    pub const fn set_idle_max(&mut self, idle_max_ns: u64) {
+        self.config.idle_max_ns = idle_max_ns;
     }
 
     /// Another upstream. Two keys share nothing, even if their targets are equal.

@@ -421,6 +421,12 @@ pub trait Driver: Sized {
         None
     }
 
+    /// Why the socket failed whose [`Event::Failed`] is being handled, if it was TLS that ended it.
+    #[cfg(feature = "tls")]
+    fn tls_failure(&self, _socket: SocketId) -> Option<crate::tls::TlsFailure> {
+        None
+    }
+
     /// What became of handshakes, of a driver that speaks TLS.
     #[cfg(feature = "tls")]
     fn tls_counters(&self) -> Option<crate::tls::TlsCounters> {

@@ -3,18 +3,20 @@
 mod settings;
 mod upstream_name;
 
-use super::parse_count;
 use super::serve::CommonFlags;
+use super::{parse_bytes, parse_count};
 use crate::output::{self, Exit, Failure};
 use clap::Args;
 use millpond_http::log::{self, LogLevel};
-use millpond_http::proxy::{Balance, ForwardedFields, Proxy, ProxyControl, TrustedPeers};
+use millpond_http::proxy::{
+    Balance, FieldChange, ForwardedFields, Proxy, ProxyControl, TrustedPeers, UpgradeProtocols,
+};
 use millpond_http::{Reread, ServeConfig};
 use millpond_io::Address;
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::resolver::{Resolver, ResolverConfig};
 use settings::{
-    EjectionSettings, HalfClosePolicy, HealthSettings, Host, Settings, Time, TimeoutSettings,
+    EjectionSettings, HalfClosePolicy, HealthSettings, Host, Settings, Size, Time, TimeoutSettings,
     TlsSettings, UpstreamSettings, parse_path,
 };
 use std::convert::Infallible;
@@ -47,8 +49,10 @@ flags; SIGHUP reads it again, and no request fails:
   address = \"10.0.0.1:80\"
   weight = 3
 Its keys: balance host forwarded trust upgrade connections pending tries
-retry-percent half-close; [timeouts] connect write first-byte between-bytes
-total tunnel-idle half-close; [health] path interval timeout successes
+retry-percent half-close quiet-errors upstream-max-head upstream-max-fields
+request-headers response-headers;
+[timeouts] connect write first-byte between-bytes total tunnel-idle
+half-close idle; [health] path interval timeout successes
 failures; [ejection] failures base longest; [tls] ca insecure cert key;
 [[upstream]] address weight proxy-protocol.
 `millpond config example proxy` prints them with their defaults.")]
@@ -94,15 +98,53 @@ struct UpstreamFlags {
     /// address; it serves one request then
     #[arg(long, value_name = "v1|v2", conflicts_with = "config")]
     upstream_proxy_protocol: Option<ProxyProtocol>,
-    /// Let WebSocket, and other protocols that begin with Upgrade, take a connection over
-    #[arg(long, conflicts_with = "config")]
-    upgrade: bool,
+    /// Protocols that may take a connection over by Upgrade, with commas between them; without a value
+    /// websocket. An upstream that changes to another protocol is answered for with 502
+    #[arg(
+        long,
+        value_name = "PROTOCOL,...",
+        num_args = 0..=1,
+        default_missing_value = "websocket",
+        conflicts_with = "config"
+    )]
+    upgrade: Option<UpgradeProtocols>,
     /// Connections to each upstream [default: 1024]
     #[arg(long, value_name = "N", value_parser = parse_u32, conflicts_with = "config")]
     upstream_connections: Option<u32>,
     /// Requests that wait for one of them; one more is answered with 503 [default: 4096]
     #[arg(long, value_name = "N", value_parser = parse_u32, conflicts_with = "config")]
     upstream_pending: Option<u32>,
+    /// How long a connection to an upstream is kept without a use: less than the upstream itself keeps
+    /// it, so that no request meets its end [default: 4s]
+    #[arg(long, value_name = "TIME", conflicts_with = "config")]
+    upstream_idle: Option<Time>,
+    /// Status line and all fields of an answer, at most 64KiB less one byte; a longer one becomes 502
+    /// [default: 32KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "config")]
+    upstream_max_head: Option<u64>,
+    /// Fields of an answer, at most 128; one with more becomes 502 [default: 128]
+    #[arg(long, value_name = "N", value_parser = parse_count, conflicts_with = "config")]
+    upstream_max_fields: Option<u64>,
+    /// Change a field of requests: NAME: VALUE sets it, +NAME: VALUE adds one, -NAME removes all of this
+    /// name. May be given several times
+    #[arg(
+        long,
+        value_name = "CHANGE",
+        allow_hyphen_values = true,
+        conflicts_with = "config"
+    )]
+    request_header: Vec<FieldChange>,
+    /// The same of upstreams' answers
+    #[arg(
+        long,
+        value_name = "CHANGE",
+        allow_hyphen_values = true,
+        conflicts_with = "config"
+    )]
+    response_header: Vec<FieldChange>,
+    /// Answer failures without saying why: no Proxy-Status and no sentence
+    #[arg(long, conflicts_with = "config")]
+    quiet_errors: bool,
     /// How often a request is tried, the first time included [default: 2]
     #[arg(long, value_name = "N", value_parser = parse_u32, conflicts_with = "config")]
     tries: Option<u32>,
@@ -273,9 +315,14 @@ impl ProxyFlags {
             host: flags.host,
             forwarded: flags.forwarded,
             trust: flags.trust.clone(),
-            upgrade: flags.upgrade,
+            upgrade: flags.upgrade.clone(),
             connections: flags.upstream_connections,
             pending: flags.upstream_pending,
+            upstream_max_head: flags.upstream_max_head.map(Size),
+            upstream_max_fields: flags.upstream_max_fields,
+            quiet_errors: flags.quiet_errors,
+            request_headers: flags.request_header.clone(),
+            response_headers: flags.response_header.clone(),
             tries: flags.tries,
             retry_percent: flags.retry_budget,
             half_close: flags.half_close,
@@ -287,6 +334,7 @@ impl ProxyFlags {
                 total: flags.total_timeout,
                 tunnel_idle: flags.tunnel_idle_timeout,
                 half_close: flags.half_close_timeout,
+                idle: flags.upstream_idle,
             },
             health: health.health.as_ref().map(|path| HealthSettings {
                 path: path.clone(),
@@ -371,6 +419,8 @@ mod tests {
              --tunnel-idle-timeout 18s --half-close allow --half-close-timeout 19s \
              --health /h --health-interval 12s --health-timeout 13s --health-successes 14 \
              --health-failures 15 --eject-after 0 --eject-for 16s --eject-for-max 17s \
+             --upstream-idle 20s --upstream-max-head 21KiB --upstream-max-fields 22 --quiet-errors \
+             --request-header -X-A --response-header X-B:c \
              --upstream-ca ca --upstream-cert cert --upstream-key key";
         let settings = parse(line)
             .unwrap()
@@ -390,7 +440,8 @@ mod tests {
         assert_eq!(settings.host, Some(Host::Upstream));
         assert_eq!(settings.half_close, Some(HalfClosePolicy::Allow));
         assert_eq!(settings.forwarded.unwrap().to_string(), "x");
-        assert_eq!((settings.trust.len(), settings.upgrade), (1, true));
+        assert_eq!(settings.trust.len(), 1);
+        assert_eq!(settings.upgrade, Some(UpgradeProtocols::websocket()));
         assert_eq!((settings.connections, settings.pending), (Some(4), Some(5)));
         assert_eq!((settings.tries, settings.retry_percent), (Some(6), Some(7)));
         let expected = TimeoutSettings {
@@ -401,7 +452,13 @@ mod tests {
             total: time(11),
             tunnel_idle: time(18),
             half_close: time(19),
+            idle: time(20),
         };
+        assert_eq!(settings.upstream_max_head, Some(Size(21 << 10)));
+        assert_eq!(settings.upstream_max_fields, Some(22));
+        assert!(settings.quiet_errors);
+        assert_eq!(settings.request_headers[0].to_string(), "-X-A");
+        assert_eq!(settings.response_headers[0].to_string(), "X-B: c");
         assert_eq!(settings.timeouts, expected);
         let expected = HealthSettings {
             path: "/h".to_owned(),
@@ -440,6 +497,12 @@ mod tests {
             ("--upstream a:1 --retry-budget 101", "--retry-budget"),
             ("--upstream a:1 --upstream-cert c", "--upstream-key"),
             ("--upstream a:1 --tries 0", "at least 1"),
+            ("--upstream a:1 --upgrade h2c", "unchecked"),
+            (
+                "--upstream a:1 --request-header Host:x",
+                "cannot be changed",
+            ),
+            ("--upstream a:1 --upgrade a,,b", "no protocol"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

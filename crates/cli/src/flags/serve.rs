@@ -91,6 +91,10 @@ struct FilesFlags {
     /// Follow no symbolic link; otherwise those that stay inside the directory are followed
     #[arg(long)]
     no_links: bool,
+    /// Whether the directory is looked up again by its name, every second: a release that is switched by a
+    /// link is served from then on
+    #[arg(long, value_enum, value_name = "HOW", default_value = "follow")]
+    root: RootPolicy,
     #[command(flatten)]
     config: ConfigFlag,
     #[command(flatten)]
@@ -226,10 +230,20 @@ impl PlaintextFlags {
     }
 }
 
+/// `follow` or `pin`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum RootPolicy {
+    /// Serve the directory that the name leads to now
+    Follow,
+    /// Serve the one that it led to at the start, whatever is renamed
+    Pin,
+}
+
 impl FilesFlags {
     fn site(&self, config: &ServeConfig) -> Result<Site, Failure> {
         let files = FilesConfig {
             follow_links: !self.no_links,
+            follow_root: self.root == RootPolicy::Follow,
             cache_bytes: usize::try_from(self.cache).unwrap_or(usize::MAX) / config.shards,
             cache_control: self.cache_control.clone(),
             ..FilesConfig::new(self.directory.clone())

@@ -9,6 +9,7 @@
 use super::calendar::Moment;
 use super::entry::{CutText, Entry};
 use super::relayed::{Fault, Relayed};
+use crate::proxy::Failure;
 use std::io::Write;
 
 /// How lines look.
@@ -128,11 +129,25 @@ fn write_json_upstream(out: &mut Vec<u8>, relayed: &Relayed) {
     ] {
         write_json_number(out, name, u64::from(value));
     }
-    out.extend_from_slice(b",\"fault\":");
-    match relayed.fault {
-        Some(fault) => {
+    for (name, word) in [
+        ("fault", relayed.fault.map(Fault::as_str)),
+        ("error", relayed.failure.map(Failure::error)),
+        ("cause", relayed.failure.map(Failure::cause)),
+        ("detail", relayed.failure.map(Failure::sentence)),
+    ] {
+        write_json_word(out, name, word);
+    }
+}
+
+/// A word of ours, which needs no escapes.
+fn write_json_word(out: &mut Vec<u8>, name: &str, word: Option<&str>) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+    match word {
+        Some(word) => {
             out.push(b'"');
-            out.extend_from_slice(fault.as_str().as_bytes());
+            out.extend_from_slice(word.as_bytes());
             out.push(b'"');
         }
         None => out.extend_from_slice(b"null"),

@@ -8,12 +8,13 @@
 //! Absent on purpose: a line for each try. The counters of each upstream have those.
 
 use super::entry::STATUS_CLOSED;
+use crate::proxy::Failure;
 
 /// Longest name of an upstream; the rest is cut.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Tries, fault, three times, name.
-const FIXED_BYTES: usize = 2 + 3 * 4;
+/// Tries, fault, failure, three times, name.
+const FIXED_BYTES: usize = 3 + 3 * 4;
 
 /// Longest packed form.
 pub(super) const PACKED_BYTES_MAX: usize = FIXED_BYTES + NAME_BYTES_MAX;
@@ -37,9 +38,9 @@ impl Fault {
 
     /// Whose fault an answer was that was made here and not by an upstream; `None`: nothing is wrong
     /// with it. `told`: what the answer itself says.
-    pub(super) const fn of_own_answer(status: u16, told: Option<Self>) -> Option<Self> {
+    pub(super) fn of_own_answer(status: u16, told: Option<Failure>) -> Option<Self> {
         match (told, status) {
-            (Some(told), _) => Some(told),
+            (Some(told), _) => Some(told.fault()),
             // The client left, which is its good right.
             (None, STATUS_CLOSED) => None,
             (None, 400..500) => Some(Self::Client),
@@ -47,20 +48,15 @@ impl Fault {
             (None, _) => None,
         }
     }
+}
 
-    /// What the head of an answer says in `Proxy-Status` (RFC 9209): written by the proxy, and read here
-    /// once more, so that a request which is not logged pays nothing for it.
-    pub(crate) fn told_in(head: &[u8]) -> Option<Self> {
-        let at = memchr::memmem::find(head, b"\r\nProxy-Status: millpond; ")?;
-        let line = &head[at + 2..];
-        let line = &line[..memchr::memchr(b'\r', line)?];
-        let faults = [Self::Client, Self::Proxy, Self::Upstream];
-        let has_it = |fault: &Self| {
-            let told = line.strip_suffix(fault.as_str().as_bytes());
-            told.is_some_and(|rest| rest.ends_with(b"; fault="))
-        };
-        faults.into_iter().find(has_it)
-    }
+/// What the head of an answer says in `Proxy-Status` (RFC 9209): written by the proxy, and read here
+/// once more, so that a request which is not logged pays nothing for it.
+pub(crate) fn failure_told_in(head: &[u8]) -> Option<Failure> {
+    const NAME: &[u8] = b"\r\nProxy-Status: ";
+    let at = memchr::memmem::find(head, NAME)? + NAME.len();
+    let value = &head[at..];
+    Failure::told_in(&value[..memchr::memchr(b'\r', value)?])
 }
 
 /// See the module.
@@ -70,6 +66,8 @@ pub(crate) struct Relayed {
     name_bytes: u8,
     pub(super) tries: u8,
     pub(super) fault: Option<Fault>,
+    /// What went wrong, where that is known.
+    pub(super) failure: Option<Failure>,
     /// From the last try's beginning until it had a connection.
     pub(super) connect_us: u32,
     /// From then to the first byte of the answer; 0: there was none.
@@ -84,7 +82,7 @@ fn microseconds(time_ns: u64) -> u32 {
 }
 
 impl Relayed {
-    pub(crate) fn new(name: &str, tries: u32, times_ns: [u64; 3], fault: Option<Fault>) -> Self {
+    pub(crate) fn new(name: &str, tries: u32, times_ns: [u64; 3]) -> Self {
         let mut bytes = [0; NAME_BYTES_MAX];
         let name_bytes = name.len().min(NAME_BYTES_MAX);
         bytes[..name_bytes].copy_from_slice(&name.as_bytes()[..name_bytes]);
@@ -93,7 +91,8 @@ impl Relayed {
             name: bytes,
             name_bytes: name_bytes as u8,
             tries: u8::try_from(tries).unwrap_or(u8::MAX),
-            fault,
+            fault: None,
+            failure: None,
             connect_us,
             first_byte_us,
             total_us,
@@ -101,14 +100,19 @@ impl Relayed {
     }
 
     /// Of a request that went to no upstream.
-    pub(super) fn nowhere(fault: Fault) -> Self {
-        Self::new("", 0, [0; 3], Some(fault))
+    pub(super) fn nowhere(fault: Fault, failure: Option<Failure>) -> Self {
+        Self {
+            fault: Some(fault),
+            failure,
+            ..Self::new("", 0, [0; 3])
+        }
     }
 
     /// The same of one that failed.
-    pub(crate) fn blamed_on(self, fault: Fault) -> Self {
+    pub(crate) fn failed_by(self, failure: Failure) -> Self {
         Self {
-            fault: Some(fault),
+            fault: Some(failure.fault()),
+            failure: Some(failure),
             ..self
         }
     }
@@ -126,8 +130,10 @@ impl Relayed {
             Some(Fault::Proxy) => 2,
             Some(Fault::Upstream) => 3,
         };
+        // Their number is far below 255.
+        room[2] = self.failure.map_or(0, |failure| failure as u8 + 1);
         let times = [self.connect_us, self.first_byte_us, self.total_us];
-        for (place, time) in room[2..].chunks_exact_mut(4).zip(times) {
+        for (place, time) in room[3..].chunks_exact_mut(4).zip(times) {
             place.copy_from_slice(&time.to_le_bytes());
         }
         let end = FIXED_BYTES + usize::from(self.name_bytes);
@@ -153,9 +159,12 @@ impl Relayed {
                 3 => Some(Fault::Upstream),
                 _ => None,
             },
-            connect_us: time(2),
-            first_byte_us: time(6),
-            total_us: time(10),
+            failure: usize::from(fixed[2])
+                .checked_sub(1)
+                .and_then(|index| Failure::ALL.get(index).copied()),
+            connect_us: time(3),
+            first_byte_us: time(7),
+            total_us: time(11),
         })
     }
 }
@@ -166,30 +175,25 @@ impl Relayed {
 fn own_answers_have_their_fault() {
     let head =
         |field: &str| format!("HTTP/1.1 503 Service Unavailable\r\n{field}\r\nDate: x\r\n\r\n");
+    let sentence = "no upstream is healthy: try again later";
+    let value =
+        format!("millpond; error=destination_unavailable; details=\"{sentence}\"; fault=upstream");
     for (field, told, of_503) in [
         (
-            "Proxy-Status: millpond; error=e; fault=upstream",
-            Some(Fault::Upstream),
+            format!("Proxy-Status: {value}"),
+            Some(Failure::NoneUsable),
             Fault::Upstream,
         ),
         (
-            "Proxy-Status: millpond; error=e; fault=client",
-            Some(Fault::Client),
-            Fault::Client,
-        ),
-        (
-            "Proxy-Status: other; error=e; fault=client",
+            "Proxy-Status: other; error=e; fault=client".to_owned(),
             None,
             Fault::Proxy,
         ),
-        (
-            "X: Proxy-Status: millpond; fault=client",
-            None,
-            Fault::Proxy,
-        ),
-        ("Server: millpond", None, Fault::Proxy),
+        (format!("X: Proxy-Status: {value}"), None, Fault::Proxy),
+        ("Server: millpond".to_owned(), None, Fault::Proxy),
     ] {
-        assert_eq!(Fault::told_in(head(field).as_bytes()), told, "{field}");
+        let found = failure_told_in(head(&field).as_bytes());
+        assert_eq!(found, told, "{field}");
         assert_eq!(Fault::of_own_answer(503, told), Some(of_503), "{field}");
     }
     assert_eq!(Fault::of_own_answer(408, None), Some(Fault::Client));
@@ -198,19 +202,15 @@ fn own_answers_have_their_fault() {
     }
 }
 
-/// Goal: what is packed comes out again, whatever its name, and nothing is nothing.
+/// Goal: what is packed comes out again, whatever its name and its failure, and nothing is nothing.
 #[test]
 fn notes_come_out_as_they_went_in() {
-    let faults = [
-        None,
-        Some(Fault::Client),
-        Some(Fault::Proxy),
-        Some(Fault::Upstream),
-    ];
-    for (index, fault) in faults.into_iter().enumerate() {
-        let name = "n".repeat(index * 30);
+    let failures = Failure::ALL.iter().copied().map(Some);
+    for (index, failure) in failures.chain([None]).enumerate() {
+        let name = "n".repeat(index * 3);
         let times_ns = [1_000, 2_500_000, u64::MAX];
-        let relayed = Relayed::new(&name, 300, times_ns, fault);
+        let relayed = Relayed::new(&name, 300, times_ns);
+        let relayed = failure.map_or(relayed, |failure| relayed.failed_by(failure));
         let mut room = [0; PACKED_BYTES_MAX];
         let again = Relayed::unpack(relayed.pack(&mut room));
         assert_eq!(again, Some(relayed));

@@ -12,6 +12,7 @@ use super::entry::{
 };
 use super::relayed::{Fault, PACKED_BYTES_MAX, Relayed};
 use super::ring::RingWriter;
+use crate::proxy::Failure;
 use millpond_io::{Peer, monotonic_ns};
 use millpond_mempool::{BlockPool, Buffer, Pool, PoolMode, PoolStats, Pooled};
 use std::sync::Arc;
@@ -212,7 +213,7 @@ impl ShardLog {
         started_ns: u64,
         (status, is_complete): (u16, bool),
         body_bytes: u64,
-        told: Option<Fault>,
+        told: Option<Failure>,
     ) {
         let Some(place) = self.places.get_mut(slot) else {
             self.counters.dropped += 1;
@@ -231,9 +232,9 @@ impl ShardLog {
     }
 
     /// What is noted of an answer that no upstream was asked for, where others are asked at all.
-    fn own(&self, status: u16, told: Option<Fault>) -> Option<Relayed> {
+    fn own(&self, status: u16, told: Option<Failure>) -> Option<Relayed> {
         let fault = Fault::of_own_answer(status, told).filter(|_| self.is_relaying);
-        fault.map(Relayed::nowhere)
+        fault.map(|fault| Relayed::nowhere(fault, told))
     }
 
     /// A request whose answer, or the rest of it, comes later.

@@ -168,6 +168,21 @@ impl Client {
         }
     }
 
+    /// Other caps on what upstreams send, from the next head on.
+    pub fn set_limits(&self, limits: Limits) {
+        let shared = &mut *self.shared.borrow_mut();
+        if shared.limits != limits {
+            shared.limits = limits;
+            // Heads are known as these limits let them pass.
+            shared.heads = Some(Box::default());
+        }
+    }
+
+    /// For how long a connection is kept without a use, from its next use on.
+    pub fn set_idle_max(&self, idle_max_ns: u64) {
+        self.shared.borrow_mut().pool.set_idle_max(idle_max_ns);
+    }
+
     /// Another server to ask.
     pub fn add_target(&self, target: Target) -> Result<PoolKey, PoolError> {
         self.shared.borrow_mut().pool.add_key(target)

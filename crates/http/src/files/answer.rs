@@ -22,6 +22,7 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
@@ -427,7 +428,8 @@ impl Files {
             return Flow::Done;
         }
         self.counters().cold_opens.add(1);
-        self.hand_over(Work::Open { name }, token, *state)
+        let root = Arc::clone(&self.root);
+        self.hand_over(Work::Open { root, name }, token, *state)
     }
 
     fn keep(&mut self, task: Task, state: &mut u64) -> bool {

@@ -26,8 +26,8 @@ const READ_AHEAD_BYTES: u64 = 512 * 1024;
 /// Something that may wait.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Open the file of this name.
-    Open { name: Buffer },
+    /// Open the file of this name beneath this directory.
+    Open { root: Arc<Root>, name: Buffer },
     /// Read so many bytes into the buffer; fewer at the end of the file.
     Read {
         file: OwnedFd,
@@ -72,16 +72,12 @@ pub(super) struct Disk {
 
 impl Disk {
     /// Starts the thread.
-    pub(super) fn start(
-        root: Arc<Root>,
-        shard_index: usize,
-        waker: Waker,
-    ) -> Result<Self, std::io::Error> {
+    pub(super) fn start(shard_index: usize, waker: Waker) -> Result<Self, std::io::Error> {
         let (jobs, queue) = channel();
         let (sender, answers) = Mailbox::new(usize::MAX, waker);
         let thread = Builder::new()
             .name(format!("files-{shard_index}-disk"))
-            .spawn(move || work(&root, &queue, &sender))?;
+            .spawn(move || work(&queue, &sender))?;
         Ok(Self {
             jobs: Some(jobs),
             answers,
@@ -113,10 +109,10 @@ impl Drop for Disk {
     }
 }
 
-fn work(root: &Root, queue: &Receiver<Job>, answers: &MailboxSender<Answer>) {
+fn work(queue: &Receiver<Job>, answers: &MailboxSender<Answer>) {
     while let Ok(Job { token, state, work }) = queue.recv() {
         let outcome = match work {
-            Work::Open { name } => {
+            Work::Open { root, name } => {
                 let look_up = || root.look_up(&name, Patience::Disk);
                 let opened = thread_panics::catch(HelperThread::FilesDisk, look_up)
                     .unwrap_or(Err(OpenRefusal::Failed));
@@ -197,7 +193,7 @@ mod tests {
         std::fs::write(home.path().join("file"), "0123456789").unwrap();
         let root = Arc::new(Root::open(home.path(), true).unwrap());
         let driver = EpollDriver::new(PoolMode::On).unwrap();
-        let disk = Disk::start(root, 0, driver.waker()).unwrap();
+        let disk = Disk::start(0, driver.waker()).unwrap();
         let blocks = BlockPool::new("test", PoolMode::On);
         let ask = |state: u64, work: Work| {
             assert!(disk.submit(RequestToken::from_bits(state + 1), state, work));
@@ -213,7 +209,8 @@ mod tests {
         };
         let mut name = Buffer::new();
         name.extend_from_slice(&blocks, b"file").unwrap();
-        let Outcome::Opened(Ok(Opened::File(mut file, version))) = ask(1, Work::Open { name })
+        let Outcome::Opened(Ok(Opened::File(mut file, version))) =
+            ask(1, Work::Open { root, name })
         else {
             panic!("not opened")
         };

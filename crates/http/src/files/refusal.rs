@@ -3,7 +3,9 @@
 use super::path::PathRefusal;
 use super::question::Question;
 use super::root::OpenRefusal;
+use crate::allowed_methods::{READ_ONLY, answer_other_method};
 use crate::head_text::{Field, FieldName, FieldValue};
+use crate::method::Method;
 use crate::response::Response;
 use crate::service::Flow;
 use crate::status::StatusCode;
@@ -11,7 +13,6 @@ use millpond_mempool::{BlockPool, Buffer};
 
 const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
 const CONTENT_IS_TEXT: Field<'_> = (FieldName::CONTENT_TYPE, FieldValue::TEXT_PLAIN);
-const GET_AND_HEAD: FieldValue<'_> = FieldValue::from_static("GET, HEAD");
 
 #[cold]
 pub(super) fn redirect_to_directory(
@@ -37,15 +38,9 @@ pub(super) fn redirect_to_directory(
     }
 }
 
-#[cold]
-pub(super) fn refuse_method(response: &mut Response<'_>) -> Flow {
-    // Without memory nothing is sent, which the server answers with 503.
-    let _ = response.send_with(
-        StatusCode::METHOD_NOT_ALLOWED,
-        &[CONTENT_IS_TEXT, (FieldName::ALLOW, GET_AND_HEAD)],
-        b"files can only be read: use GET or HEAD\n",
-    );
-    Flow::Done
+pub(super) fn refuse_method(method: Method, response: &mut Response<'_>) -> Flow {
+    let sentence = b"files can only be read: use GET or HEAD\n";
+    answer_other_method(method, response, READ_ONLY, sentence)
 }
 
 #[cold]

@@ -96,6 +96,10 @@ impl Root {
         Ok(Self { directory, way })
     }
 
+    pub(super) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
     pub(super) fn way(&self) -> Way {
         self.way
     }

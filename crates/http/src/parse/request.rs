@@ -221,7 +221,7 @@ pub(super) fn parse_version(bytes: &[u8], at: usize) -> Result<(Version, usize),
     let version = match u64::from_le_bytes(*text) {
         HTTP_1_1 => Version::Http11,
         HTTP_1_0 => Version::Http10,
-        _ => return Err(bad_version(*text).into()),
+        _ => other_version(*text)?,
     };
     Ok((version, at + text.len()))
 }
@@ -239,14 +239,16 @@ fn cut_version(text: &[u8]) -> Stop {
     }
 }
 
+/// A higher minor version is read by the rules of the highest that is known (RFC 9110 2.5).
 #[cold]
-fn bad_version(text: [u8; 8]) -> ParseError {
+fn other_version(text: [u8; 8]) -> Result<Version, ParseError> {
     match text {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => Ok(Version::Http11),
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
             if major.is_ascii_digit() && minor.is_ascii_digit() =>
         {
-            ParseError::UnsupportedVersion
+            Err(ParseError::UnsupportedVersion)
         }
-        _ => ParseError::BadVersion,
+        _ => Err(ParseError::BadVersion),
     }
 }

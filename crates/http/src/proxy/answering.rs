@@ -7,9 +7,10 @@
 use super::counters::Cell;
 use super::failure::Failure;
 use super::proxied::{BodyState, Proxied};
-use super::response_head::{forward_informational, forward_switch};
+use super::response_head::{HeadRefused, forward_informational, forward_switch};
 use super::retry::may_retry;
 use super::service::Proxy;
+use super::upgrade::is_agreed;
 use crate::access_log::Relayed;
 use crate::client::{AnswerHead, ExchangeFailure, ExchangeReport, Phase};
 use crate::completions::Completions;
@@ -39,7 +40,7 @@ impl Proxy {
             && let Some(report) = self.client.report(exchange, completions.now_ns())
         {
             let name = self.upstreams.name(chosen.id);
-            let relayed = Relayed::new(name, proxied.tries, times_ns(&report), None);
+            let relayed = Relayed::new(name, proxied.tries, times_ns(&report));
             completions.note(proxied.token, relayed);
         }
     }
@@ -52,7 +53,7 @@ impl Proxy {
         completions: &mut Completions<'_>,
     ) {
         self.note_answer(handle, completions);
-        let known_answers = &mut self.known_answers;
+        let (known_answers, config) = (&mut self.known_answers, &self.config);
         let Some(proxied) = self.requests.get_mut(handle) else {
             return;
         };
@@ -60,14 +61,22 @@ impl Proxy {
             return;
         };
         self.upstreams.answered(chosen.id, answer.status());
+        let is_quiet = self.config.quiet_errors;
         let mut refused = None;
         let mut has_room = true;
         let mut is_tunnel = false;
         let is_there = completions.proceed(proxied.token, |response, _pools| {
             let is_switch = answer.status().code() == 101;
             let written = match is_switch {
-                true => forward_switch(response, answer).map(|()| false),
-                false => known_answers.forward(response, answer),
+                true if !is_agreed(proxied.head.asked_protocol(), answer) => {
+                    Err(Failure::OtherProtocol)
+                }
+                true => forward_switch(response, answer)
+                    .map(|()| false)
+                    .map_err(HeadRefused::failure),
+                false => known_answers
+                    .forward(response, answer, &config.answer_changes)
+                    .map_err(HeadRefused::failure),
             };
             match written {
                 Ok(_) if is_switch => {
@@ -86,9 +95,8 @@ impl Proxy {
                         false => Flow::Stream(proxied.wants()),
                     }
                 }
-                Err(error) => {
-                    let failure = error.failure();
-                    failure.answer(response);
+                Err(failure) => {
+                    failure.answer(response, is_quiet);
                     refused = Some(failure);
                     Flow::Done
                 }
@@ -100,7 +108,8 @@ impl Proxy {
         if let Some(failure) = refused {
             self.client.abort(exchange);
             let now_ns = completions.now_ns();
-            self.upstreams.failed(chosen.id, failure, false, now_ns);
+            self.upstreams
+                .failed(chosen.id, failure, None, false, now_ns);
             self.requests.remove(handle);
         } else if !is_there {
             self.give_up(handle);
@@ -117,7 +126,7 @@ impl Proxy {
         report: &ExchangeReport,
         completions: &mut Completions<'_>,
     ) {
-        let known_answers = &mut self.known_answers;
+        let (known_answers, config) = (&mut self.known_answers, &self.config);
         let Some(proxied) = self.requests.get(handle) else {
             return;
         };
@@ -127,19 +136,20 @@ impl Proxy {
         let token = proxied.token;
         if completions.is_logged() {
             let name = self.upstreams.name(chosen.id);
-            let relayed = Relayed::new(name, proxied.tries, times_ns(report), None);
+            let relayed = Relayed::new(name, proxied.tries, times_ns(report));
             completions.note(token, relayed);
         }
+        let is_quiet = self.config.quiet_errors;
         let mut refused = None;
         let is_there = completions.proceed(token, |response, _pools| {
-            match known_answers.forward(response, answer) {
+            match known_answers.forward(response, answer, &config.answer_changes) {
                 Ok(_) => {
                     // Without memory for it the answer is cut, so that the client sees it.
                     let _ = response.write(body);
                 }
                 Err(error) => {
                     let failure = error.failure();
-                    failure.answer(response);
+                    failure.answer(response, is_quiet);
                     refused = Some(failure);
                 }
             }
@@ -147,7 +157,9 @@ impl Proxy {
         });
         let now_ns = completions.now_ns();
         match refused {
-            Some(failure) => self.upstreams.failed(chosen.id, failure, false, now_ns),
+            Some(failure) => self
+                .upstreams
+                .failed(chosen.id, failure, None, false, now_ns),
             None if is_there => {
                 let status = answer.status();
                 self.upstreams.answered_whole(chosen.id, status, report);
@@ -274,23 +286,27 @@ impl Proxy {
         let chosen = proxied.current.filter(|_| completions.is_logged());
         let relayed = chosen.map(|(chosen, _)| {
             let name = self.upstreams.name(chosen.id);
-            Relayed::new(name, proxied.tries, times_ns(report), None)
+            Relayed::new(name, proxied.tries, times_ns(report))
         });
         let is_stale = failed.is_stale_connection();
         if let Some((chosen, _)) = proxied.current.take() {
             match is_idle_tunnel {
                 true => self.upstreams.tunnel_idle(chosen.id),
-                false => self.upstreams.failed(chosen.id, failure, is_stale, now_ns),
+                false => {
+                    self.upstreams
+                        .failed(chosen.id, failure, Some(failed), is_stale, now_ns);
+                }
             }
         }
         let has_time = now_ns.saturating_sub(proxied.started_ns) < self.config.timeouts.total_ns;
         // Once it costs nothing: that connections end while they are kept is no sign of an outage.
         let is_free = is_stale && !proxied.met_stale && self.config.tries_max > 1;
+        let paid_tries = proxied.tries - u32::from(proxied.met_stale);
         proxied.met_stale |= is_stale;
         let is_retried = !proxied.is_answering
             && has_time
             && may_retry(proxied.method, &proxied.head, failed, proxied.is_body_lost)
-            && (is_free || proxied.tries < self.config.tries_max && self.budget.spend());
+            && (is_free || paid_tries < self.config.tries_max && self.budget.spend());
         if is_retried {
             match self.begin_try(handle, now_ns, &completions.pools().blocks.clone()) {
                 Ok(()) => return,
@@ -305,7 +321,7 @@ impl Proxy {
         if let Some(relayed) = relayed {
             let relayed = match is_idle_tunnel {
                 true => relayed,
-                false => relayed.blamed_on(failure.fault()),
+                false => relayed.failed_by(failure),
             };
             completions.note(proxied.token, relayed);
         }
@@ -313,7 +329,10 @@ impl Proxy {
             // Cut, so that the client sees that something is missing.
             completions.proceed(proxied.token, |_, _| Flow::Done);
         } else if !proxied.is_answering {
-            completions.respond(proxied.token, |response, _pools| failure.answer(response));
+            let is_quiet = self.config.quiet_errors;
+            completions.respond(proxied.token, |response, _pools| {
+                failure.answer(response, is_quiet);
+            });
         }
     }
 

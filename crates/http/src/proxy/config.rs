@@ -8,14 +8,17 @@
 use super::balance::Balance;
 use super::client_peer::TrustedPeers;
 use super::counters::Registry;
+use super::field_change::FieldChanges;
 use super::half_close::HalfClose;
 use super::health::{EjectionPolicy, ProbePolicy};
 use super::request_head::ForwardedFields;
+use super::upgrade::UpgradeProtocols;
 use super::via::ViaName;
 use crate::client::Timeouts;
 use crate::head_text::{Authority, HeadTextError, RequestTarget};
+use crate::limits::{FIELDS_CAPACITY, HEAD_BYTES_CAPACITY, Limits};
 use millpond_io::Waker;
-use millpond_io::connection_pool::{Place, Resolver};
+use millpond_io::connection_pool::{Place, PoolConfig, Resolver};
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::tls::TlsClient;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,8 +85,20 @@ pub struct ProxyConfig {
     pub tries_max: u32,
     /// Retries as a share of all requests.
     pub retry_percent: u32,
-    /// WebSocket and other protocols may take a connection over.
-    pub upgrades: bool,
+    /// The status line and all fields of an answer; 502 beyond it. At most [`HEAD_BYTES_CAPACITY`].
+    pub answer_head_bytes_max: usize,
+    /// Fields of an answer; 502 beyond it. At most [`FIELDS_CAPACITY`].
+    pub answer_fields_max: usize,
+    /// How long a connection to an upstream is kept without a use.
+    pub idle_max_ns: u64,
+    /// Answers about failures say no more than their status.
+    pub quiet_errors: bool,
+    /// What is changed of requests.
+    pub request_changes: FieldChanges,
+    /// What is changed of upstreams' answers.
+    pub answer_changes: FieldChanges,
+    /// Protocols that may take a connection over.
+    pub upgrades: UpgradeProtocols,
 }
 
 impl ProxyConfig {
@@ -104,8 +119,24 @@ impl ProxyConfig {
             half_close: HalfClose::default(),
             tries_max: 2,
             retry_percent: 20,
-            upgrades: false,
+            answer_head_bytes_max: 32 * 1024,
+            answer_fields_max: FIELDS_CAPACITY,
+            idle_max_ns: PoolConfig::default().idle_max_ns,
+            quiet_errors: false,
+            request_changes: FieldChanges::default(),
+            answer_changes: FieldChanges::default(),
+            upgrades: UpgradeProtocols::default(),
         }
+    }
+
+    /// Caps on answers; what else there is to limit is as `limits` have it.
+    pub(super) fn answer_limits(&self, limits: Limits) -> Limits {
+        let limits = limits.with_body_bytes_max(u64::MAX);
+        let heads = (self.answer_head_bytes_max, self.answer_fields_max);
+        // Checked when the configuration was taken.
+        limits
+            .with_response_heads(heads.0, heads.1)
+            .unwrap_or(limits)
     }
 
     /// Whether any upstream is told the ends of clients' connections.
@@ -127,6 +158,26 @@ impl ProxyConfig {
             if let Err(error) = Authority::new(&upstream.host) {
                 let name = upstream.name.clone();
                 return Err(ProxyConfigError::Host { name, error });
+            }
+        }
+        for (name, value, value_max) in [
+            (
+                "the header section of answers, in bytes",
+                self.answer_head_bytes_max,
+                HEAD_BYTES_CAPACITY,
+            ),
+            (
+                "the fields of answers",
+                self.answer_fields_max,
+                FIELDS_CAPACITY,
+            ),
+        ] {
+            if !(1..=value_max).contains(&value) {
+                return Err(ProxyConfigError::OutOfRange {
+                    name,
+                    value,
+                    value_max,
+                });
             }
         }
         if let Some(probe) = &self.probe {
@@ -159,6 +210,16 @@ pub enum ProxyConfigError {
         name: String,
         /// What is wrong with its host.
         error: HeadTextError,
+    },
+    /// No answer could pass, or the parser's table is smaller.
+    #[error("the limit on {name} is {value}: use a value from 1 to {value_max}")]
+    OutOfRange {
+        /// Of what.
+        name: &'static str,
+        /// What was asked for.
+        value: usize,
+        /// The largest that works.
+        value_max: usize,
     },
     /// It would be written into each probe.
     #[error("the path of the probes: {0}")]

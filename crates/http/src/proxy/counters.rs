@@ -3,6 +3,7 @@
 //! On the path: `upstreams` counts tries and their ends; `/metrics` of any shard adds up all shards.
 //! A cell has one writer, so that counting is a load and a store, no locked instruction.
 
+use super::failure::Failure;
 use crate::metrics::MetricsText;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,14 +39,17 @@ pub(super) enum Cell {
     Parked,
     InUse,
     Waiting,
+    IsUnresolved,
 }
 
-const CELLS: usize = Cell::Waiting as usize + 1;
+const CELLS: usize = Cell::IsUnresolved as usize + 1;
+const FAILURES: usize = Failure::ALL.len();
 
 /// One shard's cells of one upstream.
 #[derive(Debug, Default)]
 pub(super) struct UpstreamCounters {
     cells: [AtomicU64; CELLS],
+    failures: [AtomicU64; FAILURES],
 }
 
 impl UpstreamCounters {
@@ -61,6 +65,15 @@ impl UpstreamCounters {
     #[inline]
     pub(super) fn count(&self, cell: Cell) {
         self.add(cell, 1);
+    }
+
+    #[cold]
+    pub(super) fn count_failure(&self, failure: Failure) {
+        let place = &self.failures[failure as usize];
+        place.store(
+            place.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
     }
 
     #[inline]
@@ -129,6 +142,34 @@ impl Registry {
                 }
             }
         }
+        let name = "millpond_upstream_errors_total";
+        out.describe(
+            name,
+            "counter",
+            "Tries without a whole answer, by the error type of RFC 9209 and the cause; those there were.",
+        );
+        for entry in entries.iter() {
+            for &failure in Failure::ALL {
+                let by_shard = entry.by_shard.iter();
+                let sum: u64 = by_shard
+                    .map(|(_, counters)| {
+                        counters.failures[failure as usize].load(Ordering::Relaxed)
+                    })
+                    .sum();
+                if sum > 0 {
+                    let (error, cause) = (failure.error(), failure.cause());
+                    out.sample(
+                        name,
+                        &[
+                            ("upstream", &entry.name),
+                            ("error", &error),
+                            ("cause", &cause),
+                        ],
+                        sum,
+                    );
+                }
+            }
+        }
     }
 }
 
@@ -140,7 +181,7 @@ struct Metric {
     cells: &'static [(&'static str, &'static str, Cell)],
 }
 
-const METRICS: [Metric; 15] = [
+const METRICS: [Metric; 16] = [
     Metric {
         name: "millpond_upstream_tries_total",
         kind: "counter",
@@ -250,6 +291,12 @@ const METRICS: [Metric; 15] = [
         help: "Requests that wait for a connection, up to a second ago.",
         cells: &[("", "", Cell::Waiting)],
     },
+    Metric {
+        name: "millpond_upstream_unresolved_shards",
+        kind: "gauge",
+        help: "Shards for which its name had no address when they last looked it up.",
+        cells: &[("", "", Cell::IsUnresolved)],
+    },
 ];
 
 #[cfg(test)]
@@ -265,6 +312,9 @@ mod tests {
         registry.counters("a:1", 1).count(Cell::Tries);
         registry.counters("a:1", 0).count(Cell::Answers5xx);
         registry.counters("b:2", 0).set(Cell::Parked, 7);
+        let refused = Failure::CertificateExpired;
+        registry.counters("b:2", 0).count_failure(refused);
+        registry.counters("b:2", 1).count_failure(refused);
         let blocks = BlockPool::new("test", PoolMode::Off);
         let mut text = MetricsText::new(&blocks);
         registry.write(&mut text);
@@ -274,6 +324,8 @@ mod tests {
             "millpond_upstream_tries_total{upstream=\"b:2\"} 0",
             "millpond_upstream_answers_total{upstream=\"a:1\",class=\"5xx\"} 1",
             "millpond_upstream_connections{upstream=\"b:2\",state=\"parked\"} 7",
+            "millpond_upstream_errors_total{upstream=\"b:2\",error=\"tls_certificate_error\",\
+             cause=\"certificate_expired\"} 2",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -1,54 +1,153 @@
-//! Why a request got no answer from an upstream: the status for it, whose fault it was, and the words.
+//! Why a request got no whole answer from an upstream: the status for it, whose fault it was, and the words.
 //!
-//! On the path: `service` makes one when a request cannot go on, and answers with it, if the client has
-//! seen nothing of an answer yet. `Proxy-Status` (RFC 9209) carries the cause for machines.
+//! `service` makes one when a request cannot go on, and answers with it, if the client has seen nothing of an
+//! answer yet. `Proxy-Status` (RFC 9209) carries it for machines, and so do the access log and `/metrics`.
 //!
-//! Absent on purpose: anything about the upstream that a client could use: no address, no port.
+//! No text has anything about the upstream that a client could use: no address, no port.
 
 use crate::access_log::Fault;
-use crate::client::{ExchangeFailure, FailureCause};
+use crate::client::{ClientError, ExchangeFailure, FailureCause, Phase};
+use crate::error::{BodyError, ParseError};
 use crate::head_text::{FieldName, FieldValue};
 use crate::response::Response;
 use crate::status::StatusCode;
 use millpond_io::Errno;
-use millpond_io::connection_pool::{AcquireError, AcquirePhase};
+use millpond_io::connection_pool::{AcquireError, AcquirePhase, HandshakeError};
 use millpond_mempool::PoolError;
 
 /// Whose fault it was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Client,
     Proxy,
     Upstream,
 }
 
-/// What went wrong.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Failure {
+/// One row of the table: what is told of a failure.
+struct Told {
+    side: Side,
+    status: StatusCode,
+    /// The label `cause` of metrics.
+    cause: &'static str,
+    /// The error type of RFC 9209 2.3.
+    error: &'static str,
+    sentence: &'static str,
+    /// The sentence with a line end.
+    body: &'static str,
+    proxy_status: FieldValue<'static>,
+}
+
+/// The enum, and its table, which is checked when this is compiled.
+macro_rules! failures {
+    ($($(#[$note:meta])* $name:ident: $side:ident $fault:literal, $status:ident, $cause:literal, $error:literal, $sentence:literal;)*) => {
+        /// What went wrong.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        #[repr(u8)]
+        pub(crate) enum Failure {
+            $($(#[$note])* $name,)*
+        }
+
+        impl Failure {
+            /// All of them, in order.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            const fn told(self) -> &'static Told {
+                match self {
+                    $(Self::$name => const {
+                        &Told {
+                            side: Side::$side,
+                            status: StatusCode::$status,
+                            cause: $cause,
+                            error: $error,
+                            sentence: $sentence,
+                            body: concat!($sentence, "\n"),
+                            proxy_status: FieldValue::from_static(concat!(
+                                "millpond; error=", $error, "; details=\"", $sentence, "\"; fault=", $fault
+                            )),
+                        }
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+failures! {
     /// No upstream may be used: their health checks fail.
-    NoneUsable,
+    NoneUsable: Upstream "upstream", SERVICE_UNAVAILABLE, "none_usable", "destination_unavailable",
+        "no upstream is healthy: try again later";
     /// All that may be used have as many requests as they may.
-    Saturated,
+    Saturated: Proxy "proxy", SERVICE_UNAVAILABLE, "saturated", "connection_limit_reached",
+        "all upstreams have as many requests as they may: try again later";
     /// No memory, descriptors or connection here.
-    Local,
-    /// The upstream's name has no address.
-    Unresolved,
-    Refused,
-    Unreachable,
-    TlsFailed,
-    ConnectTimeout,
+    Local: Proxy "proxy", SERVICE_UNAVAILABLE, "local", "proxy_internal_error",
+        "the proxy is short of memory or connections: try again later";
+    Unresolved: Upstream "upstream", BAD_GATEWAY, "unresolved", "dns_error",
+        "the name of the upstream has no address";
+    ResolveTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "resolve_timeout", "dns_timeout",
+        "the name of the upstream was not resolved in time";
+    Refused: Upstream "upstream", BAD_GATEWAY, "refused", "connection_refused",
+        "the upstream refused the connection";
+    Unreachable: Upstream "upstream", BAD_GATEWAY, "unreachable", "destination_ip_unroutable",
+        "the upstream cannot be reached";
+    ConnectTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "connect_timeout", "connection_timeout",
+        "the upstream did not accept a connection in time";
+    CertificateName: Upstream "upstream", BAD_GATEWAY, "certificate_name", "tls_certificate_error",
+        "the certificate of the upstream is for another name";
+    CertificateAuthority: Upstream "upstream", BAD_GATEWAY, "certificate_authority", "tls_certificate_error",
+        "the certificate of the upstream is of an unknown authority";
+    CertificateExpired: Upstream "upstream", BAD_GATEWAY, "certificate_expired", "tls_certificate_error",
+        "the certificate of the upstream has expired or is not valid yet";
+    Certificate: Upstream "upstream", BAD_GATEWAY, "certificate", "tls_certificate_error",
+        "the certificate of the upstream is not valid";
+    TlsAlert: Upstream "upstream", BAD_GATEWAY, "tls_alert", "tls_alert_received",
+        "the upstream refused the TLS handshake";
+    NotTls: Upstream "upstream", BAD_GATEWAY, "not_tls", "tls_protocol_error",
+        "the upstream does not speak TLS";
+    TlsIncompatible: Upstream "upstream", BAD_GATEWAY, "tls_incompatible", "tls_protocol_error",
+        "the upstream and the proxy have no version or cipher of TLS in common";
+    TlsClosed: Upstream "upstream", BAD_GATEWAY, "tls_closed", "tls_protocol_error",
+        "the upstream closed the connection in the TLS handshake";
+    TlsFailed: Upstream "upstream", BAD_GATEWAY, "tls", "tls_protocol_error",
+        "the TLS handshake with the upstream failed";
     /// It takes the request too slowly.
-    WriteTimeout,
-    /// The answer takes too long.
-    AnswerTimeout,
-    /// The connection ended before the answer did.
-    Broken,
-    /// What came is no sound answer.
-    BadAnswer,
+    WriteTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "write_timeout", "connection_write_timeout",
+        "the upstream did not take the request in time";
+    /// No head in time.
+    AnswerTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "answer_timeout", "http_response_timeout",
+        "the upstream did not answer in time";
+    /// A part of the answer came, and the rest did not in time.
+    ReadTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "read_timeout", "connection_read_timeout",
+        "the upstream stopped in the middle of its answer";
+    /// The connection ended before a byte of the answer.
+    Broken: Upstream "upstream", BAD_GATEWAY, "closed", "connection_terminated",
+        "the upstream closed the connection before it had answered";
+    /// The connection ended behind a part of the answer.
+    Incomplete: Upstream "upstream", BAD_GATEWAY, "incomplete", "http_response_incomplete",
+        "the upstream closed the connection in the middle of its answer";
+    HeadTooLong: Upstream "upstream", BAD_GATEWAY, "head_too_long", "http_response_header_section_size",
+        "the header section of the answer is longer than --upstream-max-head";
+    TooManyFields: Upstream "upstream", BAD_GATEWAY, "too_many_fields", "http_response_header_section_size",
+        "the answer has more fields than --upstream-max-fields";
+    TrailerTooLong: Upstream "upstream", BAD_GATEWAY, "trailer_too_long", "http_response_trailer_section_size",
+        "the trailer section of the answer is longer than --max-trailer";
+    BadChunks: Upstream "upstream", BAD_GATEWAY, "bad_chunks", "http_response_transfer_coding",
+        "the chunks of the answer are malformed";
+    /// What came is no sound answer in another way.
+    BadAnswer: Upstream "upstream", BAD_GATEWAY, "malformed", "http_protocol_error",
+        "the answer of the upstream is malformed";
+    /// 101 to a request that asked for no other protocol.
+    SwitchNotAsked: Upstream "upstream", BAD_GATEWAY, "switch_not_asked", "http_upgrade_failed",
+        "the upstream changed the protocol without being asked";
+    /// 101 for another protocol than the one that was asked for.
+    OtherProtocol: Upstream "upstream", BAD_GATEWAY, "other_protocol", "http_upgrade_failed",
+        "the upstream changed to another protocol than it was asked for";
     /// The request has passed this proxy before: it is its own upstream, or one of a ring.
-    Loop,
+    Loop: Proxy "proxy", LOOP_DETECTED, "loop", "proxy_loop_detected",
+        "the request came back to this proxy: its upstream leads back to it";
     /// The request itself: its `Connection` has too many options.
-    TooManyOptions,
+    TooManyOptions: Client "client", BAD_REQUEST, "too_many_options", "http_request_denied",
+        "Connection has too many options: send at most 16";
 }
 
 impl From<PoolError> for Failure {
@@ -61,15 +160,17 @@ impl From<&ExchangeFailure> for Failure {
     fn from(failure: &ExchangeFailure) -> Self {
         match &failure.cause {
             FailureCause::Connection(error) => Self::of_connection(error),
-            FailureCause::Broken(_) | FailureCause::ClosedEarly => Self::Broken,
-            FailureCause::TimedOut if failure.may_have_arrived => {
-                match failure.phase == crate::client::Phase::Write {
-                    true => Self::WriteTimeout,
-                    false => Self::AnswerTimeout,
-                }
+            FailureCause::Broken(_) | FailureCause::ClosedEarly if failure.has_answer_begun => {
+                Self::Incomplete
             }
+            FailureCause::Broken(_) | FailureCause::ClosedEarly => Self::Broken,
+            FailureCause::TimedOut if failure.may_have_arrived => match failure.phase {
+                Phase::Write => Self::WriteTimeout,
+                Phase::BetweenBytes | Phase::Total if failure.has_answer_begun => Self::ReadTimeout,
+                _ => Self::AnswerTimeout,
+            },
             FailureCause::TimedOut => Self::ConnectTimeout,
-            FailureCause::Answer(_) => Self::BadAnswer,
+            FailureCause::Answer(error) => Self::of_answer(error),
             FailureCause::Memory(_) => Self::Local,
         }
     }
@@ -82,26 +183,48 @@ impl Failure {
             AcquireError::Connect(Errno::CONNREFUSED) => Self::Refused,
             AcquireError::Connect(Errno::TIMEDOUT) => Self::ConnectTimeout,
             AcquireError::Connect(_) => Self::Unreachable,
-            AcquireError::Tls(_) => Self::TlsFailed,
+            AcquireError::Tls(error) => match error {
+                HandshakeError::CertificateName => Self::CertificateName,
+                HandshakeError::CertificateAuthority => Self::CertificateAuthority,
+                HandshakeError::CertificateExpired => Self::CertificateExpired,
+                HandshakeError::Certificate => Self::Certificate,
+                HandshakeError::Alert => Self::TlsAlert,
+                HandshakeError::NotTls => Self::NotTls,
+                HandshakeError::Incompatible => Self::TlsIncompatible,
+                HandshakeError::Closed(_) => Self::TlsClosed,
+                _ => Self::TlsFailed,
+            },
             AcquireError::QueueFull { .. }
             | AcquireError::TimedOut {
                 phase: AcquirePhase::Queue,
             } => Self::Saturated,
+            AcquireError::TimedOut {
+                phase: AcquirePhase::Resolve,
+            } => Self::ResolveTimeout,
             AcquireError::TimedOut { .. } => Self::ConnectTimeout,
             AcquireError::Removed | AcquireError::Local(_) => Self::Local,
         }
     }
 
-    pub(super) const fn side(self) -> Side {
-        match self {
-            Self::Saturated | Self::Local | Self::Loop => Side::Proxy,
-            Self::TooManyOptions => Side::Client,
-            _ => Side::Upstream,
+    fn of_answer(error: &ClientError) -> Self {
+        match error {
+            ClientError::Head(ParseError::HeadTooLong { .. }) => Self::HeadTooLong,
+            ClientError::Head(ParseError::TooManyFields { .. }) => Self::TooManyFields,
+            ClientError::Body(
+                BodyError::TrailerTooLong { .. } | BodyError::TooManyTrailers { .. },
+            ) => Self::TrailerTooLong,
+            ClientError::Body(_) => Self::BadChunks,
+            ClientError::SwitchedProtocols => Self::SwitchNotAsked,
+            _ => Self::BadAnswer,
         }
     }
 
+    pub(super) const fn side(self) -> Side {
+        self.told().side
+    }
+
     /// Whose fault, as the access log says it.
-    pub(super) const fn fault(self) -> Fault {
+    pub(crate) const fn fault(self) -> Fault {
         match self.side() {
             Side::Client => Fault::Client,
             Side::Proxy => Fault::Proxy,
@@ -110,15 +233,29 @@ impl Failure {
     }
 
     pub(super) const fn status(self) -> StatusCode {
-        match self {
-            Self::NoneUsable | Self::Saturated | Self::Local => StatusCode::SERVICE_UNAVAILABLE,
-            Self::ConnectTimeout | Self::WriteTimeout | Self::AnswerTimeout => {
-                StatusCode::GATEWAY_TIMEOUT
-            }
-            Self::Loop => StatusCode::LOOP_DETECTED,
-            Self::TooManyOptions => StatusCode::BAD_REQUEST,
-            _ => StatusCode::BAD_GATEWAY,
-        }
+        self.told().status
+    }
+
+    /// A word for it alone.
+    pub(crate) const fn cause(self) -> &'static str {
+        self.told().cause
+    }
+
+    /// Its error type of RFC 9209, which others may share.
+    pub(crate) const fn error(self) -> &'static str {
+        self.told().error
+    }
+
+    /// What happened, for people.
+    pub(crate) const fn sentence(self) -> &'static str {
+        self.told().sentence
+    }
+
+    /// What [`Self::proxy_status`] says, read again.
+    pub(crate) fn told_in(proxy_status: &[u8]) -> Option<Self> {
+        let all = Self::ALL.iter().copied();
+        let mut found = all.filter(|it| it.proxy_status().as_bytes() == proxy_status);
+        found.next()
     }
 
     /// Worth another try later.
@@ -130,68 +267,33 @@ impl Failure {
         }
     }
 
-    /// The field `Proxy-Status`, with the error types of RFC 9209 2.3, and whose fault it is.
+    /// The field `Proxy-Status`: the error type, its sentence, and whose fault it is.
     const fn proxy_status(self) -> FieldValue<'static> {
-        // Each is checked when this is compiled.
-        macro_rules! value {
-            ($text:literal) => {
-                const { FieldValue::from_static($text) }
-            };
-        }
-        match self {
-            Self::NoneUsable => value!("millpond; error=destination_unavailable; fault=upstream"),
-            Self::Saturated => value!("millpond; error=connection_limit_reached; fault=proxy"),
-            Self::Local => value!("millpond; error=proxy_internal_error; fault=proxy"),
-            Self::Unresolved => value!("millpond; error=dns_error; fault=upstream"),
-            Self::Refused => value!("millpond; error=connection_refused; fault=upstream"),
-            Self::Unreachable => {
-                value!("millpond; error=destination_ip_unroutable; fault=upstream")
-            }
-            Self::TlsFailed => value!("millpond; error=tls_protocol_error; fault=upstream"),
-            Self::ConnectTimeout => value!("millpond; error=connection_timeout; fault=upstream"),
-            Self::WriteTimeout => {
-                value!("millpond; error=connection_write_timeout; fault=upstream")
-            }
-            Self::AnswerTimeout => value!("millpond; error=http_response_timeout; fault=upstream"),
-            Self::Broken => value!("millpond; error=connection_terminated; fault=upstream"),
-            Self::BadAnswer => value!("millpond; error=http_protocol_error; fault=upstream"),
-            Self::Loop => value!("millpond; error=proxy_loop_detected; fault=proxy"),
-            Self::TooManyOptions => value!("millpond; error=http_request_denied; fault=client"),
-        }
+        self.told().proxy_status
     }
 
-    const fn sentence(self) -> &'static str {
-        match self {
-            Self::NoneUsable => "no upstream is healthy: try again later\n",
-            Self::Saturated => "all upstreams have as many requests as they may: try again later\n",
-            Self::Local => "the proxy is short of memory or connections: try again later\n",
-            Self::Unresolved => "the upstream's name has no address\n",
-            Self::Refused => "the upstream refused the connection\n",
-            Self::Unreachable => "the upstream cannot be reached\n",
-            Self::TlsFailed => "the TLS handshake with the upstream failed\n",
-            Self::ConnectTimeout => "the upstream did not accept a connection in time\n",
-            Self::WriteTimeout => "the upstream did not take the request in time\n",
-            Self::AnswerTimeout => "the upstream did not answer in time\n",
-            Self::Broken => "the upstream closed the connection before it had answered\n",
-            Self::BadAnswer => "the upstream's answer is malformed\n",
-            Self::Loop => "the request came back to this proxy: its upstream leads back to it\n",
-            Self::TooManyOptions => "Connection has too many options: send at most 16\n",
-        }
-    }
-
-    /// Answers with it. Without memory nothing is sent, which becomes 503.
-    pub(super) fn answer(self, response: &mut Response<'_>) {
+    /// Answers with it; `is_quiet`: the status says all. Without memory nothing is sent, which becomes
+    /// 503.
+    pub(super) fn answer(self, response: &mut Response<'_>, is_quiet: bool) {
         let proxy_status = (FieldName::PROXY_STATUS, self.proxy_status());
         let content_type = (FieldName::CONTENT_TYPE, FieldValue::TEXT_PLAIN);
-        let body = self.sentence().as_bytes();
-        let _ = match self.retry_after() {
-            Some(retry_after) => {
-                let retry_after = (FieldName::RETRY_AFTER, retry_after);
-                let fields = [content_type, proxy_status, retry_after];
-                response.send_with(self.status(), &fields, body)
-            }
-            None => response.send_with(self.status(), &[content_type, proxy_status], body),
+        let mut fields = [content_type; 3];
+        let mut count = 1;
+        let mut add = |field| {
+            fields[count] = field;
+            count += 1;
         };
+        if !is_quiet {
+            add(proxy_status);
+        }
+        if let Some(retry_after) = self.retry_after() {
+            add((FieldName::RETRY_AFTER, retry_after));
+        }
+        let body: &[u8] = match is_quiet {
+            true => b"the request cannot be answered\n",
+            false => self.told().body.as_bytes(),
+        };
+        let _ = response.send_with(self.status(), &fields[..count], body);
     }
 }
 
@@ -243,7 +345,7 @@ mod tests {
                 "proxy",
             ),
             (
-                AcquireError::Tls(Errno::PROTO).into(),
+                AcquireError::Tls(HandshakeError::CertificateName).into(),
                 Phase::Tls,
                 502,
                 "upstream",

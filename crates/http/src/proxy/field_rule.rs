@@ -65,7 +65,7 @@ pub(super) fn begins<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]
 }
 
 /// The same for names of any length.
-fn is_same_name(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn is_same_name(one: &[u8], other: &[u8]) -> bool {
     let mut pairs = one.iter().zip(other);
     one.len() == other.len() && pairs.all(|(&one, &other)| folded(one) == folded(other))
 }

@@ -5,6 +5,7 @@
 //!
 //! Absent on purpose: heads without a date, to which ours is added.
 
+use super::field_change::FieldChanges;
 use super::head_memory::HeadMemory;
 use super::response_head::{HeadRefused, forward_head};
 use crate::client::{AnswerHead, PART_BYTES_MAX};
@@ -41,12 +42,13 @@ impl KnownAnswers {
         }
     }
 
-    /// Writes the final head of an answer. On failure nothing was written. True: fields behind its body
+    /// Writes the final head of an answer; `changes` are the same every time. On failure nothing was written. True: fields behind its body
     /// may go on.
     pub(super) fn forward(
         &mut self,
         response: &mut Response<'_>,
         answer: &AnswerHead<'_>,
+        changes: &FieldChanges,
     ) -> Result<bool, HeadRefused> {
         let key = AnswerKey {
             manner: response.manner,
@@ -66,7 +68,7 @@ impl KnownAnswers {
             return Ok(rest.passes_trailers);
         }
         let written_from = response.output.len();
-        let passes_trailers = forward_head(response, answer)?;
+        let passes_trailers = forward_head(response, answer, changes)?;
         if answer.value_of(b"date").is_some() {
             let rest = AnswerRest {
                 manner: response.manner,
@@ -172,7 +174,9 @@ mod tests {
             fields: &fields,
             framing: head.framing(method),
         };
-        let passes_trailers = known.forward(&mut response, &answer).ok()?;
+        let passes_trailers = known
+            .forward(&mut response, &answer, &FieldChanges::default())
+            .ok()?;
         let (sent, manner, outgoing) = (response.sent, response.manner, response.outgoing);
         let output = String::from_utf8_lossy(&output);
         // A date that was added is that of the moment.

@@ -15,6 +15,7 @@ use super::key::forwards_left;
 use super::request_head::{
     ForwardedFields, OutgoingHead, RequestWay, encode_request_head, wanted_protocol,
 };
+use super::upgrade::UpgradeProtocols;
 use crate::head::Version;
 use crate::method::Method;
 use crate::request::Request;
@@ -62,14 +63,14 @@ impl KnownRequests {
         }
     }
 
-    /// The head for the upstream, and whether it asks for another protocol, if `allows_upgrades`. What
+    /// The head for the upstream, and whether it asks for another protocol, one of `upgrades`. What
     /// of `way` the request decides is found out here.
     pub(super) fn head_of<'h>(
         &mut self,
         blocks: &BlockPool,
         request: &Request<'h>,
         mut way: RequestWay<'h>,
-        allows_upgrades: bool,
+        upgrades: &UpgradeProtocols,
     ) -> Result<(OutgoingHead, bool), Refused> {
         let asked = asked(request, &way);
         if let Some((received, key)) = &asked
@@ -89,7 +90,7 @@ impl KnownRequests {
             Some(0) => return Err(Refused::NoForwardsLeft),
             left => left.map(|left| left - 1),
         };
-        way.upgrade = wanted_protocol(request, &nominated).filter(|_| allows_upgrades);
+        way.upgrade = wanted_protocol(request, &nominated, upgrades);
         let head = encode_request_head(blocks, request, &nominated, &way)?;
         // With other methods the same fields may ask for another protocol.
         if let Some((received, key)) = asked.filter(|_| !nominated.has_upgrade) {
@@ -128,6 +129,7 @@ mod tests {
     use crate::head::HeadFields;
     use crate::limits::Limits;
     use crate::parse::{Parsed, parse_request_head};
+    use crate::proxy::field_change::FieldChanges;
     use crate::proxy::via::ViaName;
     use crate::request::RequestBody;
     use millpond_io::Peer;
@@ -219,18 +221,21 @@ mod tests {
             fields: asked.told.parse().unwrap(),
             upgrade: None,
             max_forwards: None,
+            changes: &FieldChanges::default(),
         };
         let blocks = BlockPool::new("test", PoolMode::Off);
-        Some(
-            match known.head_of(&blocks, &request, way, asked.allows_upgrades) {
-                Ok((head, may_upgrade)) => {
-                    let bytes = head.with_host(&blocks, head.client_host()).unwrap();
-                    format!("{may_upgrade} {}", String::from_utf8_lossy(&bytes))
-                }
-                Err(Refused::NoForwardsLeft) => "no forwards left".to_owned(),
-                Err(Refused::Failure(failure)) => format!("{failure:?}"),
-            },
-        )
+        let upgrades = match asked.allows_upgrades {
+            true => UpgradeProtocols::websocket(),
+            false => UpgradeProtocols::default(),
+        };
+        Some(match known.head_of(&blocks, &request, way, &upgrades) {
+            Ok((head, may_upgrade)) => {
+                let bytes = head.with_host(&blocks, head.client_host()).unwrap();
+                format!("{may_upgrade} {}", String::from_utf8_lossy(&bytes))
+            }
+            Err(Refused::NoForwardsLeft) => "no forwards left".to_owned(),
+            Err(Refused::Failure(failure)) => format!("{failure:?}"),
+        })
     }
 
     proptest! {

@@ -10,9 +10,11 @@
 //! as they were checked; nothing is formatted, and room is reserved once.
 
 use super::client_peer::ClientPeer;
+use super::field_change::FieldChanges;
 use super::field_rule::{FieldRule, Nominated, welcomes_trailers};
 use super::forwarded::sound_elements;
 use super::trailers::may_pass;
+use super::upgrade::UpgradeProtocols;
 use super::via::ViaName;
 use crate::head::{Framing, HeadFields, Version};
 use crate::head_text::{Authority, Field, FieldName, FieldValue};
@@ -147,6 +149,13 @@ impl OutgoingHead {
             .any(|found| found.eq_ignore_ascii_case(name.as_bytes()))
     }
 
+    /// The protocol that the upstream is asked to change to: in the last line, where there is one.
+    pub(super) fn asked_protocol(&self) -> Option<&[u8]> {
+        let lines = self.bytes.strip_suffix(b"\r\n")?;
+        let last = memchr::memrchr(b'\n', lines)? + 1;
+        lines[last..].strip_prefix(b"Upgrade: ")
+    }
+
     /// What the client asked for; may be empty.
     pub(super) fn client_host(&self) -> Authority<'_> {
         Authority::known(&self.bytes[self.host.clone()])
@@ -167,6 +176,7 @@ pub(super) struct RequestWay<'a> {
     pub(super) upgrade: Option<FieldValue<'a>>,
     /// Already one less.
     pub(super) max_forwards: Option<u32>,
+    pub(super) changes: &'a FieldChanges,
 }
 
 /// The protocol that a request wants to change to, if it may: a request with a body would leave it
@@ -174,14 +184,13 @@ pub(super) struct RequestWay<'a> {
 pub(super) fn wanted_protocol<'h>(
     request: &Request<'h>,
     nominated: &Nominated<'h>,
+    allowed: &UpgradeProtocols,
 ) -> Option<FieldValue<'h>> {
     let may = nominated.has_upgrade
         && request.version() == Version::Http11
         && request.head.framing == Framing::None
         && request.method == Method::Get;
-    may.then(|| request.fields().get(FieldName::UPGRADE))
-        .flatten()
-        .filter(|protocol| !protocol.is_empty())
+    may.then(|| allowed.first_of(request)).flatten()
 }
 
 /// Everything added by the proxy, without what depends on the request.
@@ -195,7 +204,7 @@ pub(super) fn encode_request_head(
     way: &RequestWay<'_>,
 ) -> Result<OutgoingHead, PoolError> {
     // Every line may grow by the space behind its colon; the host is written up to three times.
-    let own_bytes = 3 * request.authority().len() + ADDED_BYTES_MAX;
+    let own_bytes = 3 * request.authority().len() + way.changes.lines().len() + ADDED_BYTES_MAX;
     let bytes_max = request.bytes.len() + 2 * request.fields.len() + own_bytes;
     let mut bytes = Buffer::new();
     bytes.reserve(blocks, bytes_max)?;
@@ -211,6 +220,7 @@ pub(super) fn encode_request_head(
     writer.put(b"\r\n");
     let seen = writer.write_passed_on(request, nominated, way);
     writer.write_own(request, way, seen);
+    writer.put(way.changes.lines());
     if request.head.expects_continue {
         writer.put(b"Expect: 100-continue\r\n");
     }
@@ -310,16 +320,18 @@ impl HeadWriter<'_> {
         for field in request.fields.spans() {
             let (name, value) = field.received(request.bytes);
             let rule = FieldRule::of(name.as_bytes());
-            seen.note(rule, is_trusted);
+            let is_nominated = nominated.has(name.as_bytes());
+            // What is for this connection alone is as good as not said (RFC 9110 7.6.1).
+            seen.note(rule, is_trusted && !is_nominated);
             let passes = match rule {
-                FieldRule::PassOn | FieldRule::Date => !nominated.has(name.as_bytes()),
+                FieldRule::PassOn | FieldRule::Date => {
+                    !is_nominated && !way.changes.drops(name.as_bytes())
+                }
                 FieldRule::ForwardedProto
                 | FieldRule::ForwardedHost
-                | FieldRule::ForwardedOther => is_trusted,
+                | FieldRule::ForwardedOther => is_trusted && !is_nominated,
                 FieldRule::MaxForwards => way.max_forwards.is_none(),
-                FieldRule::Trailer => {
-                    may_pass(framing, nominated) && !nominated.has(name.as_bytes())
-                }
+                FieldRule::Trailer => may_pass(framing, nominated) && !is_nominated,
                 FieldRule::Te => {
                     seen.te_trailers |= welcomes_trailers(value.as_bytes());
                     false

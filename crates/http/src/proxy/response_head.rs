@@ -8,6 +8,7 @@
 //! where they do not pass (see `trailers`).
 
 use super::failure::Failure;
+use super::field_change::FieldChanges;
 use super::field_rule::{FieldRule, Nominated};
 use super::trailers::may_pass;
 use crate::client::AnswerHead;
@@ -17,6 +18,9 @@ use crate::head_text::{Field, FieldName, FieldValue};
 use crate::response::Response;
 use crate::streaming::Outgoing;
 use millpond_mempool::{Buffer, PoolError};
+
+/// Of informational heads, and of 101.
+static NO_CHANGES: FieldChanges = FieldChanges::none();
 
 /// Everything added, without what comes from the head.
 const ADDED_BYTES_MAX: usize = 256;
@@ -45,6 +49,7 @@ impl HeadRefused {
 pub(super) fn forward_head(
     response: &mut Response<'_>,
     answer: &AnswerHead<'_>,
+    changes: &FieldChanges,
 ) -> Result<bool, HeadRefused> {
     // More of the request's body may be to come than anybody reads behind an answer.
     response.manner = response.manner.answered();
@@ -72,7 +77,7 @@ pub(super) fn forward_head(
     let persistence = response.manner.persistence();
     let nominated = nominated(answer)?;
     let passes_trailers = outgoing == Outgoing::Chunked && may_pass(answer.framing, &nominated);
-    begin_head(response, answer, &nominated, passes_trailers)?;
+    begin_head(response, answer, &nominated, passes_trailers, changes)?;
     let output = &mut *response.output;
     match length {
         // 204 may not have one (RFC 9110 8.6).
@@ -104,7 +109,7 @@ pub(super) fn forward_informational(
     response: &mut Response<'_>,
     answer: &AnswerHead<'_>,
 ) -> Result<(), HeadRefused> {
-    begin_head(response, answer, &nominated(answer)?, false)?;
+    begin_head(response, answer, &nominated(answer)?, false, &NO_CHANGES)?;
     response.output.append_within_capacity(b"\r\n");
     Ok(())
 }
@@ -116,7 +121,7 @@ pub(super) fn forward_switch(
 ) -> Result<(), HeadRefused> {
     let upgrade = answer.fields().get(FieldName::UPGRADE);
     let protocol = upgrade.unwrap_or(FieldValue::EMPTY);
-    begin_head(response, answer, &nominated(answer)?, false)?;
+    begin_head(response, answer, &nominated(answer)?, false, &NO_CHANGES)?;
     let output = &mut *response.output;
     output.append_within_capacity(b"Connection: Upgrade\r\n");
     // Room is there: the field was among those that were dropped.
@@ -138,9 +143,10 @@ fn begin_head(
     answer: &AnswerHead<'_>,
     nominated: &Nominated<'_>,
     passes_trailers: bool,
+    changes: &FieldChanges,
 ) -> Result<(), HeadRefused> {
     let (bytes, fields) = (answer.bytes, answer.fields);
-    let bytes_max = bytes.len() + 2 * fields.len() + ADDED_BYTES_MAX;
+    let bytes_max = bytes.len() + 2 * fields.len() + changes.lines().len() + ADDED_BYTES_MAX;
     let reserved = response.output.reserve(response.blocks, bytes_max);
     reserved.map_err(HeadRefused::Memory)?;
     let output = &mut *response.output;
@@ -152,16 +158,20 @@ fn begin_head(
     for field in fields.spans() {
         let (name, value) = field.received(bytes);
         let rule = FieldRule::of(name.as_bytes());
-        has_date |= rule == FieldRule::Date;
         let passes = match rule {
             FieldRule::Drop | FieldRule::Connection | FieldRule::Te => false,
             FieldRule::Trailer => passes_trailers,
+            // One is all that an answer has (RFC 9110 5.3): the first.
+            FieldRule::Date => !has_date,
             _ => true,
         };
+        let passes = passes && !changes.drops(name.as_bytes());
         if passes && !nominated.has(name.as_bytes()) {
+            has_date |= rule == FieldRule::Date;
             write_line(output, (name, value));
         }
     }
+    output.append_within_capacity(changes.lines());
     if !has_date && !answer.status().is_informational() {
         output.append_within_capacity(response.standing_lines.date_line());
     }
@@ -219,7 +229,7 @@ mod tests {
             outgoing: Outgoing::Whole,
             wire: None,
         };
-        forward_head(&mut response, &answer).ok()?;
+        forward_head(&mut response, &answer, &NO_CHANGES).ok()?;
         let outgoing = response.outgoing;
         Some((String::from_utf8_lossy(&output).into_owned(), outgoing))
     }
@@ -312,6 +322,24 @@ mod tests {
             lines[5..],
             ["Via: 1.1 millpond", "Content-Length: 0", "", ""]
         );
+    }
+
+    /// Goal: of several Date fields the first remains, and one that Connection names is replaced by ours.
+    #[test]
+    fn one_date_remains() {
+        for (fields, expected) in [
+            ("Date: a\r\nDate: b\r\ndate: c\r\n", "a"),
+            ("Connection: Date\r\nDate: a\r\n", "GMT"),
+            ("", "GMT"),
+        ] {
+            let text = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 0\r\n\r\n");
+            let (head, _) = rewrite(text.as_bytes(), Method::Get, Version::Http11).unwrap();
+            let lines = head.lines();
+            let dates: Vec<&str> = lines
+                .filter(|line| line.to_lowercase().starts_with("date:"))
+                .collect();
+            assert!(dates.len() == 1 && dates[0].ends_with(expected), "{head}");
+        }
     }
 
     /// Goal: the names of trailers go where trailers go: in chunks, to those who know of them, unless

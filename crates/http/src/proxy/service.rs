@@ -57,6 +57,7 @@ pub(super) const PROBE_USER: u64 = u64::MAX;
 /// See the module.
 pub struct Proxy {
     control: Arc<ProxyControl>,
+    limits: Limits,
     generation: u64,
     pub(super) config: Arc<ProxyConfig>,
     pub(super) client: Client,
@@ -88,11 +89,12 @@ impl Proxy {
         // Before the configuration: at worst it is taken twice.
         let generation = control.generation();
         let config = control.current();
+        let client_limits = config.answer_limits(limits);
         let client = Client::new(
             start,
             ClientConfig {
                 pool: PoolConfig::default(),
-                limits: limits.with_body_bytes_max(u64::MAX),
+                limits: client_limits,
                 resolver: control.resolver.clone(),
                 tells_whole_answers: true,
             },
@@ -102,6 +104,7 @@ impl Proxy {
         let seed = now_ns ^ (start.index as u64) << 48;
         let mut proxy = Self {
             control: Arc::clone(control),
+            limits,
             generation,
             upstreams: Upstreams::new(&config, start.index, seed),
             budget: RetryBudget::new(config.retry_percent),
@@ -120,6 +123,9 @@ impl Proxy {
     }
 
     fn configure(&mut self, now_ns: u64) {
+        let limits = self.config.answer_limits(self.limits);
+        self.client.set_limits(limits);
+        self.client.set_idle_max(self.config.idle_max_ns);
         let registry = &self.control.registry;
         self.upstreams
             .configure(&self.config, &self.client, registry, now_ns);
@@ -141,6 +147,9 @@ impl Proxy {
                 peer.judge(&self.config.trusted);
             }
             self.budget = RetryBudget::new(self.config.retry_percent);
+            // What is remembered was written with the changes of before.
+            self.known_requests = KnownRequests::new();
+            self.known_answers = KnownAnswers::new();
             self.configure(now_ns);
         }
     }
@@ -160,10 +169,11 @@ impl Proxy {
             fields: self.config.forwarded,
             upgrade: None,
             max_forwards: None,
+            changes: &self.config.request_changes,
         };
         let (head, may_upgrade) =
             self.known_requests
-                .head_of(blocks, request, way, self.config.upgrades)?;
+                .head_of(blocks, request, way, &self.config.upgrades)?;
         let is_streamed = comes_in_parts(request);
         let (framing, body) = match is_streamed {
             true => (request.head.framing, Buffer::new()),
@@ -267,7 +277,7 @@ impl Proxy {
         let exchange = match begun {
             Ok(exchange) => exchange,
             Err(_) => {
-                upstreams.failed(chosen.id, Failure::Local, false, now_ns);
+                upstreams.failed(chosen.id, Failure::Local, None, false, now_ns);
                 return Err(Failure::Local);
             }
         };
@@ -275,7 +285,7 @@ impl Proxy {
         proxied.tries += 1;
         if !proxied.body.is_empty() && client.write(exchange, &proxied.body, blocks).is_err() {
             client.abort(exchange);
-            upstreams.failed(chosen.id, Failure::Local, false, now_ns);
+            upstreams.failed(chosen.id, Failure::Local, None, false, now_ns);
             return Err(Failure::Local);
         }
         Ok(())
@@ -325,10 +335,10 @@ impl Proxy {
             && let Some((Chosen { id, .. }, exchange)) = proxied.current
         {
             self.client.abort(exchange);
-            self.upstreams.failed(id, failure, false, now_ns);
+            self.upstreams.failed(id, failure, None, false, now_ns);
         }
         if !response.is_sent() {
-            failure.answer(response);
+            failure.answer(response, self.config.quiet_errors);
         }
         Flow::Done
     }
@@ -376,7 +386,7 @@ impl Service for Proxy {
         match self.forward(request, context) {
             Ok(flow) => flow,
             Err(Refused::Failure(failure)) => {
-                failure.answer(response);
+                failure.answer(response, self.config.quiet_errors);
                 Flow::Done
             }
             Err(Refused::NoForwardsLeft) => {

@@ -12,7 +12,7 @@ use super::counters::{Cell, Registry, UpstreamCounters};
 use super::failure::{Failure, Side};
 use super::health::{EjectionPolicy, Health, ProbePolicy};
 use super::keyed_hash::hash;
-use crate::client::{Client, ExchangeId, ExchangeReport};
+use crate::client::{Client, ExchangeFailure, ExchangeId, ExchangeReport};
 use crate::head_text::Authority;
 use crate::log::{self, LogLevel};
 use crate::status::StatusCode;
@@ -44,6 +44,46 @@ impl Tried {
     }
 }
 
+/// From a line about failures to the next of the same cause, and of another one.
+const SAME_FAILURE_SILENCE_NS: u64 = 60_000_000_000;
+const OTHER_FAILURE_SILENCE_NS: u64 = 1_000_000_000;
+
+/// As what a failure is counted that has a cell for its kind.
+const fn cell_of(failure: Failure) -> Cell {
+    match failure {
+        Failure::ConnectTimeout
+        | Failure::ResolveTimeout
+        | Failure::WriteTimeout
+        | Failure::AnswerTimeout
+        | Failure::ReadTimeout => Cell::FailedTimeout,
+        Failure::Unresolved
+        | Failure::Refused
+        | Failure::Unreachable
+        | Failure::CertificateName
+        | Failure::CertificateAuthority
+        | Failure::CertificateExpired
+        | Failure::Certificate
+        | Failure::TlsAlert
+        | Failure::NotTls
+        | Failure::TlsIncompatible
+        | Failure::TlsClosed
+        | Failure::TlsFailed => Cell::FailedConnect,
+        Failure::Broken | Failure::Incomplete => Cell::FailedBroken,
+        Failure::HeadTooLong
+        | Failure::TooManyFields
+        | Failure::TrailerTooLong
+        | Failure::BadChunks
+        | Failure::BadAnswer
+        | Failure::SwitchNotAsked
+        | Failure::OtherProtocol => Cell::FailedAnswer,
+        Failure::NoneUsable
+        | Failure::Saturated
+        | Failure::Local
+        | Failure::Loop
+        | Failure::TooManyOptions => Cell::FailedLocal,
+    }
+}
+
 /// One upstream.
 pub(super) struct Upstream {
     id: UpstreamId,
@@ -58,6 +98,10 @@ pub(super) struct Upstream {
     /// The status of the probe under way was good.
     pub(super) is_probe_good: bool,
     pub(super) probe_due_ns: u64,
+    /// What the last line about failures said, and when.
+    told_failure: Option<(Failure, u64)>,
+    /// Failures since then.
+    untold_failures: u64,
 }
 
 impl Upstream {
@@ -90,6 +134,39 @@ impl Upstream {
         self.outstanding = self.outstanding.saturating_sub(1);
         let outstanding = u64::from(self.outstanding);
         self.counters.set(Cell::Outstanding, outstanding);
+    }
+
+    /// Writes a line about a failure: at once when its cause is another one than that of the last line, but
+    /// none sooner than a second after that, and once a minute while it stays.
+    #[cold]
+    fn tell_failure(&mut self, failure: Failure, error: Option<&ExchangeFailure>, now_ns: u64) {
+        self.untold_failures += 1;
+        let silence_ns = match self.told_failure {
+            None => 0,
+            Some((told, _)) if told == failure => SAME_FAILURE_SILENCE_NS,
+            Some(_) => OTHER_FAILURE_SILENCE_NS,
+        };
+        let told_ns = self.told_failure.map_or(0, |(_, told_ns)| told_ns);
+        if now_ns < told_ns.saturating_add(silence_ns) {
+            return;
+        }
+        self.told_failure = Some((failure, now_ns));
+        let count = std::mem::take(&mut self.untold_failures);
+        let (name, sentence, cause) = (&self.config.name, failure.sentence(), failure.cause());
+        match error {
+            Some(error) => log::write_event(
+                LogLevel::Warn,
+                "upstream_failed",
+                count,
+                format_args!("upstream {name}: {sentence} ({cause}; {error}); failures: {count}"),
+            ),
+            None => log::write_event(
+                LogLevel::Warn,
+                "upstream_failed",
+                count,
+                format_args!("upstream {name}: {sentence} ({cause}); failures: {count}"),
+            ),
+        }
     }
 
     fn completed(&self, report: &ExchangeReport) {
@@ -230,6 +307,8 @@ impl Upstreams {
             probe: None,
             is_probe_good: false,
             probe_due_ns: now_ns,
+            told_failure: None,
+            untold_failures: 0,
         })
     }
 
@@ -389,28 +468,29 @@ impl Upstreams {
     }
 
     /// A try ended without a whole answer. `is_stale`: over a kept connection that had ended
-    /// unnoticed, which says nothing about the upstream.
-    pub(super) fn failed(&mut self, id: UpstreamId, failure: Failure, is_stale: bool, now_ns: u64) {
+    /// unnoticed, which says nothing about the upstream. `error` says more, where there was an exchange.
+    pub(super) fn failed(
+        &mut self,
+        id: UpstreamId,
+        failure: Failure,
+        error: Option<&ExchangeFailure>,
+        is_stale: bool,
+        now_ns: u64,
+    ) {
         let ejection = self.ejection;
         let Some(upstream) = self.find(id) else {
             return;
         };
-        upstream.counters.count(match failure {
-            Failure::ConnectTimeout | Failure::WriteTimeout | Failure::AnswerTimeout => {
-                Cell::FailedTimeout
-            }
-            Failure::Unresolved | Failure::Refused | Failure::Unreachable | Failure::TlsFailed => {
-                Cell::FailedConnect
-            }
-            Failure::Broken => Cell::FailedBroken,
-            Failure::BadAnswer => Cell::FailedAnswer,
-            _ => Cell::FailedLocal,
-        });
+        upstream.counters.count(cell_of(failure));
+        upstream.counters.count_failure(failure);
         let is_its_fault = failure.side() == Side::Upstream && !is_stale;
         let should_go = is_its_fault && upstream.health.failed(now_ns, &ejection);
         if should_go {
             upstream.health.eject(now_ns, &ejection);
             upstream.counters.count(Cell::Ejections);
+        }
+        if is_its_fault {
+            upstream.tell_failure(failure, error, now_ns);
         }
         self.release(id);
     }
@@ -469,6 +549,7 @@ impl Upstreams {
                 (Cell::Parked, stats.parked as u64),
                 (Cell::InUse, stats.leased as u64),
                 (Cell::Waiting, stats.waiting as u64),
+                (Cell::IsUnresolved, u64::from(stats.is_unresolved)),
             ] {
                 upstream.counters.set(cell, value);
             }

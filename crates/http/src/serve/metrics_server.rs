@@ -6,8 +6,9 @@ use super::config::{ServeConfig, ServeError};
 use super::departure::Departure;
 use super::shard_server::ShardServer;
 use super::shards::bind;
+use crate::allowed_methods::{READ_ONLY, answer_other_method};
 use crate::completions::Completions;
-use crate::head_text::{FieldName, FieldValue};
+use crate::head_text::FieldValue;
 use crate::limits::{LimitValues, Limits};
 use crate::log::{self, LogLevel};
 use crate::method::Method;
@@ -163,10 +164,10 @@ impl Service for MetricsService {
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
-        const GET_AND_HEAD: FieldValue<'_> = FieldValue::from_static("GET, HEAD");
         let is_read = matches!(request.method, Method::Get | Method::Head);
+        let is_known_path = matches!(request.path(), b"/metrics" | b"*");
         // Out of memory leaves the response unsent, which the server answers with 503.
-        let _ = match (request.path() == b"/metrics", is_read) {
+        let _ = match (is_known_path, is_read) {
             (true, true) => {
                 if self.waiting.is_empty() {
                     self.scrape.ask();
@@ -174,11 +175,10 @@ impl Service for MetricsService {
                 self.waiting.push(context.token);
                 return Flow::Pending;
             }
-            (true, false) => response.send_with(
-                StatusCode::METHOD_NOT_ALLOWED,
-                &[(FieldName::ALLOW, GET_AND_HEAD)],
-                b"metrics can only be read: use GET\n",
-            ),
+            (true, false) => {
+                let sentence = b"metrics can only be read: use GET\n";
+                return answer_other_method(request.method, response, READ_ONLY, sentence);
+            }
             (false, _) => response.send(
                 StatusCode::NOT_FOUND,
                 Some(FieldValue::TEXT_PLAIN),

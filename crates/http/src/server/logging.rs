@@ -3,7 +3,7 @@
 //! All of it is cold: without a log each place costs one branch.
 
 use super::exchange::Exchange;
-use crate::access_log::{Call, Fault, RequestText, STATUS_CLOSED, ShardLog, body_bytes};
+use crate::access_log::{Call, RequestText, STATUS_CLOSED, ShardLog, body_bytes, failure_told_in};
 use crate::connection::{Connection, Phase};
 use crate::head::RequestHead;
 use crate::kept_input::KeptInput;
@@ -58,7 +58,7 @@ impl Exchange {
                 // Without memory there is no answer.
                 _ => written_status(output).map_or((STATUS_CLOSED, false), |status| (status, true)),
             };
-            let told = Fault::told_in(output);
+            let told = failure_told_in(output);
             log.answered(slot, &text, started_ns, end, body_bytes(output), told);
         }
         log.end_with(entry);

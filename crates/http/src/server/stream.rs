@@ -457,7 +457,9 @@ impl Exchange {
         if let Some(status) = written.sent {
             self.counters.count_response(status);
         }
-        // A body that stops before its end is cut, so that the client sees it.
+        // A body that stops before its end is cut, so that the client sees it: one that ends with the
+        // connection by a reset, since a FIN would be its end.
+        connection.ends_by_reset |= written.outgoing == Outgoing::UntilClose;
         if written.manner.closes() || written.outgoing.is_open() {
             connection.close(written.manner.is_last_of_client());
         }

@@ -3,7 +3,7 @@
 mod outside;
 
 use crate::support::{
-    MODES, PATIENCE, RawClient, RawResponse, TestServer, config, pattern, pool_mode,
+    MODES, PATIENCE, RawClient, RawResponse, TestServer, config, pattern, pool_mode, wait_until,
 };
 use millpond_http::{Files, FilesConfig, Limits, Site};
 use millpond_mempool::PoolMode;
@@ -167,11 +167,45 @@ fn files_are_served_with_their_fields() {
             let refused = client.response();
             assert_eq!(
                 (refused.status, refused.header("allow")),
-                (405, Some("GET, HEAD"))
+                (405, Some("GET, HEAD, OPTIONS"))
             );
             if round == 0 && metric(&mut client, "millpond_files_cache_entries") > 0 {
                 warm(&mut client, "/");
             }
+        }
+    }
+}
+
+/// Goal: a release that is switched by a link is served within seconds, from disk and cache, over a connection
+/// that was there before; with a pinned root the first stays.
+#[test]
+fn a_release_that_is_switched_is_served() {
+    let home = tempfile::tempdir().unwrap();
+    for release in ["1", "2"] {
+        fs::create_dir(home.path().join(release)).unwrap();
+        fs::write(home.path().join(release).join("file"), release).unwrap();
+    }
+    let name = home.path().join("now");
+    symlink("1", &name).unwrap();
+    for follow_root in [true, false] {
+        fs::remove_file(&name).unwrap();
+        symlink("1", &name).unwrap();
+        let config = FilesConfig {
+            follow_root,
+            ..FilesConfig::new(name.clone())
+        };
+        let server = serve_as(&config, pool_mode());
+        let mut client = server.connect();
+        warm(&mut client, "/file");
+        symlink("2", home.path().join("next")).unwrap();
+        fs::rename(home.path().join("next"), &name).unwrap();
+        if follow_root {
+            wait_until("the second release", || {
+                get(&mut client, "/file", "").text() == "2"
+            });
+        } else {
+            std::thread::sleep(Duration::from_millis(1500));
+            assert_eq!(get(&mut client, "/file", "").text(), "1");
         }
     }
 }

@@ -2,12 +2,15 @@
 //! no good one does.
 
 mod announced;
+mod causes;
+mod meanings;
 mod others;
 mod secure;
 mod faults;
 mod gone;
 mod loops;
 mod passing;
+mod retries;
 mod smuggling;
 mod answers;
 mod websocket;

@@ -35,10 +35,32 @@ fn plaintext_answers_with_a_complete_head() {
         let refused = client.ask("DELETE / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(
             (refused.status, refused.header("allow")),
-            (405, Some("GET, HEAD"))
+            (405, Some("GET, HEAD, OPTIONS"))
         );
         drop(client);
         assert_eq!(server.stop().requests, 5);
+    }
+}
+
+/// Goal: OPTIONS, of a path and of the server, is told what there is; a method that no RFC has is 501, another
+/// one 405, and all of them say what is allowed.
+#[test]
+fn other_methods_are_told_what_is_allowed() {
+    let server = TestServer::with_limits(Limits::default(), |_| Plaintext);
+    for (line, status) in [
+        ("OPTIONS *", 204),
+        ("OPTIONS /", 204),
+        ("OPTIONS http://a", 204),
+        ("BREW /", 501),
+        ("get /", 501),
+        ("TRACE /", 405),
+        ("PATCH /", 405),
+    ] {
+        let answer = server
+            .connect()
+            .ask(format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let found = (answer.status, answer.header("allow"));
+        assert_eq!(found, (status, Some("GET, HEAD, OPTIONS")), "{line}");
     }
 }
 

@@ -148,7 +148,7 @@ fn play_over<D: Driver>(
     driver.listen_anywhere().unwrap();
     let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 9001)));
     let mut proxied = configured(std::slice::from_ref(&address));
-    proxied.upgrades = true;
+    proxied.upgrades = "raw".parse().unwrap();
     proxied.upstreams[0].tls = has_tls_upstream.then(|| tls_client(&limits()));
     proxied.timeouts.tunnel_idle_ns = 10 * SECOND_NS;
     let control = ProxyControl::new(proxied, speech != Speech::Clear, None).unwrap();

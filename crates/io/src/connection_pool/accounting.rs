@@ -16,6 +16,7 @@ impl ConnectionPool {
             parked: state.parked.count,
             opening: state.opening_count,
             waiting: state.waiters.count(),
+            is_unresolved: state.naming.is_unresolved(),
             counters: state.counters,
         }
     }

@@ -58,6 +58,8 @@ pub struct PoolKeyStats {
     pub opening: usize,
     /// Who waits for a connection.
     pub waiting: usize,
+    /// Its name was looked up last without finding an address, and none is known from before.
+    pub is_unresolved: bool,
     /// Since the key was made.
     pub counters: PoolCounters,
 }

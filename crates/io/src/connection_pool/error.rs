@@ -16,6 +16,59 @@ pub enum AcquirePhase {
     Tls,
 }
 
+/// Why a TLS handshake with an upstream failed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The certificate is for another name.
+    #[error("its certificate is for another name: give the name that is in it")]
+    CertificateName,
+    /// The certificate is of an authority that is not trusted here.
+    #[error("its certificate is of an unknown authority: name the authority's certificate")]
+    CertificateAuthority,
+    /// The certificate has expired, or is not valid yet.
+    #[error("its certificate has expired or is not valid yet: renew it, or set the clock")]
+    CertificateExpired,
+    /// The certificate is wrong in another way.
+    #[error("its certificate is not valid")]
+    Certificate,
+    /// The upstream refused: it wants a certificate, or does not know the one it got, or the name.
+    #[error("it refused with an alert: it may ask for a certificate, or not know the name")]
+    Alert,
+    /// What came is no TLS.
+    #[error("what it sends is no TLS: check scheme and port")]
+    NotTls,
+    /// No version, cipher or signature in common.
+    #[error("no version, cipher or signature of TLS is common to both")]
+    Incompatible,
+    /// The connection ended before the handshake did.
+    #[error("it closed the connection: {0}")]
+    Closed(Errno),
+    /// Anything else.
+    #[error("{0}; check certificates and names")]
+    Other(Errno),
+}
+
+#[cfg(feature = "tls")]
+impl HandshakeError {
+    pub(super) fn new(failure: Option<crate::tls::TlsFailure>, error: Errno) -> Self {
+        use crate::tls::TlsFailure;
+        match failure {
+            Some(TlsFailure::CertificateName) => Self::CertificateName,
+            Some(TlsFailure::CertificateAuthority) => Self::CertificateAuthority,
+            Some(TlsFailure::CertificateExpired) => Self::CertificateExpired,
+            Some(TlsFailure::Certificate) => Self::Certificate,
+            Some(TlsFailure::PeerAlert) => Self::Alert,
+            Some(TlsFailure::Malformed | TlsFailure::NotTls | TlsFailure::ClearText) => {
+                Self::NotTls
+            }
+            Some(TlsFailure::Incompatible | TlsFailure::Protocol) => Self::Incompatible,
+            None | Some(TlsFailure::Closed) => Self::Closed(error),
+            Some(_) => Self::Other(error),
+        }
+    }
+}
+
 /// Why there is no connection.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AcquireError {
@@ -26,8 +79,8 @@ pub enum AcquireError {
     #[error("cannot connect to the upstream: {0}")]
     Connect(Errno),
     /// The upstream, or this side, does not accept the other's certificate or TLS.
-    #[error("the TLS handshake with the upstream failed: {0}; check certificates and names")]
-    Tls(Errno),
+    #[error("the TLS handshake with the upstream failed: {0}")]
+    Tls(HandshakeError),
     /// It took too long.
     #[error("no connection to the upstream in time: {}", waited_for(*phase))]
     TimedOut {

@@ -52,6 +52,11 @@ impl Naming {
         self.asked_ns.is_some()
     }
 
+    /// The last lookup found no address, and none is known from before.
+    pub(super) fn is_unresolved(&self) -> bool {
+        self.failure.is_some()
+    }
+
     /// How long the answer took that came just now; 0 if none did.
     pub(super) fn took_until(&self, now_ns: u64) -> u64 {
         match self.answered {

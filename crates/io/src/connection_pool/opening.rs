@@ -3,7 +3,7 @@
 //!
 //! Whom it is for is decided when it stands: whoever waits longest then.
 
-use super::error::{AcquireError, AcquirePhase};
+use super::error::{AcquireError, AcquirePhase, HandshakeError};
 use super::lease::OpenTimes;
 use super::link::Link;
 use super::{ConnectionPool, OPENING_TIMER, Owner, PoolKey};
@@ -295,7 +295,9 @@ impl ConnectionPool {
                 error if is_local(error) => AcquireError::Local(error),
                 // Before it stands a TCP connection is refused or runs out of time; what breaks
                 // otherwise is the handshake.
-                error if speaks_tls && !was_unreachable => AcquireError::Tls(error),
+                error if speaks_tls && !was_unreachable => {
+                    AcquireError::Tls(handshake_error(shard, socket, error))
+                }
                 error => AcquireError::Connect(error),
             };
         }
@@ -428,6 +430,24 @@ fn connect<D: Driver>(
     address: &Address,
 ) -> Result<SocketId, IoError> {
     shard.driver.connect(address)
+}
+
+#[cfg(feature = "tls")]
+fn handshake_error<D: Driver>(
+    shard: &ShardContext<'_, D>,
+    socket: SocketId,
+    error: Errno,
+) -> HandshakeError {
+    HandshakeError::new(shard.driver.tls_failure(socket), error)
+}
+
+#[cfg(not(feature = "tls"))]
+fn handshake_error<D: Driver>(
+    _shard: &ShardContext<'_, D>,
+    _socket: SocketId,
+    error: Errno,
+) -> HandshakeError {
+    HandshakeError::Other(error)
 }
 
 fn times_of<D: Driver>(

@@ -3,7 +3,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use rustix::net::{Shutdown, shutdown, sockopt};
+use rustix::net::{Shutdown, connect_unspec, shutdown, sockopt};
 use std::time::Duration;
 
 /// Sends a FIN after what was sent; receiving goes on.
@@ -15,6 +15,15 @@ pub(crate) fn finish_sending(socket: BorrowedFd<'_>) -> Result<(), Errno> {
 pub(crate) fn drop_unsent(socket: BorrowedFd<'_>) {
     // Of a socket that knows no resets, as one of a path: what was sent is with the peer.
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+/// Drops what the peer has not taken and sends a reset at once, whatever operations are in flight; the descriptor
+/// is still to be closed. A close does the same only when the last operation on the socket has ended, and a
+/// shutdown that ends them would send a FIN first.
+pub(crate) fn reset(socket: BorrowedFd<'_>) {
+    drop_unsent(socket);
+    // Refused where there is no TCP connection: then nothing is to be reset.
+    let _ = connect_unspec(socket);
 }
 
 /// Whether the peer has sent a FIN or a reset, whatever bytes are unread before it.

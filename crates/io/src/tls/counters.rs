@@ -1,6 +1,6 @@
 //! What became of handshakes and of the connections after them, in numbers.
 
-use rustls::{Error, HandshakeKind, ProtocolVersion};
+use rustls::{CertificateError, Error, HandshakeKind, ProtocolVersion};
 
 /// Why a connection ended that TLS did not let live.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,6 +19,14 @@ pub enum TlsFailure {
     Incompatible,
     /// The peer refused: most often it does not trust the certificate.
     PeerAlert,
+    /// The peer's certificate is for another name than the one it was asked for.
+    CertificateName,
+    /// The peer's certificate is of an authority that is not trusted here.
+    CertificateAuthority,
+    /// The peer's certificate has expired, or is not valid yet.
+    CertificateExpired,
+    /// The peer has no certificate, or one that is wrong in another way.
+    Certificate,
     /// The peer broke the rules, or somebody changed its bytes.
     Misbehaved,
     /// The handshake took too long.
@@ -37,13 +45,17 @@ pub enum TlsFailure {
 
 impl TlsFailure {
     /// All of them, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::ClearText,
         Self::NotTls,
         Self::Malformed,
         Self::Protocol,
         Self::Incompatible,
         Self::PeerAlert,
+        Self::CertificateName,
+        Self::CertificateAuthority,
+        Self::CertificateExpired,
+        Self::Certificate,
         Self::Misbehaved,
         Self::Timeout,
         Self::TooLong,
@@ -63,6 +75,10 @@ impl TlsFailure {
             Self::Protocol => "protocol",
             Self::Incompatible => "incompatible",
             Self::PeerAlert => "peer_alert",
+            Self::CertificateName => "certificate_name",
+            Self::CertificateAuthority => "certificate_authority",
+            Self::CertificateExpired => "certificate_expired",
+            Self::Certificate => "certificate",
             Self::Misbehaved => "misbehaved",
             Self::Timeout => "timeout",
             Self::TooLong => "too_long",
@@ -79,12 +95,28 @@ impl TlsFailure {
             Error::NoApplicationProtocol => Self::Protocol,
             Error::PeerIncompatible(_) => Self::Incompatible,
             Error::AlertReceived(_) => Self::PeerAlert,
+            Error::InvalidCertificate(error) => Self::from_certificate_error(error),
+            Error::NoCertificatesPresented => Self::Certificate,
             Error::PeerMisbehaved(_)
             | Error::DecryptError
             | Error::PeerSentOversizedRecord
             | Error::InappropriateMessage { .. }
             | Error::InappropriateHandshakeMessage { .. } => Self::Misbehaved,
             _ => Self::Internal,
+        }
+    }
+
+    fn from_certificate_error(error: &CertificateError) -> Self {
+        match error {
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                Self::CertificateName
+            }
+            CertificateError::UnknownIssuer => Self::CertificateAuthority,
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => Self::CertificateExpired,
+            _ => Self::Certificate,
         }
     }
 }

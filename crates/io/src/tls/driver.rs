@@ -42,6 +42,8 @@ pub struct Tls<D> {
     layer: Layer,
     /// Nobody speaks TLS: it is there for what comes before.
     is_clear: bool,
+    /// Why the socket failed that was reported last, if TLS ended it.
+    told_failure: Option<(SocketId, TlsFailure)>,
 }
 
 impl<D> fmt::Debug for Tls<D> {
@@ -89,6 +91,7 @@ impl<D: Driver> Tls<D> {
             inner,
             layer,
             is_clear: false,
+            told_failure: None,
         }
     }
 
@@ -157,7 +160,14 @@ impl<D: Driver> Tls<D> {
                 Queued::Accepted(socket) => Event::Accepted { socket },
                 Queued::AcceptFailed(error) => Event::AcceptFailed { error },
                 Queued::Connected(socket) => Event::Connected { socket },
-                Queued::Failed { socket, error } => Event::Failed { socket, error },
+                Queued::Failed {
+                    socket,
+                    error,
+                    failure,
+                } => {
+                    self.told_failure = failure.map(|failure| (socket, failure));
+                    Event::Failed { socket, error }
+                }
                 Queued::SendBlocked(socket) => Event::SendBlocked { socket },
                 Queued::SendDrained(socket) => Event::SendDrained { socket },
                 Queued::Woken => Event::Woken,
@@ -356,6 +366,11 @@ impl<D: Driver> Driver for Tls<D> {
     fn handshake_began_ns(&self, socket: SocketId) -> Option<u64> {
         let session = self.layer.sessions.get(self.layer.find(socket)?)?;
         (session.began_ns > 0).then_some(session.began_ns)
+    }
+
+    fn tls_failure(&self, socket: SocketId) -> Option<TlsFailure> {
+        let (failed, failure) = self.told_failure?;
+        (failed == socket).then_some(failure)
     }
 
     fn tls_counters(&self) -> Option<TlsCounters> {

@@ -17,6 +17,8 @@ pub(super) enum Queued {
     Failed {
         socket: SocketId,
         error: Errno,
+        /// Why, where it was TLS that ended it.
+        failure: Option<TlsFailure>,
     },
     SendBlocked(SocketId),
     SendDrained(SocketId),
@@ -49,7 +51,11 @@ impl Layer {
                     return;
                 }
                 self.forget(socket, TlsFailure::Closed);
-                self.queue.push_back(Queued::Failed { socket, error });
+                self.queue.push_back(Queued::Failed {
+                    socket,
+                    error,
+                    failure: None,
+                });
             }
             Event::SendBlocked { socket } => {
                 if let Some(session) = self.session(socket) {

@@ -247,7 +247,11 @@ impl Layer {
             TlsFailure::Closed => Errno::CONNRESET,
             _ => Errno::PROTO,
         };
-        self.queue.push_back(Queued::Failed { socket, error });
+        self.queue.push_back(Queued::Failed {
+            socket,
+            error,
+            failure: Some(failure),
+        });
     }
 
     /// Makes records of `plaintext` and hands them to the driver below.

@@ -61,7 +61,7 @@ fn upgrade(address: SocketAddr) -> std::io::Result<TcpStream> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(
         format!(
-            "GET {UPGRADE_PATH} HTTP/1.1\r\nHost: hostile\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n"
+            "GET {UPGRADE_PATH} HTTP/1.1\r\nHost: hostile\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
         )
         .as_bytes(),
     )?;

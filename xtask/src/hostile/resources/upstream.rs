@@ -93,7 +93,7 @@ fn serve(mut stream: TcpStream, counters: &Counters) -> std::io::Result<()> {
         if path == UPGRADE_PATH {
             counters.upgrades.fetch_add(1, Ordering::Relaxed);
             stream.write_all(
-                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n",
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
             )?;
             // Until the proxy closes it.
             std::io::copy(&mut stream, &mut std::io::sink())?;

@@ -153,12 +153,17 @@ const PROXY_EXAMPLE: &str = r#"
 # host = "keep"
 # forwarded = "both"
 # trust = ["10.0.0.0/8"]
-# upgrade = false
+# upgrade = []
 # connections = 1024
 # pending = 4096
 # tries = 2
 # retry-percent = 20
 # half-close = "cancel"
+# quiet-errors = false
+# upstream-max-head = "32KiB"
+# upstream-max-fields = 128
+# request-headers = ["X-Site: a", "-X-Debug"]
+# response-headers = ["-Server"]
 
 # [timeouts]
 # connect = "10s"
@@ -167,6 +172,7 @@ const PROXY_EXAMPLE: &str = r#"
 # total = "5m"
 # tunnel-idle = "1h"
 # half-close = "10s"
+# idle = "4s"
 
 # [health]
 # path = "/health"

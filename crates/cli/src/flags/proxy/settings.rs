@@ -6,12 +6,12 @@
 
 use super::upstream_name::{UpstreamName, check_weight};
 use crate::flags::config::SERVER_KEY;
-use crate::flags::parse_duration_ns;
 use crate::flags::serve::is_server_flag;
+use crate::flags::{parse_bytes, parse_duration_ns};
 use millpond_http::client::Timeouts;
 use millpond_http::proxy::{
-    Balance, EjectionPolicy, ForwardedFields, HalfClose, HostPolicy, ProbePolicy, ProxyConfig,
-    TrustedPeers, UpstreamConfig,
+    Balance, EjectionPolicy, FieldChange, FieldChanges, ForwardedFields, HalfClose, HostPolicy,
+    ProbePolicy, ProxyConfig, TrustedPeers, UpgradeProtocols, UpstreamConfig,
 };
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::tls::{CertificateFiles, TlsClient, TlsClientOptions, Trust};
@@ -34,6 +34,18 @@ impl FromStr for Time {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse_duration_ns(text).map(|ns| Self { ns })
+    }
+}
+
+/// A number of bytes as text: `16KiB`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Size(pub(super) u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse_bytes(text).map(Self)
     }
 }
 
@@ -71,13 +83,22 @@ pub(super) struct Settings {
     pub(super) forwarded: Option<ForwardedFields>,
     #[serde(default, deserialize_with = "texts")]
     pub(super) trust: Vec<TrustedPeers>,
-    #[serde(default)]
-    pub(super) upgrade: bool,
+    #[serde(default, deserialize_with = "upgrade")]
+    pub(super) upgrade: Option<UpgradeProtocols>,
     pub(super) connections: Option<u32>,
     pub(super) pending: Option<u32>,
     pub(super) tries: Option<u32>,
     pub(super) retry_percent: Option<u32>,
     pub(super) half_close: Option<HalfClosePolicy>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) upstream_max_head: Option<Size>,
+    pub(super) upstream_max_fields: Option<u64>,
+    #[serde(default)]
+    pub(super) quiet_errors: bool,
+    #[serde(default, deserialize_with = "texts")]
+    pub(super) request_headers: Vec<FieldChange>,
+    #[serde(default, deserialize_with = "texts")]
+    pub(super) response_headers: Vec<FieldChange>,
     #[serde(default)]
     pub(super) timeouts: TimeoutSettings,
     pub(super) health: Option<HealthSettings>,
@@ -115,6 +136,8 @@ pub(super) struct TimeoutSettings {
     pub(super) tunnel_idle: Option<Time>,
     #[serde(default, deserialize_with = "some_text")]
     pub(super) half_close: Option<Time>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) idle: Option<Time>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -176,6 +199,26 @@ where
     let texts = Vec::<String>::deserialize(deserializer)?;
     let parsed = texts.iter().map(|text| text.parse());
     parsed.collect::<Result<_, _>>().map_err(D::Error::custom)
+}
+
+/// `true` for WebSocket alone, `false`, or a list of protocols.
+fn upgrade<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<UpgradeProtocols>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "write true, false, or a list like [\"websocket\"]"
+    )]
+    enum Upgrade {
+        Switch(bool),
+        Protocols(Vec<String>),
+    }
+    Ok(match Upgrade::deserialize(deserializer)? {
+        Upgrade::Switch(is_on) => is_on.then(UpgradeProtocols::websocket),
+        Upgrade::Protocols(names) if names.is_empty() => None,
+        Upgrade::Protocols(names) => Some(names.join(",").parse().map_err(D::Error::custom)?),
+    })
 }
 
 fn weight<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
@@ -252,7 +295,7 @@ impl Settings {
         };
         config.forwarded = self.forwarded.unwrap_or_default();
         config.trusted.clone_from(&self.trust);
-        config.upgrades = self.upgrade;
+        config.upgrades = self.upgrade.clone().unwrap_or_default();
         config.connections_max = share(self.connections.unwrap_or(CONNECTIONS).max(1));
         config.pending_max = share(self.pending.unwrap_or(PENDING));
         config.tries_max = self.tries.unwrap_or(config.tries_max).max(1);
@@ -267,6 +310,20 @@ impl Settings {
             _ => HalfClose::Cancel,
         };
         config.timeouts = self.timeouts.timeouts();
+        let in_memory = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        if let Some(Size(bytes)) = self.upstream_max_head {
+            config.answer_head_bytes_max = in_memory(bytes);
+        }
+        if let Some(count) = self.upstream_max_fields {
+            config.answer_fields_max = in_memory(count);
+        }
+        config.quiet_errors = self.quiet_errors;
+        let changes = |changes| FieldChanges::new(changes).map_err(|error| error.to_string());
+        config.request_changes = changes(&self.request_headers)?;
+        config.answer_changes = changes(&self.response_headers)?;
+        if let Some(Time { ns }) = self.timeouts.idle {
+            config.idle_max_ns = ns;
+        }
         config.probe = self.health.as_ref().map(HealthSettings::policy);
         config.ejection = self.ejection.policy();
         Ok(config)
@@ -423,7 +480,8 @@ proxy-protocol = "v1"
         const SECOND_NS: u64 = 1_000_000_000;
         let config = Settings::parse(WHOLE).unwrap().config(4).unwrap();
         assert_eq!(config.balance.to_string(), "hash:cookie:id");
-        assert_eq!((config.host, config.upgrades), (HostPolicy::Upstream, true));
+        assert_eq!(config.host, HostPolicy::Upstream);
+        assert_eq!(config.upgrades, UpgradeProtocols::websocket());
         assert_eq!(config.forwarded.to_string(), "x");
         assert_eq!(config.trusted.len(), 2);
         assert_eq!((config.connections_max, config.pending_max), (3, 1));
@@ -489,6 +547,8 @@ proxy-protocol = "v1"
             ("host = \"other\"", "1: host: ", "`keep`"),
             ("[health]\npath = \"health\"", "2: path: ", "begins with /"),
             ("trust = [\"x\"]", "1: trust: ", "ADDRESS/BITS"),
+            ("upgrade = 3", "1: upgrade: ", "[\"websocket\"]"),
+            ("upgrade = [\"h2c\"]", "1: upgrade: ", "unchecked"),
             ("tries = ", "1: tries: ", ""),
         ] {
             let error = Settings::parse(text).unwrap_err();

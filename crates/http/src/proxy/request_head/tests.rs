@@ -50,7 +50,11 @@ fn rewrite(text: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
     let nominated = Nominated::of(bytes, &fields).ok()?;
     let trusted: [TrustedPeers; 1] = [TRUSTED.parse().unwrap()];
     let client = ClientPeer::new(Peer::Inet(asked.peer.parse().unwrap()), None, &trusted);
-    let upgrade = wanted_protocol(&request, &nominated).filter(|_| asked.upgrades);
+    let allowed = match asked.upgrades {
+        true => "websocket,echo".parse().unwrap(),
+        false => UpgradeProtocols::default(),
+    };
+    let upgrade = wanted_protocol(&request, &nominated, &allowed);
     let via_name = ViaName::of_bits(0);
     let way = RequestWay {
         via_name: &via_name,
@@ -59,6 +63,7 @@ fn rewrite(text: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
         fields: asked.fields.parse().unwrap(),
         upgrade,
         max_forwards: None,
+        changes: &FieldChanges::default(),
     };
     let blocks = BlockPool::new("test", PoolMode::Off);
     let head = encode_request_head(&blocks, &request, &nominated, &way).unwrap();
@@ -95,6 +100,7 @@ fn what_is_written_at_once_is_what_the_parts_are() {
             fields: ForwardedFields::default(),
             upgrade: None,
             max_forwards: None,
+            changes: &FieldChanges::default(),
         };
         let blocks = BlockPool::new("test", PoolMode::Off);
         let write = |act: &dyn Fn(&mut HeadWriter<'_>)| {
@@ -140,6 +146,118 @@ fn a_client_says_nothing_through_a_trusted_peer() {
         "X-Forwarded-Host: h",
     ];
     assert_eq!(lines(head, &asked), expected);
+}
+
+/// One row of the table "what clients and trusted peers may say" of docs/operating.md: a line that is sent, and
+/// the lines of that kind that the upstream gets from a client, and from a trusted peer.
+struct Row {
+    documented: &'static str,
+    sent: &'static str,
+    from_client: &'static [&'static str],
+    from_trusted: &'static [&'static str],
+}
+
+/// What the proxy says itself, without `for` of its element.
+const OWN_ELEMENT_END: &str = ";proto=http;host=\"h\"";
+
+const ROWS: [Row; 9] = [
+    Row {
+        documented: "`Forwarded`",
+        sent: "Forwarded: for=1.1.1.1;proto=https",
+        from_client: &["Forwarded: for=OWN"],
+        from_trusted: &["Forwarded: for=1.1.1.1;proto=https, for=OWN"],
+    },
+    Row {
+        documented: "a malformed element of `Forwarded`",
+        sent: "Forwarded: for=\"1.1.1.1, for=2.2.2.2",
+        from_client: &["Forwarded: for=OWN"],
+        from_trusted: &["Forwarded: for=unknown, for=OWN"],
+    },
+    Row {
+        documented: "`X-Forwarded-For`",
+        sent: "X-Forwarded-For: 1.1.1.1",
+        from_client: &["X-Forwarded-For: OWN"],
+        from_trusted: &["X-Forwarded-For: 1.1.1.1, OWN"],
+    },
+    Row {
+        documented: "`X-Forwarded-Proto`",
+        sent: "X-Forwarded-Proto: https",
+        from_client: &["X-Forwarded-Proto: http"],
+        from_trusted: &["X-Forwarded-Proto: https"],
+    },
+    Row {
+        documented: "`X-Forwarded-Host`",
+        sent: "X-Forwarded-Host: other",
+        from_client: &["X-Forwarded-Host: h"],
+        from_trusted: &["X-Forwarded-Host: other"],
+    },
+    Row {
+        documented: "`X-Real-IP`, other `X-Forwarded-*`",
+        sent: "X-Forwarded-Port: 99",
+        from_client: &[],
+        from_trusted: &["X-Forwarded-Port: 99"],
+    },
+    Row {
+        documented: "any of these with `_` for `-`",
+        sent: "X_Forwarded-Port: 99",
+        from_client: &[],
+        from_trusted: &[],
+    },
+    Row {
+        documented: "any of these that `Connection` names",
+        sent: "X-Forwarded-For: 1.1.1.1\r\nConnection: X_Forwarded_For",
+        from_client: &["X-Forwarded-For: OWN"],
+        from_trusted: &["X-Forwarded-For: OWN"],
+    },
+    Row {
+        documented: "`Via`",
+        sent: "Via: 1.1 a",
+        from_client: &["Via: 1.1 a, 1.1 millpond-0000000000000000"],
+        from_trusted: &["Via: 1.1 a, 1.1 millpond-0000000000000000"],
+    },
+];
+
+/// Goal: each row of the documented table holds, and there is no row without a test.
+#[test]
+fn what_is_documented_of_trusted_peers_holds() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, table) = text.split_once("| field | from a client |").unwrap();
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with("| "));
+    let documented: Vec<&str> = rows.map(|row| row.split(" | ").next().unwrap()).collect();
+    let tested: Vec<String> = ROWS
+        .iter()
+        .map(|row| format!("| {}", row.documented))
+        .collect();
+    assert_eq!(documented, tested);
+    for row in ROWS {
+        for (peer, expected) in [
+            ("192.0.2.1", row.from_client),
+            ("10.0.0.1", row.from_trusted),
+        ] {
+            let asked = Asked {
+                peer: &format!("{peer}:5"),
+                fields: "both",
+                ..PLAIN
+            };
+            let head = format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n\r\n", row.sent);
+            let name = row.sent.split(':').next().unwrap().replace('_', "-");
+            let mut found = lines(&head, &asked);
+            found.retain(|line| line.split(':').next() == Some(&name));
+            let own = |line: &&str| {
+                let line = line.replace("OWN", peer);
+                match line.starts_with("Forwarded") {
+                    true => line + OWN_ELEMENT_END,
+                    false => line,
+                }
+            };
+            let expected: Vec<String> = expected.iter().map(own).collect();
+            assert_eq!(found, expected, "{} from {peer}", row.documented);
+        }
+    }
 }
 
 /// Goal: framing and hop-by-hop fields are gone, those nominated too, the others stay in order; but that

@@ -201,6 +201,7 @@ fn check_told(client: &mut Client, fault: Fault) {
     let said = answer.header("proxy-status").unwrap_or_default();
     let errors: &[&str] = match fault.stalls {
         true => &["http_response_timeout", "connection_write_timeout"],
+        false if fault.stage == Stage::SendHead => &["http_response_incomplete"],
         false => &["connection_terminated"],
     };
     let is_named = errors.iter().any(|error| said.contains(error));
@@ -296,8 +297,16 @@ fn handshakes_that_fail_are_told_apart() {
         upstream: true,
     };
     for (stalls, status, error) in [
-        (false, 502, "tls_protocol_error"),
-        (true, 504, "connection_timeout"),
+        (
+            false,
+            502,
+            "tls_protocol_error; details=\"the upstream closed the connection in the TLS handshake\"",
+        ),
+        (
+            true,
+            504,
+            "connection_timeout; details=\"the upstream did not accept a connection in time\"",
+        ),
     ] {
         // In clear text below, so that no handshake goes on.
         let upstream = RawUpstream::start(move |peer, _| {
@@ -353,7 +362,7 @@ fn a_full_upstream_is_the_proxys_limit() {
     let said = answer.header("proxy-status").unwrap_or_default();
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert!(
-        said.ends_with("connection_limit_reached; fault=proxy"),
+        said.contains("error=connection_limit_reached; ") && said.ends_with("; fault=proxy"),
         "{said}"
     );
     assert!(answer.header("retry-after").is_some());

@@ -15,7 +15,7 @@ fn unled() -> (TestServer, Arc<ProxyControl>) {
 
 fn lead(control: &ProxyControl, to: &TestServer) {
     let mut config = ProxyConfig::new(vec![upstream(to.address)]);
-    config.upgrades = true;
+    config.upgrades = "websocket".parse().unwrap();
     control.replace(config).unwrap();
 }
 

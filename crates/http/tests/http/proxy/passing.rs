@@ -4,7 +4,7 @@ use super::others::OtherServer;
 use super::{RawUpstream, proxy, refusing, upstream};
 use crate::support::TestServer;
 use millpond_http::Limits;
-use millpond_http::proxy::ProxyConfig;
+use millpond_http::proxy::{FieldChanges, ProxyConfig};
 use millpond_io::Address;
 use serde_json::Value;
 use std::sync::atomic::Ordering;
@@ -348,7 +348,7 @@ fn another_protocol_takes_over_by_choice() {
         200
     );
     let (server, _control) = proxy(&[upstream.address], Limits::default(), |config| {
-        config.upgrades = true;
+        config.upgrades = "echo".parse().unwrap();
     });
     let mut client = server.connect();
     client.send(request);
@@ -364,4 +364,49 @@ fn another_protocol_takes_over_by_choice() {
     }
     client.send("end!");
     assert_eq!(client.rest(), b"end!");
+}
+
+/// Goal: fields are set, added and removed as the operator says, in both spellings and in both directions; heads
+/// that come again are written in the same way, and a reload changes what is remembered.
+#[test]
+fn fields_are_changed_by_the_operator() {
+    let upstream = RawUpstream::start(|peer, _| {
+        while let Some(head) = peer.head() {
+            let told: Vec<&str> = head.lines().filter(|line| line.starts_with("X")).collect();
+            let body = told.join("|");
+            peer.send(format!(
+                "HTTP/1.1 200 OK\r\nDate: x\r\nServer: s\r\nX-Old: 1\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            ));
+        }
+    });
+    let changes = |texts: &[&str]| {
+        let changes: Vec<_> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        FieldChanges::new(&changes).unwrap()
+    };
+    let mut proxied = ProxyConfig::new(vec![super::upstream(upstream.address)]);
+    proxied.forwarded = "none".parse().unwrap();
+    let (server, control) = proxy(&[upstream.address], Limits::default(), |config| {
+        *config = proxied.clone();
+        config.request_changes = changes(&["X-Set: new", "-X-Gone", "+X-Add: 2"]);
+        config.answer_changes = changes(&["-Server", "X-Old: 2", "+X-Old: 3"]);
+    });
+    let mut client = server.connect();
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nX_Set: old\r\nX-SET: old\r\nX-Gone: 1\r\n\
+                   X_Gone: 1\r\nX-Add: 1\r\n\r\n";
+    for _ in 0..3 {
+        let answer = client.ask(request);
+        assert_eq!(answer.text(), "X-Add: 1|X-Set: new|X-Add: 2");
+        assert_eq!(
+            (answer.header("server"), answer.header("x-old")),
+            (None, Some("2"))
+        );
+    }
+    control.replace(proxied).unwrap();
+    let answer = server.connect().ask(request);
+    assert!(answer.text().contains("X-Gone: 1"), "{}", answer.text());
+    assert_eq!(
+        (answer.header("server"), answer.header("x-old")),
+        (Some("s"), Some("1"))
+    );
 }

@@ -20,18 +20,23 @@ pub(crate) trait Stream: Read + Write + Send {}
 
 impl<S: Read + Write + Send> Stream for S {}
 
-/// A certificate for all peers of these tests, and its files.
-struct Authority {
+/// A certificate that is its own authority, and its files.
+pub(super) struct Authority {
     files: CertificateFiles,
     der: CertificateDer<'static>,
     key: Vec<u8>,
     _directory: tempfile::TempDir,
 }
 
-static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
+/// That of all peers of these tests.
+static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| authority(|_| {}));
+
+/// A new one, for the name of all peers.
+pub(super) fn authority(change: impl FnOnce(&mut CertificateParams)) -> Authority {
     let directory = tempfile::tempdir().unwrap();
     let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+    let mut params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+    change(&mut params);
     let certificate = params.self_signed(&key).unwrap();
     let files = CertificateFiles {
         certificate: directory.path().join("peer.crt"),
@@ -45,7 +50,7 @@ static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
         key: key.serialize_der(),
         _directory: directory,
     }
-});
+}
 
 /// What the proxy needs to speak TLS with its clients, whatever its limits are for the time behind the
 /// handshake.
@@ -58,9 +63,14 @@ pub(super) fn for_clients() -> TlsServer {
 
 /// What the proxy needs to speak TLS with an upstream.
 pub(super) fn for_upstreams() -> TlsClient {
+    for_upstreams_of(NAME, &AUTHORITY)
+}
+
+/// The same of upstreams of this name whose certificates this authority has signed.
+pub(super) fn for_upstreams_of(name: &str, authority: &Authority) -> TlsClient {
     let options = TlsClientOptions {
-        host: NAME.to_owned(),
-        trust: Trust::File(AUTHORITY.files.certificate.clone()),
+        host: name.to_owned(),
+        trust: Trust::File(authority.files.certificate.clone()),
         identity: None,
         protocols: vec![b"http/1.1".to_vec()],
         handshake_timeout_ns: PATIENCE.as_nanos() as u64,
@@ -71,18 +81,25 @@ pub(super) fn for_upstreams() -> TlsClient {
 
 /// An upstream's end of a connection that was accepted.
 pub(super) fn accept(stream: TcpStream) -> Box<dyn Stream> {
-    static CONFIG: LazyLock<Arc<ServerConfig>> = LazyLock::new(|| {
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(AUTHORITY.key.clone()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![AUTHORITY.der.clone()], key);
-        Arc::new(config.unwrap())
-    });
-    let connection = ServerConnection::new(Arc::clone(&CONFIG)).unwrap();
+    static CONFIG: LazyLock<Arc<ServerConfig>> = LazyLock::new(|| server_config(&AUTHORITY));
+    accept_with(Arc::clone(&CONFIG), stream)
+}
+
+pub(super) fn accept_with(config: Arc<ServerConfig>, stream: TcpStream) -> Box<dyn Stream> {
+    let connection = ServerConnection::new(config).unwrap();
     Box::new(StreamOwned::new(connection, stream))
+}
+
+/// That of an upstream with this certificate.
+pub(super) fn server_config(authority: &Authority) -> Arc<ServerConfig> {
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(authority.key.clone()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![authority.der.clone()], key);
+    Arc::new(config.unwrap())
 }
 
 /// A client's connection to the proxy.

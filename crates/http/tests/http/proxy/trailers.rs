@@ -136,7 +136,7 @@ fn bad_trailers_of_an_upstream_cut_its_answer() {
         "X: y\nZ: z\r\n".to_owned(),
         " X: y\r\n".to_owned(),
         format!("X: {}\r\n", "y".repeat(5000)),
-        "X: y\r\n".repeat(101),
+        "X: y\r\n".repeat(129),
     ] {
         let sent = bad.clone();
         let upstream = RawUpstream::start(move |peer, _| {

@@ -45,7 +45,7 @@ fn tunnel(
     change: impl FnOnce(&mut ProxyConfig),
 ) -> (TestServer, Arc<ProxyControl>, RawClient) {
     let (server, control) = proxy(&[address], Limits::default(), |config| {
-        config.upgrades = true;
+        config.upgrades = "raw".parse().unwrap();
         change(config);
     });
     let mut client = server.connect();
@@ -167,4 +167,65 @@ fn sum(metrics: &str, name: &str) -> u64 {
 
 fn outstanding(server: &TestServer) -> u64 {
     sum(&server.metrics_text(), "millpond_upstream_outstanding")
+}
+
+/// An upstream that answers each request with this.
+fn answering(answer: String) -> super::RawUpstream {
+    super::RawUpstream::start(move |peer, _| {
+        if let Some(head) = peer.head() {
+            assert!(!head.contains("h2c"), "{head}");
+            peer.send(&answer);
+            peer.rest();
+        }
+    })
+}
+
+/// An upstream could make a client's connection speak any protocol, h2c among them, with which requests pass by
+/// all that the proxy checks.
+///
+/// Goal: only 101 for the one protocol that the upstream was asked for changes the connection; any other is 502,
+/// says why, and its connection is closed; what is not allowed is not asked for.
+#[test]
+fn only_the_protocol_that_was_asked_for_takes_over() {
+    let agreed = ["Upgrade: websocket\r\n", "Upgrade: WebSocket \r\n"];
+    let others = [
+        "",
+        "Upgrade:\r\n",
+        "Upgrade: h2c\r\n",
+        "Upgrade: websocket, h2c\r\n",
+        "Upgrade: websocket\r\nUpgrade: websocket\r\n",
+    ];
+    let offers = [
+        ("websocket", true),
+        ("h2c, WebSocket", true),
+        ("h2c", false),
+        ("", false),
+    ];
+    for (offered, is_asked) in offers {
+        for told in agreed.iter().chain(&others) {
+            let upstream = answering(format!(
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{told}\r\n"
+            ));
+            let (server, _control) = proxy(&[upstream.address], Limits::default(), |config| {
+                config.upgrades = "other,websocket".parse().unwrap();
+                config.ejection.failures_max = 0;
+            });
+            let mut client = server.connect();
+            client.send(format!(
+                "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: {offered}\r\n\r\n"
+            ));
+            let answer = client.response_to_head();
+            let expected = match is_asked && agreed.contains(told) {
+                true => (101, None),
+                false => (502, Some(true)),
+            };
+            let said = answer.header("proxy-status");
+            let is_named = said.map(|said| said.contains("error=http_upgrade_failed; "));
+            let found = (answer.status, is_named);
+            assert_eq!(found, expected, "{offered:?} {told:?}");
+            drop(client);
+            wait_until("nothing is left", || outstanding(&server) == 0);
+            upstream.wait_until_all_ended();
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::proxy;
 use millpond_http::Limits;
+use millpond_http::proxy::UpgradeProtocols;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -49,7 +50,9 @@ fn web_sockets_pass() {
     let upstream = SocketAddr::from(([127, 0, 0, 1], line.trim().parse().unwrap()));
     for upgrades in [true, false] {
         let (front, _control) = proxy(&[upstream], Limits::default(), |config| {
-            config.upgrades = upgrades;
+            if upgrades {
+                config.upgrades = UpgradeProtocols::websocket();
+            }
         });
         let port = front.address.port().to_string();
         let talked = Command::new(python)

@@ -12,7 +12,7 @@ use super::socket::SendOperation;
 use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
 use crate::driver::accepting::Acceptor;
 use crate::driver::lifecycle::{Closing, Life, SocketDriver, Stage, leave, perform};
-use crate::op::close::{drop_unsent, finish_sending};
+use crate::op::close::{finish_sending, reset};
 use crate::pools::ShardPools;
 use crate::scheduler::Work;
 use crate::timer_wheel::TimerWheel;
@@ -273,7 +273,7 @@ impl SocketDriver for UringDriver {
         if let Some(socket) = self.sockets.get(handle_of(id))
             && socket.life.stage() != Stage::Closed
         {
-            drop_unsent(socket.fd());
+            reset(socket.fd());
         }
         self.remove(id);
     }
