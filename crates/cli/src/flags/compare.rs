@@ -8,6 +8,7 @@ pub(super) mod subject;
 
 use super::baseline::{self, BaselineFlags};
 use super::subject_target::{SubjectTarget, launcher};
+use super::target_requests::TargetRequestFlags;
 use super::{command_line, interrupt_flag, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::{Args, value_parser};
@@ -145,9 +146,6 @@ pub(crate) struct CompareFlags {
     profile: bool,
     #[command(flatten)]
     preset: preset::PresetFlags,
-    /// Where your server answers
-    #[arg(long, value_name = "URL", requires = "command")]
-    url: Option<String>,
     /// Where report.html, results.json and the logs go
     #[arg(long, value_name = "DIR", default_value = "millpond-report")]
     out: PathBuf,
@@ -164,6 +162,8 @@ pub(crate) struct CompareFlags {
     /// Your server and its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    requests: TargetRequestFlags,
     #[command(flatten)]
     subject: subject::SubjectFlags,
     #[command(flatten)]
@@ -286,8 +286,9 @@ impl CompareFlags {
     fn target(&self) -> Result<Target, Failure> {
         let subject = SubjectTarget {
             verb: "compared",
-            url: self.url.as_deref(),
+            requests: &self.requests,
             port: self.load.port,
+            has_load_command: self.load.is_given(),
             command: &self.command,
             has_pools: self.pools.is_some() || self.all,
         };
@@ -429,7 +430,7 @@ mod tests {
         );
         assert_eq!(config.pools, library.pools);
         assert_eq!(config.margins, library.margins);
-        assert_eq!(config.target, library.target);
+        assert!(matches!(config.target, Target::Entity { ref extra } if extra.is_empty()));
         assert!(!config.profile && !library.profile);
         let preset = super::tests::config(&["--preset", "entity"]).unwrap();
         assert!(preset.profile, "its earlier run had flame graphs");
@@ -489,12 +490,12 @@ mod tests {
         assert!(config.profile);
         assert_eq!(config.rate_per_s, Some(2_000.0));
         assert_eq!(config.idle, Duration::from_secs(12));
-        let Target::Command { words, url } = config.target else {
+        let Target::Command { words, requests } = config.target else {
             unreachable!()
         };
         assert_eq!(words, ["nginx", "-c", "x", "-t"].map(OsString::from));
         assert_eq!(
-            (url.text.as_str(), url.path.as_str()),
+            (requests.text.as_str(), requests.plan.target.path.as_str()),
             ("http://127.0.0.1:81/x", "/x")
         );
         let pools = super::tests::config(&["--pools", "off"]).unwrap().pools;
@@ -543,10 +544,13 @@ mod tests {
             "server",
         ];
         let config = config(&words).unwrap();
-        let Target::Command { url, .. } = &config.target else {
+        let Target::Command { requests, .. } = &config.target else {
             unreachable!()
         };
-        assert_eq!(url.address.port(), 7777);
+        assert_eq!(
+            requests.plan.target.addresses[0].to_string(),
+            "127.0.0.1:7777"
+        );
         let load = config.load_command.unwrap();
         assert_eq!((load.line.as_str(), load.metrics.len()), ("bench -n 10", 2));
         assert_eq!((load.timeout, load.warm_ups), (Duration::from_secs(9), 2));
@@ -577,15 +581,16 @@ mod tests {
     #[test]
     fn a_command_with_a_place_for_the_port_needs_no_url() {
         let url = |words: &[&str]| match config(words).unwrap().target {
-            Target::Command { url, .. } => url,
+            Target::Command { requests, .. } => requests.plan.target,
             Target::Entity { .. } => unreachable!(),
         };
+        let ip = |target: &millpond_load::Target| target.addresses[0].inet().unwrap();
         let root = url(&["--", "x", "-p{port}"]);
-        assert!(root.address.ip().is_loopback() && root.path == "/");
+        assert!(ip(&root).ip().is_loopback() && root.path == "/");
         let path = url(&["--url", "http://127.0.0.1:{port}/a", "--", "x", "{port}"]);
         assert_eq!(path.path, "/a");
         let fixed = url(&["--url", "http://127.0.0.1:81/", "--", "x", "{port}"]);
-        assert_eq!(fixed.address.port(), 81);
+        assert_eq!(ip(&fixed).port(), 81);
     }
 
     /// Goal: candidates that are no allocators reach the configuration, as does what becomes of the shell's
