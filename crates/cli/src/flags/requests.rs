@@ -221,6 +221,11 @@ impl RequestFlags {
         fields.cloned().collect()
     }
 
+    /// Whether -H says what Host is.
+    pub(super) fn has_host(&self) -> bool {
+        self.header.iter().any(|field| is_host(&field))
+    }
+
     /// What Host is to say: the URL's server, or as wrk and ab have it, what -H says.
     pub(super) fn host_field(&self, urls: &Urls) -> Result<String, Failure> {
         let mut given = self.header.iter().filter(is_host);

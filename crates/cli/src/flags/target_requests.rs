@@ -102,12 +102,11 @@ impl TargetRequestFlags {
         };
         let mut plan = description.plan(workload, parsed.first.path.clone())?;
         plan.script = script;
-        let names_server = plan.target.host == parsed.first.host_field;
         plan.target.addresses = self.reach.addresses(&parsed.first)?;
         Ok(ServerRequests {
             text: asked.shown_url(urls),
             plan,
-            is_host_of_url: names_server,
+            is_host_of_url: !asked.has_host(),
         })
     }
 }
