@@ -90,9 +90,9 @@ pub(crate) struct Cli {
 enum Command {
     Compare(Box<compare::CompareFlags>),
     Load(merge::LoadJob),
-    Serve(serve::ServeFlags),
+    Serve(Box<serve::ServeFlags>),
     Proxy(Box<proxy::ProxyFlags>),
-    Profile(profile::ProfileFlags),
+    Profile(Box<profile::ProfileFlags>),
     Bench(bench::BenchFlags),
     Report(report::ReportFlags),
     Doctor(doctor::DoctorFlags),

@@ -283,6 +283,7 @@ impl LoadFlags {
         self.translate()?;
         let config = self.config()?;
         millpond_io::raise_descriptor_limit();
+        let url = self.asked.shown_url(&self.url);
         if let Some(slo) = self.search.find_max.clone() {
             let wishes = Wishes {
                 first_per_s: self.arrivals.first_per_s()?,
@@ -290,7 +291,7 @@ impl LoadFlags {
                 seed: self.seed,
                 step_ns: self.duration,
                 json: self.print.json().cloned(),
-                url: self.asked.shown_url(&self.url),
+                url,
             };
             return self.search.run(slo.of(self.slo_of), config, wishes);
         }
@@ -298,23 +299,15 @@ impl LoadFlags {
         let mut script = self.load_script(&config, &stop)?;
         let expected_ns = config.stop.duration_ns.unwrap_or_default();
         let (threads, connections) = (config.threads as u32, config.connections as u32);
-        let header = wrk::header(
-            &self.asked.shown_url(&self.url),
-            expected_ns,
-            threads,
-            connections,
-        );
+        let header = wrk::header(&url, expected_ns, threads, connections);
         if expected_ns > 0 && self.print.has_header() {
             output::print(header.clone())?;
         }
-        let title = format!(
-            "{} over {connections} connections",
-            self.asked.shown_url(&self.url)
-        );
+        let title = format!("{url} over {connections} connections");
         let watcher = self.watch.watcher(title, self.print.streams()?);
         let results = Results {
             print: &self.print,
-            url: self.asked.shown_url(&self.url),
+            url: url.clone(),
             header: &header,
         };
         let record = match &mut script {
@@ -327,9 +320,7 @@ impl LoadFlags {
         };
         let streams = watcher.finish();
         let record = match (record, self.print.tool()) {
-            (Err(error), Some(Tool::Ab)) => {
-                return exit_of_ab(&error, &self.asked.shown_url(&self.url));
-            }
+            (Err(error), Some(Tool::Ab)) => return exit_of_ab(&error, &url),
             (record, _) => record.map_err(Failure::failed)?,
         };
         results.write(&record, streams)?;

@@ -126,7 +126,7 @@ impl ProfileFlags {
                 true => Some(self.requests.requests(&self.requests.url)?),
                 false => None,
             };
-            return Ok(Job::Process(ProcessConfig {
+            return Ok(Job::Process(Box::new(ProcessConfig {
                 pid,
                 requests,
                 connections: self.connections as usize,
@@ -135,7 +135,7 @@ impl ProfileFlags {
                 samples_per_s: self.samples_per_s,
                 out: self.out.clone(),
                 command: command_line(),
-            }));
+            })));
         }
         let mut config = ProfileConfig::new(self.target()?, launcher()?);
         config.allocators.clone_from(&self.allocators);
@@ -182,7 +182,7 @@ impl ProfileFlags {
 #[derive(Debug)]
 enum Job {
     Server(Box<ProfileConfig>),
-    Process(ProcessConfig),
+    Process(Box<ProcessConfig>),
 }
 
 fn exit_of(outcome: &ProfileOutcome) -> Exit {

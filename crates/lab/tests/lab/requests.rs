@@ -38,7 +38,7 @@ fn nginx(directory: &Path, listen: &str) -> Vec<String> {
         directory.display()
     );
     let file = directory.join("nginx.conf");
-    std::fs::write(&file, text).unwrap();
+    std::fs::write(&file, text).expect("write");
     let file = file.display();
     let script = format!("sed s/PORT/$1/g {file} > {file}-$1; exec nginx -c {file}-$1");
     ["/bin/sh", "-c", &script, "nginx", "{port}"]
@@ -201,11 +201,11 @@ fn unix_sockets_are_driven() {
 
 /// A certificate for `localhost` with its key, and nginx's words for it.
 fn certificate(directory: &Path) -> String {
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-    let certificate = params.self_signed(&key).unwrap();
-    std::fs::write(directory.join("crt"), certificate.pem()).unwrap();
-    std::fs::write(directory.join("key"), key.serialize_pem()).unwrap();
+    let key = KeyPair::generate().expect("key");
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("name");
+    let certificate = params.self_signed(&key).expect("certificate");
+    std::fs::write(directory.join("crt"), certificate.pem()).expect("write");
+    std::fs::write(directory.join("key"), key.serialize_pem()).expect("write");
     let directory = directory.display();
     format!(
         "listen 127.0.0.1:PORT ssl; ssl_certificate {directory}/crt; ssl_certificate_key {directory}/key;"
@@ -222,7 +222,7 @@ fn tls(trust: Trust, host: &str) -> ServerRequests {
         handshake_timeout_ns: 10_000_000_000,
         handshake_bytes_max: 1 << 18,
     };
-    requests.plan.tls = Some(TlsClient::load(options).unwrap());
+    requests.plan.tls = Some(TlsClient::load(options).expect("authority"));
     requests.plan.is_verified = true;
     requests
 }
