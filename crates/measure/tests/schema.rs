@@ -321,6 +321,7 @@ fn a_load_is_described_too() {
         tls13: 1,
         ..LoadTls::default()
     });
+    report.connections_with_unasked_bytes = 1;
     report.addresses = vec![LoadAddress::default(); 2];
     report.outages = vec![LoadOutage::default()];
     let sets = vec![LoadConnectionSet::default(); 2];

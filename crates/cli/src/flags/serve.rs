@@ -373,7 +373,7 @@ mod tests {
             .map_err(|error| error.to_string())?
             .command
         {
-            Command::Serve(flags) => Ok(flags),
+            Command::Serve(flags) => Ok(*flags),
             other => Err(format!("{other:?}")),
         }
     }
