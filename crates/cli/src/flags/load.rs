@@ -24,8 +24,8 @@ use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
 use millpond_io::DriverChoice;
 use millpond_load::{
-    ConnectFailure, ConnectionPlan, Ended, LoadConfig, LoadError, LoadRecord, Mode, RequestPlan,
-    Stop, facts_of, run_observed, run_script,
+    BodyCheck, ConnectFailure, ConnectionPlan, Ended, LoadConfig, LoadError, LoadRecord, Mode,
+    RequestPlan, Stop, facts_of, run_observed, run_script,
 };
 use millpond_measure::record::LoadStatus;
 use millpond_measure::report::{ab, wrk};
@@ -221,7 +221,12 @@ impl LoadFlags {
             has_script: self.script.is_given(),
             handshake_timeout_ns: self.timeout,
         };
-        description.plan(workload, self.entity.target_path(urls))
+        let mut plan = description.plan(workload, self.entity.target_path(urls))?;
+        let is_ab = self.print.has_ab_text() && self.compatible.compares_lengths();
+        if is_ab && plan.validation.body == BodyCheck::Ignore {
+            plan.validation.body = BodyCheck::Length;
+        }
+        Ok(plan)
     }
 
     /// How connections are used.
@@ -248,11 +253,11 @@ impl LoadFlags {
 impl LoadFlags {
     /// Puts what other programs call things in the places of our own names.
     fn translate(&mut self) -> Result<(), Failure> {
+        let is_ab = self.print.has_ab_text();
+        let timeout = self.compatible.translate(is_ab, &mut self.asked)?;
         self.compatible
             .check(self.pipeline)
             .map_err(Failure::usage)?;
-        let is_ab = self.print.has_ab_text();
-        let timeout = self.compatible.translate(is_ab, &mut self.asked)?;
         self.timeout = timeout.unwrap_or(self.timeout);
         let style = self.compatible.ab_style();
         self.print.set_up(self.arrivals.has_rate(), style);

@@ -4,9 +4,6 @@ use crate::modes::Mode;
 use crate::server::{Server, Start};
 use std::process::Command;
 
-/// A busy machine may keep a tool from an answer within its second.
-const ATTEMPTS: usize = 3;
-
 /// Compares what the tools say with their columns; a tool that is not installed says nothing.
 pub(crate) fn check(mode: &Mode) -> Result<(), String> {
     let status = mode.curl.to_string();
@@ -18,14 +15,7 @@ pub(crate) fn check(mode: &Mode) -> Result<(), String> {
         columns.push(("ab", ab, mode.ab));
     }
     for (tool, ask, expected) in columns {
-        let mut found = None;
-        for _ in 0..ATTEMPTS {
-            found = ask(mode);
-            if found.as_ref().is_none_or(|found| found == expected) {
-                break;
-            }
-        }
-        if let Some(found) = found.filter(|found| found != expected) {
+        if let Some(found) = ask(mode).filter(|found| found != expected) {
             return Err(format!("{tool} says {found:?} in place of {expected:?}"));
         }
     }
