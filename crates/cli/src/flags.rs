@@ -14,6 +14,7 @@ mod descriptors;
 mod doctor;
 #[cfg(feature = "entity")]
 mod entity;
+mod entity_requests;
 mod expectations;
 mod find_max;
 mod help;
@@ -27,12 +28,14 @@ mod pages;
 mod printing;
 mod profile;
 mod proxy;
+mod reach;
 mod report;
 mod requests;
 mod results;
 mod script;
 mod streams;
 mod subject_target;
+mod target_requests;
 mod live;
 mod watcher;
 mod serve;
@@ -87,9 +90,9 @@ pub(crate) struct Cli {
 enum Command {
     Compare(Box<compare::CompareFlags>),
     Load(merge::LoadJob),
-    Serve(serve::ServeFlags),
+    Serve(Box<serve::ServeFlags>),
     Proxy(Box<proxy::ProxyFlags>),
-    Profile(profile::ProfileFlags),
+    Profile(Box<profile::ProfileFlags>),
     Bench(bench::BenchFlags),
     Report(report::ReportFlags),
     Doctor(doctor::DoctorFlags),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use millpond_load::LoadRecord;
+use millpond_load::{LoadRecord, StatusSet};
 use millpond_measure::record::{FailureCause, LoadErrors};
 
 /// Statuses from here to failures point to another URL: a 304 does not, and is not asked for.
@@ -28,7 +28,7 @@ pub(crate) struct Answers {
     pub(crate) right: u64,
     /// Requests that failed, and connections.
     pub(crate) failed: LoadErrors,
-    /// Answers with a status above 399, which are among the failed.
+    /// Answers with a wrong status, which are among the failed.
     statuses: BTreeMap<u16, u64>,
     /// Answers that point to another URL, and the status of one of them; they count as right.
     redirects: (u64, u16),
@@ -39,14 +39,18 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    pub(crate) fn of(record: &LoadRecord, silence: Option<Duration>) -> Self {
+    /// `right`: the statuses of right answers.
+    pub(crate) fn of(record: &LoadRecord, silence: Option<Duration>, right: &StatusSet) -> Self {
         let statuses = record.statuses.iter();
         let is_redirect = |&(&status, _): &(&u16, &u64)| {
+            // Where 200 is wrong, they are what is asked for.
             (STATUS_REDIRECT_MIN..STATUS_FAILED_MIN).contains(&status)
+                && right.contains(status)
+                && right.contains(200)
         };
         let redirects = statuses.clone().filter(is_redirect);
         let redirects = redirects.fold((0, 0), |(sum, _), (&status, &count)| (sum + count, status));
-        let failed = statuses.filter(|&(&status, &count)| status >= STATUS_FAILED_MIN && count > 0);
+        let failed = statuses.filter(|&(&status, &count)| !right.contains(status) && count > 0);
         Self {
             right: record.requests,
             failed: record.errors,
@@ -106,7 +110,7 @@ pub struct FailedRequests {
     pub requests: u64,
     /// By kind.
     pub kinds: LoadErrors,
-    /// Answers with a status above 399, by status.
+    /// Answers with a wrong status, by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Where they went.
     pub url: String,
@@ -187,9 +191,10 @@ impl FailedRequests {
         let url = &self.url;
         match most.map_or(0, |(&status, _)| status) {
             401 | 403 | 407 => format!(
-                "does {url} want credentials? Requests are sent without: name a URL that wants none (--url)"
+                "does {url} need credentials? Give them in the URL (http://USER:PASSWORD@HOST/) or with --header"
             ),
-            404 | 405 | 410 | 421 => format!("is {url} the right URL (--url)?"),
+            404 | 410 | 421 => format!("is {url} the right URL (--url)?"),
+            405 => format!("does {url} take another method (--method)?"),
             429 | 503 => {
                 format!(
                     "the server turns requests away: fewer {}",
@@ -197,7 +202,7 @@ impl FailedRequests {
                 )
             }
             400..500 => {
-                format!("a plain GET of {url} is not what it answers: name another (--url)")
+                format!("{url} does not take these requests: look at --method, --header and --body")
             }
             _ => format!("requests went to {url}; its log may say why"),
         }
@@ -290,7 +295,7 @@ mod tests {
                 statuses: statuses.iter().copied().collect(),
                 ..LoadRecord::default()
             };
-            Answers::of(&record, None)
+            Answers::of(&record, None, &StatusSet::range(200, 399))
         };
         let mut all = phase(&[(200, 5), (302, 5)]);
         assert_eq!(all.redirected(), Some(302));
@@ -361,7 +366,7 @@ mod tests {
              (--errors-allowed)"
         );
         let told = sentence(&answers(0, &[(401, 9)], 0), 64, None);
-        assert!(told.contains("want credentials?"), "{told}");
+        assert!(told.contains("need credentials?"), "{told}");
         let told = sentence(&answers(100, &[(500, 12), (502, 1)], 2), 64, None);
         assert!(
             told.starts_with(

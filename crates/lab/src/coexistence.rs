@@ -105,6 +105,16 @@ pub(crate) fn find(
         Coexistence::PortInCommand => &[Coexistence::PortInCommand][..],
         _ => &[Coexistence::PortVariable, Coexistence::Namespaces],
     };
+    // Neither a variable nor a network namespace gives a unix socket another path.
+    let is_unix = matches!(target, Target::Command { requests, .. } if requests.port().is_none());
+    if is_unix && workshop.coexistence == Coexistence::OneAtATime {
+        return Ok(Found {
+            way: Coexistence::OneAtATime,
+            reasons: vec![
+                "all would listen on the same unix socket: put {port} into --unix too".to_owned(),
+            ],
+        });
+    }
     let began = Instant::now();
     let alone = Copy::start(workshop, baseline, "alone", stop)?;
     let expected = alone.answer.clone();
@@ -173,7 +183,7 @@ impl Copy {
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
         let mut session = Session::start(workshop, baseline, label, None, stop)?;
-        let probe = workshop.driver.target.probe(session.endpoint.address);
+        let probe = workshop.driver.target.probe(&session.endpoint);
         let answer = session.endpoint.within(|| probe.answer())?;
         let answer = answer.map_err(|error| RunError::Load(error.to_string()));
         let answer = session.explain(answer)?;

@@ -587,7 +587,13 @@ impl<'a> Lab<'a> {
             command,
             url: match target {
                 Target::Entity { .. } => None,
-                Target::Command { url, .. } => Some(url.text.clone()),
+                Target::Command { requests, .. } => Some(requests.text.clone()),
+            },
+            requests: match target {
+                Target::Command { requests, .. } if self.workshop.load_command.is_none() => {
+                    Some(requests.plan.sent(findings.tls_version))
+                }
+                _ => None,
             },
             driver: findings.server.driver.clone(),
             engine: findings.server.engine.clone(),

@@ -196,7 +196,8 @@ impl CompareConfig {
                 refuse("--pools needs on, off, or both")
             }
             Target::Entity { .. } => Ok(()),
-            Target::Command { words, .. } => {
+            Target::Command { words, requests } => {
+                requests.check()?;
                 let Some(program) = words.first() else {
                     return refuse("no command after --: nothing to start under each allocator");
                 };

@@ -1,19 +1,17 @@
 //! The generator as the lab uses it: four kinds of phase, each checked answer by answer. What failed is counted
 //! (`answers`); a phase in which too much fails, or nothing is answered any more, ends early.
 //!
-//! The only file that configures `millpond_load`.
+//! The only file that configures lengths, rates and threads of `millpond_load`.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use millpond_http::Method;
-use millpond_io::{Address, DriverChoice};
+use millpond_io::DriverChoice;
 use millpond_load::{
-    LoadConfig, LoadError, LoadRecord, Mode, Observer, Progress, Stop, TargetThreads, WarmUp,
-    Workload,
+    LoadConfig, LoadError, LoadRecord, Mode, Observer, Progress, Script, ScriptConfig, Stop,
+    TargetThreads, WarmUp, Workload,
 };
 use millpond_measure::record::Operation;
 
@@ -181,8 +179,8 @@ impl Driver {
         load: Load,
         stop: &AtomicBool,
     ) -> Result<PhaseLoad, RunError> {
-        let config = self.config(endpoint.address, operation, keys, load);
-        let phase = endpoint.within(|| self.watched(&config, &Unobserved, stop))??;
+        let config = self.config(endpoint, operation, keys, load);
+        let phase = self.watched(endpoint, &config, &Unobserved, stop)?;
         match load {
             Load::Burst { .. } => Ok(phase.into()),
             _ => PhaseLoad::from(phase).of_work(),
@@ -200,9 +198,9 @@ impl Driver {
         stop: &AtomicBool,
     ) -> Result<PhaseLoad, RunError> {
         let load = Load::Work { requests };
-        let mut config = self.config(endpoint.address, operation, keys, load);
+        let mut config = self.config(endpoint, operation, keys, load);
         config.holds_connections = true;
-        let phase = endpoint.within(|| self.watched(&config, observer, stop))??;
+        let phase = self.watched(endpoint, &config, observer, stop)?;
         PhaseLoad::from(phase).of_work()
     }
 
@@ -221,73 +219,78 @@ impl Driver {
             Pace::Rate { per_s } => Load::Rate { per_s, duration },
             Pace::Closed | Pace::Block => Load::Burst { duration },
         };
-        let mut config = self.config(endpoint.address, operation, slice.keys, load);
+        let mut config = self.config(endpoint, operation, slice.keys, load);
         config.warm_up = WarmUp::Lasting {
             duration_ns: nanoseconds(slice.settle),
         };
         config.target_threads = target_threads.map(Arc::new);
-        endpoint.within(|| self.watched(&config, observer, stop))?
+        self.watched(endpoint, &config, observer, stop)
     }
 
     /// Runs `config` until it is over, or cannot become a result any more.
     fn watched(
         &self,
+        endpoint: &Endpoint,
         config: &LoadConfig,
         observer: &dyn Observer,
         stop: &AtomicBool,
     ) -> Result<SliceRecord, RunError> {
         let watch = Watch::new(observer, config, self.errors_allowed);
-        let record = millpond_load::run_observed(config, &watch, stop);
+        let script = self.target.script(endpoint);
+        let record = endpoint.within(|| match &script {
+            None => millpond_load::run_observed(config, &watch, stop).map_err(Into::into),
+            Some(script) => run_scripted(config, script, &watch, stop),
+        })?;
         if stop.load(Ordering::Relaxed) {
             return Err(RunError::Interrupted);
         }
         let record = record.map_err(|error| match error {
-            LoadError::Unreachable { cause, .. } => RunError::Unreachable {
+            Failure::Load(LoadError::Unreachable { cause, .. }) => RunError::Unreachable {
                 cause,
                 connections: self.connections,
             },
-            error => RunError::Load(error.to_string()),
+            Failure::Load(error) => RunError::Load(error.to_string()),
+            Failure::Script(sentence) => RunError::Load(sentence),
         })?;
-        let answers = Answers::of(&record, watch.silence(&record));
+        let silence = watch.silence(&record);
+        let answers = Answers::of(&record, silence, &config.validation.statuses);
         Ok(SliceRecord { record, answers })
     }
 
-    fn config(
-        &self,
-        address: SocketAddr,
-        operation: Operation,
-        keys: u64,
-        load: Load,
-    ) -> LoadConfig {
-        let value_bytes = self.value_bytes;
-        let host = self.target.host(address);
-        let path = match &self.target {
-            Target::Entity { .. } => "/v0/entity".to_owned(),
-            Target::Command { url, .. } => url.path.clone(),
+    /// What is asked, at the generator's own pace.
+    fn requests(&self, endpoint: &Endpoint, operation: Operation, keys: u64) -> LoadConfig {
+        if let Target::Command { requests, .. } = &self.target {
+            return requests.config(endpoint);
+        }
+        let (value_bytes, seed) = (self.value_bytes, WORKLOAD_SEED);
+        let target = millpond_load::Target {
+            addresses: Arc::clone(&endpoint.addresses),
+            host: endpoint.first(),
+            path: "/v0/entity".to_owned(),
         };
         let workload = match operation {
             Operation::Put => Workload::EntityPut {
                 keys,
                 value_bytes,
-                seed: WORKLOAD_SEED,
+                seed,
             },
-            Operation::Get => Workload::EntityGet {
+            Operation::Get | Operation::Request => Workload::EntityGet {
                 keys,
                 value_bytes,
-                seed: WORKLOAD_SEED,
-            },
-            Operation::Request => Workload::Static {
-                method: Method::Get,
-                fields: Vec::new(),
-                body: Vec::new(),
+                seed,
             },
         };
-        let target = millpond_load::Target {
-            addresses: [Address::Inet(address)].into(),
-            host,
-            path,
-        };
-        let mut config = LoadConfig::new(target, workload);
+        LoadConfig::new(target, workload)
+    }
+
+    fn config(
+        &self,
+        endpoint: &Endpoint,
+        operation: Operation,
+        keys: u64,
+        load: Load,
+    ) -> LoadConfig {
+        let mut config = self.requests(endpoint, operation, keys);
         (config.mode, config.stop) = match load {
             Load::Work { requests } | Load::EmulatedWork { requests } => {
                 (Mode::ClosedLoop, Stop::after_requests(requests))
@@ -320,6 +323,40 @@ impl Driver {
         let generator = &self.placement.generator;
         config.cpus = (!generator.is_empty()).then(|| generator.clone());
         config
+    }
+}
+
+/// Why a phase came to nothing.
+enum Failure {
+    Load(LoadError),
+    /// The script failed while it ran, as a sentence.
+    Script(String),
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+/// A phase whose requests `script` makes, which begins anew: each phase has fresh Lua states. What it does wrong is no
+/// answer of the server's, and fails the phase.
+fn run_scripted(
+    config: &LoadConfig,
+    script: &ScriptConfig,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<LoadRecord, Failure> {
+    let mut loaded = Script::load(script, config)?;
+    let record = millpond_load::run_script(config, &mut loaded, observer, stop)?;
+    let errors = loaded.errors();
+    match &errors.first {
+        None => Ok(record),
+        Some(first) => Err(Failure::Script(format!(
+            "the script {} failed {} times, first {first}",
+            script.file.display(),
+            errors.count
+        ))),
     }
 }
 
@@ -412,7 +449,7 @@ mod tests {
 
     fn config(mode: Mode) -> LoadConfig {
         let target = millpond_load::Target {
-            addresses: [Address::Inet(SocketAddr::from(([127, 0, 0, 1], 1)))].into(),
+            addresses: ["127.0.0.1:1".parse().unwrap()].into(),
             host: "x".to_owned(),
             path: "/".to_owned(),
         };

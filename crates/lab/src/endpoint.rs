@@ -1,34 +1,47 @@
-//! Where a target listens: an address, in the lab's network or in one of the target's own.
+//! Where a target listens: addresses, in the lab's network or in one of the target's own.
 
-use std::net::SocketAddr;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use millpond_io::NetworkNamespace;
+use millpond_io::{Address, NetworkNamespace};
 
 use crate::error::RunError;
 
-/// An address and the network that it is in.
+/// Bound on one connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Addresses and the network that they are in.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
-    pub(crate) address: SocketAddr,
+    /// All at which the target may listen; once it serves, those that take connections. Never empty.
+    pub(crate) addresses: Arc<[Address]>,
+    /// What the target finds in the place of `{port}`: its port, or, with a unix socket, a number of its own.
+    pub(crate) port: u16,
     namespace: Option<Arc<NetworkNamespace>>,
 }
 
 impl Endpoint {
     /// In the network of the lab.
-    pub(crate) fn here(address: SocketAddr) -> Self {
+    pub(crate) fn here(addresses: Arc<[Address]>, port: u16) -> Self {
         Self {
-            address,
+            addresses,
+            port,
             namespace: None,
         }
     }
 
     /// In a network of its own, which is made.
-    pub(crate) fn elsewhere(address: SocketAddr) -> Result<Self, RunError> {
+    pub(crate) fn elsewhere(addresses: Arc<[Address]>, port: u16) -> Result<Self, RunError> {
         let namespace = NetworkNamespace::create().map_err(RunError::Network)?;
         Ok(Self {
-            address,
             namespace: Some(Arc::new(namespace)),
+            ..Self::here(addresses, port)
         })
     }
 
@@ -38,5 +51,108 @@ impl Endpoint {
             None => Ok(act()),
             Some(namespace) => namespace.within(act).map_err(RunError::Network),
         }
+    }
+
+    /// The first of its addresses, for sentences and our own server.
+    pub(crate) fn first(&self) -> String {
+        self.addresses
+            .first()
+            .map(Address::to_string)
+            .unwrap_or_default()
+    }
+
+    /// Those that are IP addresses.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = SocketAddr> {
+        self.addresses.iter().filter_map(Address::inet)
+    }
+
+    /// The unix socket, if it is one.
+    pub(crate) fn unix(&self) -> Option<&Path> {
+        self.addresses.iter().find_map(|address| match address {
+            Address::Unix(path) => Some(path.as_path()),
+            Address::Inet(_) => None,
+        })
+    }
+
+    /// An address at which something accepts connections already. A socket file that an ended server has left is
+    /// removed: servers that find one do not start.
+    pub(crate) fn taken(&self) -> Result<Option<Address>, RunError> {
+        self.within(|| {
+            let taken = self
+                .addresses
+                .iter()
+                .find(|address| connects(address).is_ok());
+            if taken.is_none()
+                && let Some(path) = self.unix()
+            {
+                remove_stale_socket(path);
+            }
+            taken.cloned()
+        })
+    }
+
+    /// Keeps those addresses that take connections, if there are some. A name may have several, and a server listens
+    /// on one family alone.
+    pub(crate) fn keep_those_that_accept(&mut self) -> Result<(), RunError> {
+        if self.addresses.len() < 2 {
+            return Ok(());
+        }
+        let accept: Arc<[Address]> = self.within(|| {
+            let addresses = self.addresses.iter();
+            addresses
+                .filter(|address| connects(address).is_ok())
+                .cloned()
+                .collect()
+        })?;
+        if !accept.is_empty() {
+            self.addresses = accept;
+        }
+        Ok(())
+    }
+}
+
+fn remove_stale_socket(path: &Path) {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if is_socket {
+        // If it stays, the server says so itself.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Whether something accepts a connection at `address`.
+pub(crate) fn connects(address: &Address) -> io::Result<()> {
+    match address {
+        Address::Inet(address) => TcpStream::connect_timeout(address, CONNECT_TIMEOUT).map(drop),
+        Address::Unix(path) => UnixStream::connect(path).map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+
+    /// Goal: an address is free again once nobody listens, and a socket file that is left behind does not stay.
+    #[test]
+    fn addresses_that_are_taken_are_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = Address::Inet(listener.local_addr().unwrap());
+        // The near end of a connection: nobody listens there, and nobody else gets the port.
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let free = Address::Inet(near.local_addr().unwrap());
+        let mut endpoint = Endpoint::here([free, taken.clone()].into(), 1);
+        assert_eq!(endpoint.taken().unwrap(), Some(taken.clone()));
+        endpoint.keep_those_that_accept().unwrap();
+        assert_eq!(endpoint.addresses[..], [taken]);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let endpoint = Endpoint::here([Address::Unix(path.clone())].into(), 1);
+        assert!(endpoint.taken().unwrap().is_some() && path.exists());
+        drop(listener);
+        assert!(endpoint.taken().unwrap().is_none() && !path.exists());
+        fs::write(&path, "a file of the user's").unwrap();
+        assert!(endpoint.taken().unwrap().is_none() && path.exists());
     }
 }

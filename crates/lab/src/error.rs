@@ -144,7 +144,7 @@ pub enum RunError {
     )]
     AddressTaken {
         /// The address.
-        address: std::net::SocketAddr,
+        address: millpond_io::Address,
     },
     /// The generator could not do its work.
     #[error("load on the target failed: {0}")]

@@ -122,5 +122,5 @@ pub use output_directory::OutputDirectory;
 pub use plan::{Lengths, MemoryWork};
 pub use repeat::Earlier;
 pub use subject::Launcher;
-pub use target::{Target, Url};
+pub use target::{ServerRequests, Target};
 pub use variant::Variant;

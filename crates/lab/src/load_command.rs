@@ -6,6 +6,7 @@
 //! The program decides how much it does; it has to be the same amount each time, or memory would be
 //! compared at unequal work.
 
+use std::ffi::OsString;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -131,14 +132,19 @@ fn shell(
         log.with_file_name(format!("{stem}-{label}.{ending}"))
     };
     let (log, output) = (file("log"), file("out"));
-    let address = session.endpoint.address;
+    let endpoint = &session.endpoint;
+    let mut environment: Vec<(OsString, OsString)> = Vec::new();
+    if let Some(address) = endpoint.sockets().next() {
+        environment.push(("MILLPOND_HOST".into(), address.ip().to_string().into()));
+        environment.push(("MILLPOND_PORT".into(), address.port().to_string().into()));
+    }
+    if let Some(path) = endpoint.unix() {
+        environment.push(("MILLPOND_UNIX".into(), path.into()));
+    }
     let spec = LaunchSpec {
         cpus: workshop.driver.placement.generator.clone(),
         is_raised: workshop.driver.placement.is_raised,
-        environment: vec![
-            ("MILLPOND_HOST".into(), address.ip().to_string().into()),
-            ("MILLPOND_PORT".into(), address.port().to_string().into()),
-        ],
+        environment,
         log: log.clone(),
         output: Some(output.clone()),
         command: ["/bin/sh", "-c", line].map(Into::into).to_vec(),

@@ -56,6 +56,8 @@ pub(crate) struct Findings {
     pub(crate) native: Option<String>,
     /// What our server says about itself.
     pub(crate) server: ServerInfo,
+    /// What a handshake with the baseline came to, if there is TLS.
+    pub(crate) tls_version: Option<&'static str>,
     /// On hardware counters and exact memory: what is counted, or why not.
     pub(crate) counters: String,
     /// Instructions are among what is counted.
@@ -340,8 +342,9 @@ fn note_server(
     findings.counters = lines.join("; ");
     // A server of another protocol would take the question for an attack.
     if matches!(workshop.options.ready, Ready::Http | Ready::HttpPath(_)) {
-        let probe = workshop.driver.target.probe(session.endpoint.address);
+        let probe = workshop.driver.target.probe(&session.endpoint);
         findings.server = session.endpoint.within(|| ServerInfo::ask(&probe))?;
+        findings.tls_version = session.endpoint.within(|| probe.tls_version())?;
     }
     Ok(())
 }

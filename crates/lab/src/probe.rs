@@ -1,13 +1,21 @@
-//! One question to a server: does it answer HTTP at this address and path?
+//! One question to a server: does it answer HTTP at one of these addresses, at this path?
 //!
-//! On the path: `subject` asks it until a starting target serves; `run` asks before a start whether
-//! somebody else already sits on the address. Absent on purpose: keep-alive, and the correctness of
-//! answers; the load generator checks every one it gets.
+//! `subject` asks it until a starting target serves. Over TLS it is the load generator that asks, as it will later.
+//! The correctness of answers is not looked at here; the load generator checks every one it gets.
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+use millpond_io::Address;
+use millpond_io::tls::TlsClient;
+use millpond_load::{ConnectFailure, LoadError, LoadRecord, RequestPlan, StatusSet, Stop};
+
+use crate::endpoint::connects;
 
 /// Bound on each step of one attempt. A server that needs longer for one answer is not ready.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,17 +35,24 @@ pub enum NotReady {
     /// Something listens and talks, or hangs up, but not in HTTP. Waiting seldom helps.
     #[error("it accepts connections but does not answer in HTTP: {0}")]
     NotHttp(String),
+    /// Something listens, and no TLS handshake with it succeeds. Waiting seldom helps.
+    #[error(
+        "no TLS handshake with it succeeds: is it an https:// server, and its certificate for this name (--sni, --ca, --insecure)?"
+    )]
+    Handshake,
 }
 
 /// What to ask, and where.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Probe {
-    /// Where the server listens.
-    pub address: SocketAddr,
+    /// Where the server may listen; they are tried in turn.
+    pub addresses: Arc<[Address]>,
     /// The `Host` to send.
     pub host: String,
     /// Path and query.
     pub path: String,
+    /// TLS; `None`: clear text.
+    pub tls: Option<TlsClient>,
 }
 
 /// By what two copies of a server are known to answer alike. Lengths and dates may differ.
@@ -75,22 +90,34 @@ impl fmt::Display for Answer {
 
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.address, self.path)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        for (place, address) in self.addresses.iter().enumerate() {
+            let comma = if place > 0 { " or " } else { "" };
+            match address {
+                Address::Inet(address) => write!(f, "{comma}{scheme}://{address}{}", self.path)?,
+                Address::Unix(path) => write!(f, "{comma}{}, path {}", path.display(), self.path)?,
+            }
+        }
+        Ok(())
     }
 }
 
 impl Probe {
-    /// True if something accepts connections there, whatever it is.
-    #[must_use]
-    pub fn address_taken(&self) -> bool {
-        TcpStream::connect_timeout(&self.address, STEP_TIMEOUT).is_ok()
-    }
-
     /// The status and the kind of content of one answer.
     ///
     /// # Errors
     /// If none comes in time, or it is not HTTP.
     pub fn answer(&self) -> io::Result<Answer> {
+        if let Some(tls) = &self.tls {
+            let record = self.ask_over_tls(tls).map_err(io::Error::other)?;
+            let status = record.statuses.keys().next().copied();
+            return status
+                .map(|status| Answer {
+                    status,
+                    content_type: String::new(),
+                })
+                .ok_or_else(|| io::ErrorKind::InvalidData.into());
+        }
         let mut head = Vec::new();
         self.request()?
             .take(HEAD_BYTES_MAX)
@@ -101,6 +128,16 @@ impl Probe {
 
     /// One GET. `Ok` for any HTTP answer below status 500; otherwise what came instead.
     pub fn ask(&self) -> Result<(), NotReady> {
+        if let Some(tls) = &self.tls {
+            let record = self.ask_over_tls(tls)?;
+            return match record.statuses.keys().next() {
+                Some(status) if *status < 500 => Ok(()),
+                Some(status) => Err(NotReady::NotYet(format!("status {status}"))),
+                None => Err(NotReady::NotHttp(
+                    record.why_none_is_right().unwrap_or_default(),
+                )),
+            };
+        }
         let stream = self
             .request()
             .map_err(|error| NotReady::NotYet(error.to_string()))?;
@@ -133,11 +170,61 @@ impl Probe {
             .unwrap_or_default())
     }
 
+    /// One request of the load generator's, at an address that accepts connections.
+    fn ask_over_tls(&self, tls: &TlsClient) -> Result<LoadRecord, NotReady> {
+        let mut refused = String::new();
+        let address = self.addresses.iter().find(|address| {
+            let connected = connects(address);
+            refused = connected
+                .as_ref()
+                .err()
+                .map_or_else(String::new, ToString::to_string);
+            connected.is_ok()
+        });
+        let Some(address) = address else {
+            return Err(NotReady::NotYet(refused));
+        };
+        let mut plan = RequestPlan::get(millpond_load::Target {
+            addresses: [address.clone()].into(),
+            host: self.host.clone(),
+            path: self.path.clone(),
+        });
+        plan.tls = Some(tls.clone());
+        plan.validation.statuses = StatusSet::range(200, 599);
+        plan.requests_per_connection = Some(1);
+        let mut config = plan.config();
+        config.stop = Stop::after_requests(1);
+        let step_ns = u64::try_from(STEP_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
+        (config.timeout_ns, config.connect_within_ns) = (step_ns, step_ns);
+        let record = millpond_load::run(&config, &|_| (), &AtomicBool::new(false));
+        record.map_err(|error| match error {
+            LoadError::Unreachable {
+                cause: ConnectFailure::Handshake,
+                ..
+            } => NotReady::Handshake,
+            error => NotReady::NotYet(error.to_string()),
+        })
+    }
+
+    /// The version of TLS that one handshake comes to.
+    pub(crate) fn tls_version(&self) -> Option<&'static str> {
+        let record = self.ask_over_tls(self.tls.as_ref()?).ok()?;
+        record.tls?.version()
+    }
+
     /// A connection on which the question has been sent.
-    fn request(&self) -> io::Result<TcpStream> {
-        let mut stream = TcpStream::connect_timeout(&self.address, STEP_TIMEOUT)?;
-        stream.set_read_timeout(Some(STEP_TIMEOUT))?;
-        stream.set_write_timeout(Some(STEP_TIMEOUT))?;
+    fn request(&self) -> io::Result<Box<dyn ReadAndWrite>> {
+        let mut refused = io::ErrorKind::AddrNotAvailable.into();
+        for address in &*self.addresses {
+            match connect(address) {
+                Ok(stream) => return self.request_on(stream),
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    fn request_on(&self, mut stream: Box<dyn ReadAndWrite>) -> io::Result<Box<dyn ReadAndWrite>> {
         let request = format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
             self.path, self.host
@@ -147,8 +234,31 @@ impl Probe {
     }
 }
 
+/// A connection of either kind.
+trait ReadAndWrite: Read + Write {}
+
+impl<T: Read + Write> ReadAndWrite for T {}
+
+/// A connection whose reads and writes have a bound.
+fn connect(address: &Address) -> io::Result<Box<dyn ReadAndWrite>> {
+    match address {
+        Address::Inet(address) => {
+            let stream = TcpStream::connect_timeout(address, STEP_TIMEOUT)?;
+            stream.set_read_timeout(Some(STEP_TIMEOUT))?;
+            stream.set_write_timeout(Some(STEP_TIMEOUT))?;
+            Ok(Box::new(stream))
+        }
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(STEP_TIMEOUT))?;
+            stream.set_write_timeout(Some(STEP_TIMEOUT))?;
+            Ok(Box::new(stream))
+        }
+    }
+}
+
 /// The first line of an answer, empty if the connection ends before one.
-fn status_line(mut stream: TcpStream) -> io::Result<Vec<u8>> {
+fn status_line(mut stream: Box<dyn ReadAndWrite>) -> io::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(64);
     let mut part = [0_u8; 64];
     while !line.contains(&b'\n') && line.len() < 256 {
@@ -189,10 +299,13 @@ mod tests {
             assert!(request[..n].starts_with(b"GET /status?x=1 HTTP/1.1\r\nHost: h\r\n"));
             stream.write_all(answer).unwrap();
         });
+        // A unix socket that is not there refuses; the next address is tried.
+        let absent = Address::Unix("/nowhere/at/all".into());
         Probe {
-            address,
+            addresses: [absent, Address::Inet(address)].into(),
             host: "h".to_owned(),
             path: "/status?x=1".to_owned(),
+            tls: None,
         }
     }
 
@@ -225,19 +338,26 @@ mod tests {
         }
     }
 
-    /// Goal: an address is free again once nobody listens.
+    /// Goal: a server on a unix socket is asked there, and the sentence names the path.
     #[test]
-    fn taken_address_is_seen() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+    fn unix_sockets_are_asked() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0_u8; 512]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        });
         let probe = Probe {
-            address,
+            addresses: [Address::Unix(path.clone())].into(),
             host: "h".to_owned(),
-            path: "/".to_owned(),
+            path: "/x".to_owned(),
+            tls: None,
         };
-        assert!(probe.address_taken());
-        drop(listener);
-        assert!(!probe.address_taken());
-        assert!(probe.ask().is_err());
+        assert_eq!(probe.ask(), Ok(()));
+        server.join().unwrap();
+        assert!(probe.to_string().contains(&path.display().to_string()));
+        assert!(matches!(probe.ask(), Err(NotReady::NotYet(_))));
     }
 }

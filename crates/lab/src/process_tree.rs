@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 /// Every process with its parent, as `(pid, parent)`; zombies are left out.
 fn processes() -> Vec<(i32, i32)> {
@@ -105,6 +106,44 @@ pub fn listeners(pids: &[i32], port: u16) -> Vec<i32> {
     let sockets = listening_sockets(pids, port, |_| true);
     let serving = pids.iter().copied();
     serving.filter(|&pid| holds_one(pid, &sockets)).collect()
+}
+
+/// Those of `pids` that hold the unix socket that listens at `path`.
+#[must_use]
+pub fn listeners_at_path(pids: &[i32], path: &Path) -> Vec<i32> {
+    let Some(first) = pids.first() else {
+        return Vec::new();
+    };
+    let table = fs::read_to_string(format!("/proc/{first}/net/unix")).unwrap_or_default();
+    let lines = table.lines().skip(1);
+    let sockets: HashSet<String> = lines
+        .filter_map(|line| listening_path_inode(line, path))
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    let serving = pids.iter().copied();
+    serving.filter(|&pid| holds_one(pid, &sockets)).collect()
+}
+
+/// The inode of a `/proc/net/unix` line, if the socket accepts connections (`__SO_ACCEPTCON`) at `path`.
+fn listening_path_inode<'a>(line: &'a str, path: &Path) -> Option<&'a str> {
+    const ACCEPTS_CONNECTIONS: u32 = 0x1_0000;
+    let mut rest = line;
+    let mut field = || {
+        let (field, after) = rest.trim_start().split_once(' ')?;
+        rest = after;
+        Some(field)
+    };
+    for _ in 0..3 {
+        field()?;
+    }
+    let flags = u32::from_str_radix(field()?, 16).ok()?;
+    for _ in 0..2 {
+        field()?;
+    }
+    let inode = field()?;
+    // The path is the rest of the line, blanks included.
+    let name = rest;
+    (flags & ACCEPTS_CONNECTIONS != 0 && Path::new(name) == path).then_some(inode)
 }
 
 /// Who else listens at `address` beside `pids`, in their network namespace: with `SO_REUSEPORT` two servers share a port
@@ -236,6 +275,23 @@ mod tests {
         child.wait().unwrap();
         assert!(!children_of(own).contains(&pid));
         assert!(!is_alive(pid));
+    }
+
+    /// Goal: the process that listens on a unix socket is found by the path alone, with a blank in it too; one that is
+    /// connected to it is not.
+    #[test]
+    fn listeners_on_unix_sockets_are_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let own = i32::try_from(id()).unwrap();
+        assert_eq!(listeners_at_path(&[own], &path), [own]);
+        assert!(listeners_at_path(&[own], directory.path()).is_empty());
+        let near = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        let far = listener.accept().unwrap();
+        drop(listener);
+        assert!(listeners_at_path(&[own], &path).is_empty());
+        drop((near, far));
     }
 
     /// Goal: only the process that listens is named, and only for its own port.

@@ -1,20 +1,16 @@
 //! How it is told that a starting target serves: an HTTP answer, an open port, or a line of its log.
-//!
-//! On the path: `subject` asks until the answer is yes.
-//! Absent on purpose: patience; that is the subject's.
+//! `subject` asks until the answer is yes, or its patience ends.
 
 use std::fmt;
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
 
+use millpond_io::Address;
 use regex::Regex;
 
+use crate::endpoint::connects;
 use crate::probe::{NotReady, Probe};
-
-/// Bound on one connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is asked of a target that starts. The log is where its output goes.
 pub trait ReadyCheck: fmt::Display {
@@ -67,25 +63,31 @@ impl Ready {
                 path: path.clone(),
                 ..probe
             }),
-            Self::Port => Box::new(Port(probe.address)),
+            Self::Port => Box::new(Port(probe.addresses)),
             Self::Log(pattern) => Box::new(LogLine(pattern.clone())),
         }
     }
 }
 
-struct Port(SocketAddr);
+struct Port(Arc<[Address]>);
 
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
+        let addresses: Vec<String> = self.0.iter().map(Address::to_string).collect();
+        f.write_str(&addresses.join(" or "))
     }
 }
 
 impl ReadyCheck for Port {
     fn ask(&self, _: &Path) -> Result<(), NotReady> {
-        TcpStream::connect_timeout(&self.0, CONNECT_TIMEOUT)
-            .map(drop)
-            .map_err(|error| NotReady::NotYet(error.to_string()))
+        let mut refused = String::new();
+        for address in &*self.0 {
+            match connects(address) {
+                Ok(()) => return Ok(()),
+                Err(error) => refused = error.to_string(),
+            }
+        }
+        Err(NotReady::NotYet(refused))
     }
 }
 
@@ -114,13 +116,14 @@ impl ReadyCheck for LogLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener, TcpStream};
 
     fn probe(address: SocketAddr) -> Probe {
         Probe {
-            address,
+            addresses: [Address::Inet(address)].into(),
             host: "h".to_owned(),
             path: "/".to_owned(),
+            tls: None,
         }
     }
 

@@ -16,6 +16,10 @@ pub(crate) struct ServerInfo {
 impl ServerInfo {
     /// Asks the server behind `probe`; nothing is known if it does not answer as ours does.
     pub(crate) fn ask(probe: &Probe) -> Self {
+        if probe.tls.is_some() {
+            // Ours is asked in clear text; of others this is not known anyway.
+            return Self::default();
+        }
         let metrics = Probe {
             path: "/metrics".to_owned(),
             ..probe.clone()

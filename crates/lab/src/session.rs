@@ -7,11 +7,12 @@
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use millpond_io::Address;
 use millpond_load::ConnectFailure;
 use millpond_measure::counters::{CountFrom, CounterSet};
 use millpond_measure::process::{self, ProcessTree};
@@ -154,26 +155,35 @@ impl Workshop {
 
     /// Where the next start is to listen.
     fn endpoint(&mut self) -> Result<Endpoint, RunError> {
-        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let ip = match (&self.driver.target, self.coexistence) {
-            (Target::Entity { .. }, _) => loopback,
-            (Target::Command { url, .. }, Coexistence::OneAtATime) => {
-                return Ok(Endpoint::here(url.address));
+        let choose = || port::choose().map_err(|error| RunError::Load(error.to_string()));
+        let requests = match &self.driver.target {
+            Target::Entity { .. } => {
+                let port = choose()?;
+                let address = Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+                return Ok(Endpoint::here([address].into(), port));
             }
-            (Target::Command { url, .. }, Coexistence::Namespaces) => {
-                return Endpoint::elsewhere(url.address);
-            }
-            (Target::Command { url, .. }, _) => url.address.ip(),
+            Target::Command { requests, .. } => requests,
         };
-        let port = port::choose().map_err(|error| RunError::Load(error.to_string()))?;
-        Ok(Endpoint::here(SocketAddr::new(ip, port)))
+        let is_apart = matches!(
+            self.coexistence,
+            Coexistence::OneAtATime | Coexistence::Namespaces
+        );
+        let port = match requests.port() {
+            Some(port) if is_apart => port,
+            _ => choose()?,
+        };
+        let addresses = requests.addresses_at(port);
+        match self.coexistence {
+            Coexistence::Namespaces => Endpoint::elsewhere(addresses, port),
+            _ => Ok(Endpoint::here(addresses, port)),
+        }
     }
 
     fn spec(
         &mut self,
         candidate: &Candidate,
         label: &str,
-        address: SocketAddr,
+        endpoint: &Endpoint,
         data: &Path,
         manner: Manner<'_>,
     ) -> LaunchSpec {
@@ -183,7 +193,7 @@ impl Workshop {
         let padding = "x".repeat(self.random.usize(..PADDING_BYTES_MAX));
         let mut environment: Vec<(OsString, OsString)> =
             vec![(PADDING_VARIABLE.into(), padding.into())];
-        let port = address.port().to_string();
+        let port = endpoint.port.to_string();
         // Later ones replace earlier ones: what the user says replaces the shell's, a candidate's own both.
         environment.extend(options.inherited.kept());
         let given = options.environment.iter();
@@ -197,7 +207,7 @@ impl Workshop {
         }
         preload.extend(candidate.allocator.library.clone());
         preload.extend(options.inherited.preload());
-        environment.extend(own_variables(candidate, address));
+        environment.extend(own_variables(candidate, endpoint));
         LaunchSpec {
             preload,
             unset: options.inherited.dropped(),
@@ -212,7 +222,7 @@ impl Workshop {
                 .join(format!("{}-{label}.log", file_name(&candidate.name))),
             command: candidate.target(&self.driver.target).command(
                 &self.launcher.program,
-                address,
+                endpoint,
                 data,
                 candidate.pools,
                 placement.server_threads(),
@@ -321,15 +331,13 @@ impl Session {
         let Manner {
             front, emulator, ..
         } = manner;
-        let endpoint = workshop.endpoint()?;
-        let address = endpoint.address;
-        let probe = workshop.driver.target.probe(address);
-        if endpoint.within(|| probe.address_taken())? {
+        let mut endpoint = workshop.endpoint()?;
+        if let Some(address) = endpoint.taken()? {
             return Err(RunError::AddressTaken { address });
         }
         let name = format!("{}-{label}", file_name(&candidate.name));
         let data = DataDirectory::create(workshop.data.path().join(&name))?;
-        let mut spec = workshop.spec(candidate, label, address, &data.path, manner);
+        let mut spec = workshop.spec(candidate, label, &endpoint, &data.path, manner);
         spec.command
             .splice(..0, emulator.unwrap_or_default().iter().cloned());
         let patience = emulator.map_or(1, |_| EMULATED_PATIENCE);
@@ -350,7 +358,7 @@ impl Session {
             workshop,
             endpoint: &endpoint,
             candidate,
-            variables: own_variables(candidate, address),
+            variables: own_variables(candidate, &endpoint),
             front: front.map(|front| front.object),
             is_emulated: emulator.is_some(),
             ready_bound: workshop.ready_bound * patience,
@@ -369,8 +377,9 @@ impl Session {
             has_library,
         };
         let (presence, start_duration) = started.map_err(|error| evidence.explain(error))?;
+        endpoint.keep_those_that_accept()?;
         Ok(Self {
-            url: workshop.driver.target.url(address),
+            url: workshop.driver.target.url(&endpoint),
             subject,
             endpoint,
             tree: ProcessTree::new(pid).with_data(process::DataDirectory::in_memory(&data.path)),
@@ -453,7 +462,7 @@ impl Session {
 
     /// How many connections may wait there; `None` where the kernel does not tell.
     fn backlog(&self) -> Option<u32> {
-        let port = self.endpoint.address.port();
+        let port = self.endpoint.sockets().next()?.port();
         let backlog = self.endpoint.within(|| listen_backlog::of_port(port));
         backlog.ok().flatten()
     }
@@ -509,20 +518,24 @@ struct Start<'a> {
 impl Start<'_> {
     /// Lets it go, waits until it serves, and proves its allocator. What was proved, and how long it took to serve.
     fn until_proved(&self, subject: &mut Subject) -> Result<(Presence, Duration), RunError> {
-        let address = self.endpoint.address;
         let began = Instant::now();
         subject.go()?;
-        let probe = self.workshop.driver.target.probe(address);
+        let probe = self.workshop.driver.target.probe(self.endpoint);
         let check = self.workshop.options.ready.check(probe);
         let wait = || subject.wait_ready(check.as_ref(), self.ready_bound, self.stop);
         self.endpoint.within(wait)??;
         let start_duration = began.elapsed();
         let tree = process_tree::tree_of(subject.pid());
-        if let Some(pid) = process_tree::other_listener(&tree, address) {
-            return Err(RunError::SharedAddress { address, pid });
+        for address in self.endpoint.sockets() {
+            if let Some(pid) = process_tree::other_listener(&tree, address) {
+                return Err(RunError::SharedAddress { address, pid });
+            }
         }
         let presence = prove_while_alive(subject, |subject| {
-            let serving = subject.serving(address.port());
+            let serving = match self.endpoint.unix() {
+                Some(path) => subject.serving_at_path(path),
+                None => subject.serving(self.endpoint.port),
+            };
             let allocator = &self.candidate.allocator;
             let proved = if self.is_emulated {
                 presence::prove_emulated(&serving, allocator)?;
@@ -537,9 +550,9 @@ impl Start<'_> {
     }
 }
 
-/// What a candidate alone is started with, at `address`: what it changes, and its allocator's settings.
-fn own_variables(candidate: &Candidate, address: SocketAddr) -> Vec<(OsString, OsString)> {
-    let port = address.port().to_string();
+/// What a candidate alone is started with, at `endpoint`: what it changes, and its allocator's settings.
+fn own_variables(candidate: &Candidate, endpoint: &Endpoint) -> Vec<(OsString, OsString)> {
+    let port = endpoint.port.to_string();
     let variables = candidate.variables().into_iter();
     variables
         .map(|(name, value)| (name, with_port(&value, &port)))

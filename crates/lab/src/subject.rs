@@ -228,7 +228,7 @@ impl Subject {
             }
             let bound = match last_try {
                 NotReady::NotYet(_) => bound,
-                NotReady::NotHttp(_) => bound.min(OTHER_PROTOCOL_BOUND),
+                NotReady::NotHttp(_) | NotReady::Handshake => bound.min(OTHER_PROTOCOL_BOUND),
             };
             if began.elapsed() >= bound {
                 return Err(SubjectError::NeverReady {
@@ -278,9 +278,19 @@ impl Subject {
     /// if none can be told.
     #[must_use]
     pub fn serving(&self, port: u16) -> Vec<i32> {
+        self.serving_as(|tree| process_tree::listeners(tree, port))
+    }
+
+    /// The same of a unix socket at `path`.
+    #[must_use]
+    pub fn serving_at_path(&self, path: &Path) -> Vec<i32> {
+        self.serving_as(|tree| process_tree::listeners_at_path(tree, path))
+    }
+
+    fn serving_as(&self, listeners: impl Fn(&[i32]) -> Vec<i32>) -> Vec<i32> {
         let mut tree = process_tree::tree_of(self.pid);
         let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
-        let listening = process_tree::listeners(&tree, port);
+        let listening = listeners(&tree);
         let programs: Vec<_> = listening.iter().filter_map(|&pid| program(pid)).collect();
         if !programs.is_empty() {
             tree.retain(|&pid| program(pid).is_some_and(|program| programs.contains(&program)));

@@ -1,16 +1,18 @@
-//! What is compared: our entity server, or the user's command behind a URL.
+//! What is compared: our entity server, or the user's command behind URLs.
 //!
-//! On the path: `config` holds one; `run` asks it for the words to start, the address to probe and
-//! the requests to send. Absent on purpose: names that need more than the system's resolver, https.
+//! `config` holds one; `session` asks it for the words to start, the addresses to probe and the requests to send.
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use millpond_io::Address;
+use millpond_load::{LoadConfig, RequestPlan, Script, ScriptConfig};
 use millpond_measure::record::{Operation, PoolSetting};
 
+use crate::endpoint::Endpoint;
 use crate::error::LabError;
 use crate::probe::Probe;
 
@@ -18,7 +20,7 @@ use crate::probe::Probe;
 pub const PORT_PLACE: &str = "{port}";
 
 /// The server that is run under each allocator.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Target {
     /// `millpond serve entity`, on an address of the lab's choice and a fresh directory per run.
     Entity {
@@ -29,67 +31,130 @@ pub enum Target {
     Command {
         /// The program and its arguments; it must stay in the foreground.
         words: Vec<OsString>,
-        /// Where it then answers.
-        url: Url,
+        /// Where it then answers, and what it is asked.
+        requests: Box<ServerRequests>,
     },
 }
 
-/// A plain `http://host[:port]/path`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Url {
-    /// As it was given.
+/// What is asked of somebody else's server, and where.
+#[derive(Clone, Debug)]
+pub struct ServerRequests {
+    /// The URLs as they were given, for sentences.
     pub text: String,
-    /// The resolved address.
-    pub address: SocketAddr,
-    /// `host[:port]`, for the Host field.
-    pub host: String,
-    /// Path and query, at least `/`.
-    pub path: String,
+    /// The requests; its addresses are all of the server's name, or a unix socket, perhaps with [`PORT_PLACE`] in its
+    /// path.
+    pub plan: RequestPlan,
+    /// Whether Host names the server of the URL, whose port the lab may change, and not what the user says.
+    pub is_host_of_url: bool,
 }
 
-impl Url {
-    /// Splits and resolves; the error is a sentence.
-    pub fn parse(text: &str) -> Result<Self, LabError> {
-        let wrong = |what: &str| LabError::Setting(format!("the URL {text:?} {what}"));
-        let rest = text
-            .strip_prefix("http://")
-            .ok_or_else(|| wrong("does not begin with http:// (https is not measured)"))?;
-        let (host, path) = match rest.find(['/', '?']) {
-            Some(at) if rest.as_bytes().get(at) == Some(&b'/') => rest.split_at(at),
-            Some(_) => return Err(wrong("needs a / before the ?")),
-            None => (rest, "/"),
-        };
-        if host.is_empty() || path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return Err(wrong("has no host, or blanks in its path"));
+impl ServerRequests {
+    /// GET of `path` at `address`.
+    #[must_use]
+    pub fn get(address: SocketAddr, path: &str) -> Self {
+        Self {
+            text: format!("http://{address}{path}"),
+            plan: RequestPlan::get(millpond_load::Target {
+                addresses: [Address::Inet(address)].into(),
+                host: address.to_string(),
+                path: path.to_owned(),
+            }),
+            is_host_of_url: true,
         }
-        let path = path.split('#').next().unwrap_or("/").to_owned();
-        let has_port = host
-            .rsplit_once(':')
-            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let authority = if has_port {
-            host.to_owned()
-        } else {
-            format!("{host}:80")
-        };
-        let found = Address::resolve_all(&authority)
-            .map_err(|error| wrong(&format!("names a host that cannot be resolved: {error}")))?;
-        let address = before_start(&found)
-            .ok_or_else(|| wrong("names a unix socket, which is not measured"))?;
-        Ok(Self {
-            text: text.to_owned(),
-            address,
-            host: host.to_owned(),
-            path,
-        })
+    }
+
+    /// Refuses requests that cannot be made, a script whose first request fails among them.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        let refused = |error: millpond_load::LoadError| LabError::Setting(error.to_string());
+        let config = self.plan.config();
+        config.check().map_err(refused)?;
+        self.plan.first_path().map_err(refused)?;
+        if let Some(script) = &self.plan.script {
+            Script::load(script, &config).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// The addresses, with `port` in the place of theirs; that of a unix socket has it where [`PORT_PLACE`] stands.
+    pub(crate) fn addresses_at(&self, port: u16) -> Arc<[Address]> {
+        let addresses = self.plan.target.addresses.iter();
+        let placed = addresses.map(|address| match address {
+            Address::Inet(address) => Address::Inet(SocketAddr::new(address.ip(), port)),
+            Address::Unix(path) => Address::Unix(unix_path_at(path, port)),
+        });
+        placed.collect()
+    }
+
+    /// The port of the URL's server; `None`: it listens on a unix socket.
+    pub(crate) fn port(&self) -> Option<u16> {
+        let addresses = &self.plan.target.addresses;
+        addresses
+            .first()
+            .and_then(Address::inet)
+            .map(|address| address.port())
+    }
+
+    /// Whether copies of the server can be told to listen in different places by `{port}` alone.
+    fn has_port_place(&self) -> bool {
+        self.plan
+            .target
+            .addresses
+            .iter()
+            .all(|address| match address {
+                Address::Inet(_) => true,
+                Address::Unix(path) => has_port_place(path.as_os_str()),
+            })
+    }
+
+    /// The Host field of requests to the server at `port`.
+    fn host_at(&self, port: u16) -> String {
+        let host = &self.plan.target.host;
+        match self.port() {
+            Some(own) if self.is_host_of_url && own != port => host_with_port(host, port),
+            _ => host.clone(),
+        }
+    }
+
+    /// A run of these requests at `endpoint`.
+    pub(crate) fn config(&self, endpoint: &Endpoint) -> LoadConfig {
+        let mut config = self.plan.config();
+        config.target.addresses = Arc::clone(&endpoint.addresses);
+        config.target.host = self.host_at(endpoint.port);
+        config
+    }
+
+    /// The script, if there is one, as it finds the server at `endpoint`.
+    pub(crate) fn script(&self, endpoint: &Endpoint) -> Option<ScriptConfig> {
+        let mut script = self.plan.script.clone()?;
+        if self.port().is_some_and(|own| own != endpoint.port) {
+            script.url = url_with_port(&script.url, endpoint.port);
+        }
+        Some(script)
     }
 }
 
-/// Of all addresses of the name, as the load generator has them, the one at which the server is awaited. The generator
-/// tries them all, which needs a server that runs; here none does yet, and one that is told to listen on "localhost" or
-/// 127.0.0.1 is found on IPv4.
-fn before_start(found: &[Address]) -> Option<SocketAddr> {
-    let found = found.iter().filter_map(Address::inet);
-    found.min_by_key(|address| !address.is_ipv4())
+fn unix_path_at(path: &Path, port: u16) -> PathBuf {
+    with_port(path.as_os_str(), &port.to_string()).into()
+}
+
+/// `host[:port]` with another port.
+fn host_with_port(host: &str, port: u16) -> String {
+    let end = match host.rfind(']') {
+        Some(bracket) => bracket + 1,
+        None => host.rfind(':').unwrap_or(host.len()),
+    };
+    format!("{}:{port}", &host[..end])
+}
+
+/// `scheme://[user@]host[:port]/path` with another port.
+fn url_with_port(url: &str, port: u16) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let host_start = authority.rfind('@').map_or(0, |at| at + 1);
+    let (user, host) = authority.split_at(host_start);
+    format!("{scheme}://{user}{}{path}", host_with_port(host, port))
 }
 
 impl Target {
@@ -138,8 +203,9 @@ impl Target {
         let values = environment.iter().map(|(_, value)| value);
         match self {
             Self::Entity { .. } => true,
-            Self::Command { words, .. } => {
-                words.iter().chain(values).any(|word| has_port_place(word))
+            Self::Command { words, requests } => {
+                let is_told = words.iter().chain(values).any(|word| has_port_place(word));
+                is_told && requests.has_port_place()
             }
         }
     }
@@ -157,18 +223,17 @@ impl Target {
     }
 
     /// The words that start it. `program`, `data` and `pools` are for our own server only.
-    #[must_use]
-    pub fn command(
+    pub(crate) fn command(
         &self,
         program: &Path,
-        address: SocketAddr,
+        endpoint: &Endpoint,
         data: &Path,
         pools: Option<PoolSetting>,
         shards: usize,
     ) -> Vec<OsString> {
         match self {
             Self::Command { words, .. } => {
-                let port = address.port().to_string();
+                let port = endpoint.port.to_string();
                 words.iter().map(|word| with_port(word, &port)).collect()
             }
             Self::Entity { extra } => {
@@ -182,7 +247,7 @@ impl Target {
                     "serve".into(),
                     "entity".into(),
                     "--listen".into(),
-                    address.to_string().into(),
+                    endpoint.first().into(),
                     "--data".into(),
                     data.into(),
                     "--pools".into(),
@@ -196,37 +261,39 @@ impl Target {
         }
     }
 
-    /// How to ask whether it serves at `address`.
-    #[must_use]
-    pub fn probe(&self, address: SocketAddr) -> Probe {
+    /// How to ask whether it serves at `endpoint`.
+    pub(crate) fn probe(&self, endpoint: &Endpoint) -> Probe {
+        let addresses = Arc::clone(&endpoint.addresses);
         match self {
             Self::Entity { .. } => Probe {
-                address,
-                host: address.to_string(),
+                host: endpoint.first(),
+                addresses,
                 path: "/v0/status".to_owned(),
+                tls: None,
             },
-            Self::Command { url, .. } => Probe {
-                address,
-                host: self.host(address),
-                path: url.path.clone(),
+            Self::Command { requests, .. } => Probe {
+                addresses,
+                host: requests.host_at(endpoint.port),
+                // Requests that cannot be made were refused before.
+                path: requests.plan.first_path().unwrap_or_default(),
+                tls: requests.plan.tls.clone(),
             },
         }
     }
 
     /// Where its requests go, for sentences: as the user wrote it.
-    pub(crate) fn url(&self, address: SocketAddr) -> String {
+    pub(crate) fn url(&self, endpoint: &Endpoint) -> String {
         match self {
-            Self::Entity { .. } => format!("http://{address}/v0/entity"),
-            Self::Command { url, .. } => url.text.clone(),
+            Self::Entity { .. } => format!("http://{}/v0/entity", endpoint.first()),
+            Self::Command { requests, .. } => requests.text.clone(),
         }
     }
 
-    /// The Host field of requests to it at `address`.
-    #[must_use]
-    pub fn host(&self, address: SocketAddr) -> String {
+    /// The script that makes its requests at `endpoint`, if one does.
+    pub(crate) fn script(&self, endpoint: &Endpoint) -> Option<ScriptConfig> {
         match self {
-            Self::Command { url, .. } if address == url.address => url.host.clone(),
-            _ => address.to_string(),
+            Self::Entity { .. } => None,
+            Self::Command { requests, .. } => requests.script(endpoint),
         }
     }
 }
@@ -255,82 +322,115 @@ pub(crate) fn with_port(word: &OsStr, port: &str) -> OsString {
 mod tests {
     use super::*;
 
-    #[test]
-    fn urls_are_split() {
-        let url = Url::parse("http://127.0.0.1:8081/a/b?c=d#e").unwrap();
-        assert_eq!(url.address, "127.0.0.1:8081".parse().unwrap());
-        assert_eq!(
-            (url.host.as_str(), url.path.as_str()),
-            ("127.0.0.1:8081", "/a/b?c=d")
-        );
-        let url = Url::parse("http://[::1]").unwrap();
-        assert_eq!(
-            (url.address, url.path.as_str()),
-            ("[::1]:80".parse().unwrap(), "/")
-        );
+    fn requests(text: &str) -> Box<ServerRequests> {
+        Box::new(ServerRequests::get(text.parse().unwrap(), "/a"))
     }
 
-    /// Goal: each wrong URL is answered with what is wrong about it.
-    #[test]
-    fn wrong_urls_are_named() {
-        let sentence = |text: &str| Url::parse(text).unwrap_err().to_string();
-        assert!(sentence("https://127.0.0.1/").contains("https is not measured"));
-        assert!(sentence("127.0.0.1:80").contains("does not begin with http://"));
-        assert!(sentence("http://").contains("no host"));
-        assert!(sentence("http://127.0.0.1:80/a b").contains("blanks"));
-        assert!(sentence("http://127.0.0.1:80?x").contains("/ before the ?"));
-        assert!(sentence("http://127.0.0.1:99999/").contains("cannot be resolved"));
+    fn at(address: &str) -> Endpoint {
+        Endpoint::here([address.parse().unwrap()].into(), 1234)
+    }
+
+    fn words_of(target: &Target, endpoint: &Endpoint, pools: Option<PoolSetting>) -> Vec<OsString> {
+        target.command(Path::new("/m"), endpoint, Path::new("/d"), pools, 1)
     }
 
     /// Goal: our server gets everything a run decides; the user's words are passed untouched.
     #[test]
     fn commands() {
-        let address: SocketAddr = "127.0.0.1:1234".parse().unwrap();
+        let endpoint = at("127.0.0.1:1234");
         let own = Target::Entity {
             extra: vec!["--sync".into(), "off".into()],
         };
-        let words = own.command(
-            Path::new("/m"),
-            address,
-            Path::new("/d"),
-            Some(PoolSetting::Off),
-            1,
-        );
+        let words = words_of(&own, &endpoint, Some(PoolSetting::Off));
         let expected = "/m serve entity --listen 127.0.0.1:1234 --data /d --pools off --shards 1 \
                         --sync off";
         assert_eq!(
             words,
             expected.split(' ').map(OsString::from).collect::<Vec<_>>()
         );
-        let url = Url::parse("http://127.0.0.1:1234/").unwrap();
         let other = Target::Command {
             words: vec!["nginx".into(), "-g x".into()],
-            url,
+            requests: requests("127.0.0.1:1234"),
         };
-        let words = other.command(Path::new("/m"), address, Path::new("/d"), None, 1);
-        assert_eq!(words, ["nginx", "-g x"]);
+        assert_eq!(words_of(&other, &endpoint, None), ["nginx", "-g x"]);
         assert!(own.takes_its_port(&[]) && !other.takes_its_port(&[]));
         assert!(other.takes_its_port(&[("LISTEN".into(), ":{port}".into())]));
     }
 
-    /// Goal: a server that is told its port gets one of its own each time, and is asked there.
+    /// Goal: a server that is told its port gets one of its own each time, and is asked there: in its address, in the
+    /// Host field and in what a script is told.
     #[test]
     fn ports_are_filled_in() {
-        let url = Url::parse("http://127.0.0.1:8080/a").unwrap();
+        let mut requests = requests("127.0.0.1:8080");
         let words = vec![
             "x".into(),
             "--listen=0.0.0.0:{port}".into(),
             "{port}{port}".into(),
         ];
-        let target = Target::Command { words, url };
+        assert_eq!(requests.addresses_at(7)[0].to_string(), "127.0.0.1:7");
+        assert_eq!(requests.host_at(1234), "127.0.0.1:1234");
+        assert_eq!(requests.host_at(8080), "127.0.0.1:8080");
+        for (host, expected) in [
+            ("pond", "pond:9"),
+            ("pond:80", "pond:9"),
+            ("[::1]", "[::1]:9"),
+            ("[::1]:80", "[::1]:9"),
+        ] {
+            requests.plan.target.host = host.to_owned();
+            assert_eq!(requests.host_at(9), expected);
+        }
+        for (url, expected) in [
+            ("http://pond/a:b", "http://pond:9/a:b"),
+            ("http://u:p@pond:80/a", "http://u:p@pond:9/a"),
+            ("https://[::1]:1?q", "https://[::1]:9?q"),
+        ] {
+            assert_eq!(url_with_port(url, 9), expected);
+        }
+        requests.is_host_of_url = false;
+        assert_eq!(requests.host_at(9), "[::1]:80", "what the user says stays");
+        let target = Target::Command { words, requests };
         assert!(target.takes_its_port(&[]));
-        let address: SocketAddr = "127.0.0.1:1234".parse().unwrap();
-        let words = target.command(Path::new("/m"), address, Path::new("/d"), None, 1);
+        let words = words_of(&target, &at("127.0.0.1:1234"), None);
         assert_eq!(words, ["x", "--listen=0.0.0.0:1234", "12341234"]);
-        assert_eq!(target.host(address), "127.0.0.1:1234");
-        assert_eq!(
-            target.host("127.0.0.1:8080".parse().unwrap()),
-            "127.0.0.1:8080"
-        );
+    }
+
+    /// Goal: copies that listen on unix sockets live together only if each has a path of its own.
+    #[test]
+    fn unix_sockets_have_a_place_for_the_port_too() {
+        let mut target = Target::Command {
+            words: vec!["x".into(), "{port}".into()],
+            requests: requests("127.0.0.1:1"),
+        };
+        for (path, takes) in [("unix:/run/x", false), ("unix:/run/x-{port}", true)] {
+            let Target::Command { requests, .. } = &mut target else {
+                unreachable!()
+            };
+            requests.plan.target.addresses = [path.parse().unwrap()].into();
+            assert_eq!(requests.port(), None);
+            assert_eq!(target.takes_its_port(&[]), takes, "{path}");
+        }
+        let Target::Command { requests, .. } = &target else {
+            unreachable!()
+        };
+        assert_eq!(requests.addresses_at(7)[0].to_string(), "unix:/run/x-7");
+    }
+
+    /// Goal: what cannot be asked is refused before a server is started.
+    #[test]
+    fn requests_that_cannot_be_made_are_refused() {
+        let mut requests = requests("127.0.0.1:1");
+        requests.check().unwrap();
+        requests.plan.script = Some(ScriptConfig {
+            file: "broken.lua".into(),
+            source: b"function request() error('no luck') end".to_vec().into(),
+            url: "http://127.0.0.1:1/".to_owned(),
+            args: Vec::new(),
+            method: "GET".to_owned(),
+            fields: Vec::new(),
+            body: None,
+            seed: None,
+        });
+        let told = requests.check().unwrap_err().to_string();
+        assert!(told.contains("broken.lua"), "{told}");
     }
 }

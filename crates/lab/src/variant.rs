@@ -81,9 +81,9 @@ impl Variant {
     /// The server that it starts instead of `target`.
     pub(crate) fn target(&self, target: &Target) -> Target {
         match (&self.change, target) {
-            (Change::Command(words), Target::Command { url, .. }) => Target::Command {
+            (Change::Command(words), Target::Command { requests, .. }) => Target::Command {
                 words: words.clone(),
-                url: url.clone(),
+                requests: requests.clone(),
             },
             _ => target.clone(),
         }
@@ -192,7 +192,7 @@ fn shell_words(line: &str) -> Result<Vec<String>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::Url;
+    use crate::target::ServerRequests;
 
     /// Goal: both forms are read as they are meant: lists of variables with commas in their values, and
     /// commands with quotes.
@@ -240,9 +240,10 @@ mod tests {
     /// Goal: a command that cannot take the place of the server's is refused before anything is started.
     #[test]
     fn commands_that_cannot_be_started_are_refused() {
-        let url = Url::parse("http://127.0.0.1:1/").unwrap();
+        let address = "127.0.0.1:1".parse().unwrap();
+        let requests = Box::new(ServerRequests::get(address, "/"));
         let words = vec!["sh".into(), "{port}".into()];
-        let server = Target::Command { words, url };
+        let server = Target::Command { words, requests };
         let refused = |text: &str, target: &Target| {
             let variant = Variant::parse(text).unwrap();
             variant

@@ -27,6 +27,7 @@ pub mod arrivals;
 pub mod schedule;
 mod values;
 pub mod request_mix;
+pub mod request_plan;
 pub mod connection_plan;
 mod workload;
 pub mod script;
@@ -84,6 +85,7 @@ pub use record::{ClassRecord, Ended, LoadRecord};
 pub use request_mix::{
     CLASSES_MAX, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix, SCAN_KEYS_MAX,
 };
+pub use request_plan::RequestPlan;
 pub use run::{Connecting, Observer, Progress, run, run_observed, run_script};
 pub use samples::{RequestSample, SAMPLES_MAX, Samples};
 pub use script::{Script, ScriptConfig, ScriptErrors};

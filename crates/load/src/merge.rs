@@ -55,6 +55,7 @@ impl LoadRecord {
             answered_in_window: report.answered_in_window,
             sent: report.sent,
             resent: report.resent,
+            unasked: report.connections_with_unasked_bytes,
             offered: report.offered,
             sent_late: report.sent_late,
             unsent: report.unsent,
@@ -166,6 +167,7 @@ impl LoadRecord {
         self.answered_in_window += other.answered_in_window;
         self.sent += other.sent;
         self.resent += other.resent;
+        self.unasked += other.unasked;
         self.offered = sum_of(self.offered, other.offered);
         self.sent_late += other.sent_late;
         self.unsent += other.unsent;

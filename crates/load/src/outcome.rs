@@ -108,6 +108,8 @@ pub(crate) struct Outcome {
     pub(crate) sent_late: u64,
     /// Requests written again because the server announced it would not answer them.
     pub(crate) resent: u64,
+    /// Connections that were closed for bytes that no request had asked for.
+    pub(crate) unasked: u64,
     /// Counted requests under way when the run was cut off.
     pub(crate) abandoned: u64,
     /// Counted arrivals due but never written.
@@ -156,6 +158,7 @@ impl Outcome {
             sent: 0,
             sent_late: 0,
             resent: 0,
+            unasked: 0,
             abandoned: 0,
             unsent: 0,
             shed: 0,
@@ -439,6 +442,7 @@ impl Outcome {
         self.sent += other.sent;
         self.sent_late += other.sent_late;
         self.resent += other.resent;
+        self.unasked += other.unasked;
         self.abandoned += other.abandoned;
         self.unsent += other.unsent;
         self.shed += other.shed;

@@ -72,6 +72,9 @@ pub struct LoadRecord {
     /// Requests written again after the server had announced, by closing the connection, that it
     /// would not answer them.
     pub resent: u64,
+    /// Connections that were closed because bytes came that no request had asked for: a second answer, or bytes behind
+    /// one.
+    pub unasked: u64,
     /// Requests that were due inside the window; `None` in a closed loop.
     pub offered: Option<u64>,
     /// Requests written after the end of the window: the target could not keep up.
@@ -302,6 +305,7 @@ impl LoadRecord {
             sent: self.sent,
             sent_late: self.sent_late,
             resent: self.resent,
+            connections_with_unasked_bytes: self.unasked,
             unsent: self.unsent,
             abandoned: self.abandoned,
             answered_in_window: self.answered_in_window,

@@ -12,13 +12,17 @@ mod lua;
 pub(crate) use lua::Runner;
 pub use lua::Script;
 
-use std::path::PathBuf;
+use crate::error::LoadError;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Which script, and what it is told.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ScriptConfig {
-    /// The Lua file.
+    /// The Lua file, for messages.
     pub file: PathBuf,
+    /// What it says, read once by the caller: a pipe has its text once, and a comparison runs it many times.
+    pub source: Arc<[u8]>,
     /// `args[0]` of `init(args)`.
     pub url: String,
     /// `args[1]` and so on.
@@ -32,6 +36,20 @@ pub struct ScriptConfig {
     /// Seeds `math.random`, differently in each thread. `None`: not seeded, so that all threads
     /// draw the same numbers, as under wrk.
     pub seed: Option<u64>,
+}
+
+impl ScriptConfig {
+    /// Reads the text of a script, which may come through a pipe.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn source_of(file: &Path) -> Result<Arc<[u8]>, LoadError> {
+        let read = std::fs::read(file);
+        read.map(Arc::from).map_err(|error| LoadError::Script {
+            file: file.to_owned(),
+            problem: format!("the file cannot be read: {error}"),
+        })
+    }
 }
 
 /// What a script did wrong while the run went on.

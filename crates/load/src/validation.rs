@@ -10,6 +10,7 @@ mod statuses;
 
 pub use self::checksum::Checksum;
 use self::checksum::Hasher;
+pub(crate) use self::checksum::sha256_hex;
 use self::echo::EchoSearch;
 pub use self::statuses::StatusSet;
 use crate::config::Workload;

@@ -60,6 +60,7 @@ pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {
         .filter_map(LoadConnectionSets::note)
         .chain(busy_thread(record).filter(|_| record.rate_per_s.is_some()))
         .chain(note_errors(record))
+        .chain(note_unasked(record))
         .chain(note_outages(record))
         .chain(note_blocked(record))
         .collect();
@@ -136,6 +137,16 @@ fn judge_errors(record: &LoadRecord, verdict: &mut LoadVerdict) {
 /// What does not make a run suspect is said all the same.
 fn note_errors(record: &LoadRecord) -> Option<String> {
     failures_in_words(record).filter(|_| error_share(record) <= ERROR_SHARE_NOTED)
+}
+
+fn note_unasked(record: &LoadRecord) -> Option<String> {
+    (record.unasked > 0).then(|| {
+        format!(
+            "{} connections were closed because bytes came that no request had asked for, as of a second answer or \
+             behind one",
+            record.unasked
+        )
+    })
 }
 
 fn note_outages(record: &LoadRecord) -> Option<String> {

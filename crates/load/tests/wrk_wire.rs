@@ -114,6 +114,7 @@ fn run_ours(server: &TestServer, case: &Case) {
     config.stop = Stop::after_requests(case.requests);
     let script = ScriptConfig {
         file: case.script.clone(),
+        source: std::fs::read(&case.script).unwrap().into(),
         url: format!("http://{}/path?q=1", server.address),
         args: case.args.clone(),
         method: "GET".to_owned(),

@@ -16,6 +16,7 @@ mod comparison;
 mod recommendation;
 mod reading;
 mod regression;
+mod requests;
 mod heap;
 mod reach;
 mod memory_course;
@@ -54,6 +55,7 @@ pub use reach::{HeapUse, Held, Holder, Reach};
 pub use reading::RecordError;
 pub use recommendation::{Advice, Choice, CostDifference, CostPart, FrontEntry, Recommendation};
 pub use regression::{Regression, RegressionBy, RegressionQuestion};
+pub use requests::{SentRequest, SentRequests, SentScript, SentTls};
 pub use round::{
     CandidateRounds, LatencyCurve, Library, NoiseFlag, NoiseKind, PoolSetting, Role, RoundMeasures,
     RoundStatus, SteadyState,

@@ -16,6 +16,7 @@ pub mod ab;
 pub mod ab_requests;
 pub mod requests;
 pub mod hlog;
+pub mod bars;
 pub mod curve;
 pub mod junit;
 

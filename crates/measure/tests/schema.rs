@@ -7,9 +7,9 @@ use millpond_measure::environment::InheritedVariables;
 use millpond_measure::record::{
     BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, HeapUse, Held, Holder, LeftOut,
     LeftOutWhen, LoadAddress, LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen,
-    LoadHistograms, LoadOutage, LoadRateWindow, LoadReport, LookSettings, Measure,
+    LoadHistograms, LoadOutage, LoadRateWindow, LoadReport, LoadTls, LookSettings, Measure,
     MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns, Quantity, Reach,
-    RoundStatus, SliceColumns, SteadyState,
+    RoundStatus, SentRequest, SentRequests, SentScript, SentTls, SliceColumns, SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
 use millpond_measure::statistics::Estimate;
@@ -163,6 +163,12 @@ fn what_is_written_is_described() {
     };
     disturbed.left_out = left_out();
     disturbed.settings.errors_allowed = Some(0.001);
+    disturbed.subject.requests = Some(SentRequests {
+        requests: vec![SentRequest::default(); 2],
+        script: Some(SentScript::default()),
+        tls: Some(SentTls::default()),
+        unix: Some("/run/x".to_owned()),
+    });
     disturbed.candidates[2].rounds[2].status = RoundStatus::Interrupted;
     for round in &mut disturbed.candidates[3].rounds {
         round.noise.push(NoiseFlag {
@@ -310,6 +316,12 @@ fn a_load_is_described_too() {
     report.histograms = Some(LoadHistograms::default());
     report.rate_window = Some(LoadRateWindow::default());
     report.connections_open = Some(LoadConnectionsOpen::default());
+    report.tls = Some(LoadTls {
+        tls12: 1,
+        tls13: 1,
+        ..LoadTls::default()
+    });
+    report.connections_with_unasked_bytes = 1;
     report.addresses = vec![LoadAddress::default(); 2];
     report.outages = vec![LoadOutage::default()];
     let sets = vec![LoadConnectionSet::default(); 2];

@@ -8,6 +8,7 @@ pub(super) mod subject;
 
 use super::baseline::{self, BaselineFlags};
 use super::subject_target::{SubjectTarget, launcher};
+use super::target_requests::TargetRequestFlags;
 use super::{command_line, interrupt_flag, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::{Args, value_parser};
@@ -56,6 +57,14 @@ const TIME_BUDGET_OF_ALL: Duration = Duration::from_secs(600);
   millpond compare --url http://127.0.0.1:8081/ -- \\
     nginx -c /etc/nginx/mine.conf -g 'daemon off;'
   millpond compare -- python3 -m http.server --bind 127.0.0.1 {port}
+  millpond compare --url 'http://127.0.0.1:{port}/items' --method POST \\
+    --body @item.json -H 'Content-Type: application/json' -- ./server {port}
+  millpond compare --url 'https://localhost:{port}/' --ca ca.pem \\
+    -- ./server {port}
+  millpond compare --url http://localhost/ --unix '/tmp/s-{port}.sock' \\
+    -- millpond serve plaintext --listen 'unix:/tmp/s-{port}.sock'
+  millpond compare --url 'http://127.0.0.1:{port}/' --script paths.lua \\
+    -- ./server {port}
   millpond compare --port 7777 --check-cmd 'redis-cli -p 7777 set k v' \\
     --load-cmd 'redis-benchmark -p 7777 -t set -n 100000 -q' \\
     --load-metric 'throughput=regex:([0-9.]+) requests per second' \\
@@ -80,6 +89,10 @@ one after the other, which is less sharp.
 Rounds end at the first look at the data that finds every verdict decided. The
 looks are few and chosen beforehand, and share the 5 % of false claims among
 them; --rounds N fixes the number, and the data are looked at once.
+
+What your server is asked, how it is reached and which answers are right is
+described with the flags of `millpond load`. In --unix, {port} is a number that
+each start has for itself. A script begins anew in each slice.
 
 One comparison at a time runs on a machine: MILLPOND_LOCK names another file to
 lock than /tmp/millpond-compare.lock, or, empty, none.")]
@@ -145,9 +158,6 @@ pub(crate) struct CompareFlags {
     profile: bool,
     #[command(flatten)]
     preset: preset::PresetFlags,
-    /// Where your server answers
-    #[arg(long, value_name = "URL", requires = "command")]
-    url: Option<String>,
     /// Where report.html, results.json and the logs go
     #[arg(long, value_name = "DIR", default_value = "millpond-report")]
     out: PathBuf,
@@ -164,6 +174,8 @@ pub(crate) struct CompareFlags {
     /// Your server and its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    requests: TargetRequestFlags,
     #[command(flatten)]
     subject: subject::SubjectFlags,
     #[command(flatten)]
@@ -286,8 +298,9 @@ impl CompareFlags {
     fn target(&self) -> Result<Target, Failure> {
         let subject = SubjectTarget {
             verb: "compared",
-            url: self.url.as_deref(),
+            requests: &self.requests,
             port: self.load.port,
+            has_load_command: self.load.is_given(),
             command: &self.command,
             has_pools: self.pools.is_some() || self.all,
         };
@@ -429,7 +442,7 @@ mod tests {
         );
         assert_eq!(config.pools, library.pools);
         assert_eq!(config.margins, library.margins);
-        assert_eq!(config.target, library.target);
+        assert!(matches!(config.target, Target::Entity { ref extra } if extra.is_empty()));
         assert!(!config.profile && !library.profile);
         let preset = super::tests::config(&["--preset", "entity"]).unwrap();
         assert!(preset.profile, "its earlier run had flame graphs");
@@ -489,12 +502,12 @@ mod tests {
         assert!(config.profile);
         assert_eq!(config.rate_per_s, Some(2_000.0));
         assert_eq!(config.idle, Duration::from_secs(12));
-        let Target::Command { words, url } = config.target else {
+        let Target::Command { words, requests } = config.target else {
             unreachable!()
         };
         assert_eq!(words, ["nginx", "-c", "x", "-t"].map(OsString::from));
         assert_eq!(
-            (url.text.as_str(), url.path.as_str()),
+            (requests.text.as_str(), requests.plan.target.path.as_str()),
             ("http://127.0.0.1:81/x", "/x")
         );
         let pools = super::tests::config(&["--pools", "off"]).unwrap().pools;
@@ -543,10 +556,13 @@ mod tests {
             "server",
         ];
         let config = config(&words).unwrap();
-        let Target::Command { url, .. } = &config.target else {
+        let Target::Command { requests, .. } = &config.target else {
             unreachable!()
         };
-        assert_eq!(url.address.port(), 7777);
+        assert_eq!(
+            requests.plan.target.addresses[0].to_string(),
+            "127.0.0.1:7777"
+        );
         let load = config.load_command.unwrap();
         assert_eq!((load.line.as_str(), load.metrics.len()), ("bench -n 10", 2));
         assert_eq!((load.timeout, load.warm_ups), (Duration::from_secs(9), 2));
@@ -573,19 +589,63 @@ mod tests {
         ));
     }
 
+    /// Goal: requests are described as for `load`: each flag reaches the plan that is sent, and the place of the port is
+    /// filled in everywhere.
+    #[test]
+    fn requests_are_those_of_load() {
+        let requests = |words: &[&str]| {
+            let words = [words, &["--", "x", "{port}"]].concat();
+            match config(&words).map(|config| config.target) {
+                Ok(Target::Command { requests, .. }) => Ok(requests),
+                Ok(Target::Entity { .. }) => unreachable!(),
+                Err(sentence) => Err(sentence),
+            }
+        };
+        let url = "http://127.0.0.1:{port}/a";
+        let post = ["--url", url, "-m", "POST", "--body", "four", "-H", "X: y"];
+        let post = requests(&post).unwrap();
+        assert_eq!(
+            post.plan.sent(None).to_string(),
+            "POST /a with a body of 4 bytes"
+        );
+        assert!(!post.text.contains("{port}") && post.is_host_of_url);
+        let other = requests(&["--url", url, "-H", "Host: pond"]).unwrap();
+        assert!(!other.is_host_of_url && other.plan.target.host == "pond");
+        let two = "http://127.0.0.1:{port}/b/{rand:1:5}";
+        let two = requests(&["--url", url, "--url", two, "--expect-status", "404"]).unwrap();
+        assert_eq!(two.plan.sent(None).requests.len(), 2);
+        assert!(two.plan.validation.statuses.contains(404));
+        let socket = ["--url", "http://localhost/", "--unix", "/run/x-{port}"];
+        let socket = requests(&socket).unwrap();
+        assert_eq!(
+            socket.plan.target.addresses[0].to_string(),
+            "unix:/run/x-{port}"
+        );
+        let https = "https://localhost:{port}/";
+        let tls = requests(&["--url", https, "--insecure"]).unwrap();
+        assert!(tls.plan.tls.is_some() && !tls.plan.is_verified);
+        let user = requests(&["--url", "http://a:b@127.0.0.1:1/"]).unwrap();
+        assert_eq!(user.plan.sent(None).requests[0].fields, ["Authorization"]);
+        let told = requests(&["--url", url, "--ca", "x"]).unwrap_err();
+        assert!(told.contains("--ca is for https"), "{told}");
+        let told = requests(&["--url", url, "--script", "/nowhere.lua"]).unwrap_err();
+        assert!(told.contains("/nowhere.lua"), "{told}");
+    }
+
     /// Goal: a command that takes the lab's port needs no address, and a URL may leave its port to the lab.
     #[test]
     fn a_command_with_a_place_for_the_port_needs_no_url() {
         let url = |words: &[&str]| match config(words).unwrap().target {
-            Target::Command { url, .. } => url,
+            Target::Command { requests, .. } => requests.plan.target,
             Target::Entity { .. } => unreachable!(),
         };
+        let ip = |target: &millpond_load::Target| target.addresses[0].inet().unwrap();
         let root = url(&["--", "x", "-p{port}"]);
-        assert!(root.address.ip().is_loopback() && root.path == "/");
+        assert!(ip(&root).ip().is_loopback() && root.path == "/");
         let path = url(&["--url", "http://127.0.0.1:{port}/a", "--", "x", "{port}"]);
         assert_eq!(path.path, "/a");
         let fixed = url(&["--url", "http://127.0.0.1:81/", "--", "x", "{port}"]);
-        assert_eq!(fixed.address.port(), 81);
+        assert_eq!(ip(&fixed).port(), 81);
     }
 
     /// Goal: candidates that are no allocators reach the configuration, as does what becomes of the shell's
@@ -640,6 +700,11 @@ mod tests {
             (
                 &["--url", "http://127.0.0.1/", "--pools", "on", "--", "x"],
                 "leave it out",
+            ),
+            (&["--body", "x"], "--body is about a server of yours"),
+            (
+                &["--port", "1", "--load-cmd", "x", "--insecure", "--", "x"],
+                "--insecure is about our own load",
             ),
             (&["--pools", "maybe"], "on, off"),
             (&["--port", "1", "--", "x"], "--load-cmd"),

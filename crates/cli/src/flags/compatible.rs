@@ -17,7 +17,7 @@ pub(super) struct CompatibleFlags {
     /// answer, whatever the server does, as with -H 'Connection: close'
     #[arg(long, conflicts_with = "keepalive")]
     no_keepalive: bool,
-    /// Keep connections open, as ab does with this; it is done in any case
+    /// Keep connections open, as ab does with this; without --print ab it is done in any case
     #[arg(short = 'k', long)]
     keepalive: bool,
     /// Content-Type of the body, as ab's -T
@@ -42,7 +42,7 @@ pub(super) struct CompatibleFlags {
     /// With --print ab: user name and password, as in a URL
     #[arg(short = 'A', value_name = "USER:PASSWORD")]
     user: Option<String>,
-    /// With --print ab: bodies may differ in length; they are not compared in any case
+    /// With --print ab: bodies may differ in length; without, one of another length than the first has failed
     #[arg(short = 'l')]
     variable_length: bool,
     /// With --print ab: no lines of progress; none are printed in any case
@@ -96,6 +96,7 @@ impl CompatibleFlags {
                 .transpose()
                 .map_err(|problem| Failure::usage(format!("-T: {problem}")));
         }
+        self.no_keepalive |= !self.keepalive;
         if let Some(user) = &self.user {
             asked.authorize(user).map_err(Failure::usage)?;
         }
@@ -114,6 +115,11 @@ impl CompatibleFlags {
             }
         }
         Ok(None)
+    }
+
+    /// Whether ab would count a body of another length than the first as a failed request.
+    pub(super) const fn compares_lengths(&self) -> bool {
+        !self.variable_length
     }
 
     /// What ab's text is like with these flags.

@@ -2,7 +2,7 @@
 
 use super::parse_bytes;
 use clap::Args;
-use millpond_load::{BodyCheck, Checksum, LoadConfig, StatusSet, Validation, Workload};
+use millpond_load::{BodyCheck, Checksum, RequestPlan, StatusSet, Validation, Workload};
 
 /// The flags of what answers have to be.
 #[derive(Args, Debug)]
@@ -22,7 +22,7 @@ pub(super) struct ExpectFlags {
     #[arg(long, value_name = "HEX", value_parser = Checksum::crc32)]
     expect_body_crc32: Option<Checksum>,
     /// Every body is that of the first answer, byte for byte
-    #[arg(long, conflicts_with_all = ["get", "mix", "ycsb"])]
+    #[arg(long)]
     expect_same_body: bool,
     /// The {key} of the request occurs in the body of its answer
     #[arg(long)]
@@ -30,10 +30,24 @@ pub(super) struct ExpectFlags {
 }
 
 impl ExpectFlags {
-    /// Changes what `config` holds answers to.
-    pub(super) fn apply(&self, config: &mut LoadConfig) {
-        self.change(&mut config.validation);
-        if let Workload::Mix(mix) = &mut config.workload {
+    /// The first of these flags that was given.
+    pub(super) fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.expect_status.is_some(), "--expect-status"),
+            (self.expect_length.is_some(), "--expect-length"),
+            (self.expect_body_sha256.is_some(), "--expect-body-sha256"),
+            (self.expect_body_crc32.is_some(), "--expect-body-crc32"),
+            (self.expect_same_body, "--expect-same-body"),
+            (self.expect_echo, "--expect-echo"),
+        ];
+        let given = given.iter().find(|(is_given, _)| *is_given);
+        given.map(|(_, flag)| *flag)
+    }
+
+    /// Changes what answers of `plan` are held to.
+    pub(super) fn apply(&self, plan: &mut RequestPlan) {
+        self.change(&mut plan.validation);
+        if let Workload::Mix(mix) = &mut plan.workload {
             for class in &mut mix.classes {
                 self.change(&mut class.validation);
             }

@@ -27,7 +27,7 @@ pub(super) struct FindMaxFlags {
     /// --rate (or an eighth of what a closed loop reaches), then bisect. Prints latency as a function
     /// of load. Each step counts for --duration [default: 2s], after --warm-up [default: a quarter of it]
     #[arg(long, value_name = "OBJECTIVES",
-        conflicts_with_all = ["slo", "requests", "trace", "bursts", "deadline", "print", "latency", "uncorrected",
+        conflicts_with_all = ["script", "slo", "requests", "trace", "bursts", "deadline", "print", "latency", "uncorrected",
             "report", "percentages", "gnuplot", "batch_latency"])]
     pub(super) find_max: Option<Slo>,
     /// How close the highest rate that holds and the lowest that does not have to lie at the end

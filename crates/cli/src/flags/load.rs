@@ -5,13 +5,16 @@ use super::arrivals::ArrivalFlags;
 use super::compatible::CompatibleFlags;
 use super::connections::ConnectionFlags;
 use super::cookies::CookieFlags;
+use super::entity_requests::EntityRequestFlags;
 use super::expectations::ExpectFlags;
 use super::find_max::{FindMaxFlags, Wishes};
 use super::junit;
 use super::printing::{PrintFlags, Tool};
-use super::requests::RequestFlags;
+use super::reach::ReachFlags;
+use super::requests::{RequestFlags, Urls};
 use super::results::{Results, ScriptWatcher};
-use super::script::ScriptFlags;
+use super::script::{LoadedScript, ScriptFlags, load_script};
+use super::target_requests::Description;
 use super::watcher::WatchFlags;
 use super::{
     POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_bytes, parse_count, parse_duration_ns,
@@ -19,16 +22,17 @@ use super::{
 };
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
-use millpond_io::{Address, DriverChoice};
+use millpond_io::DriverChoice;
 use millpond_load::{
-    ConnectFailure, ConnectionPlan, Ended, LoadConfig, LoadError, LoadRecord, Mode, Stop, Target,
-    facts_of, run_observed, run_script,
+    BodyCheck, ConnectFailure, ConnectionPlan, Ended, LoadConfig, LoadError, LoadRecord, Mode,
+    RequestPlan, Stop, facts_of, run_observed, run_script,
 };
 use millpond_measure::record::LoadStatus;
 use millpond_measure::report::{ab, wrk};
 use millpond_measure::slo::{Slo, SloOutcome, SloPopulation};
 use millpond_mempool::PoolMode;
-use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// As wrk puts it, with the kernel interfaces it was built for.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " [epoll, io_uring]");
@@ -62,6 +66,12 @@ const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
 values once, in order, and again from the first; --get reads them in random
 order and checks every byte.")]
 pub(crate) struct LoadFlags {
+    /// Where to ask, as in `http://127.0.0.1:8080/path`; several of one server are asked in turn
+    #[arg(value_name = "URL", required_unless_present = "urls")]
+    url: Vec<String>,
+    /// Words for the script's init(args), behind those of --script-arg
+    #[arg(last = true, value_name = "ARG", requires = "script")]
+    script_args: Vec<String>,
     /// Threads [default: 2, or 1 with a single connection]
     #[arg(short, long, value_name = "N", value_parser = parse_count)]
     threads: Option<u64>,
@@ -119,6 +129,8 @@ pub(crate) struct LoadFlags {
     #[command(flatten)]
     asked: RequestFlags,
     #[command(flatten)]
+    entity: EntityRequestFlags,
+    #[command(flatten)]
     cookies: CookieFlags,
     #[command(flatten)]
     expect: ExpectFlags,
@@ -126,6 +138,8 @@ pub(crate) struct LoadFlags {
     script: ScriptFlags,
     #[command(flatten)]
     opening: ConnectionFlags,
+    #[command(flatten)]
+    reach: ReachFlags,
     #[command(flatten)]
     arrivals: ArrivalFlags,
     #[command(flatten)]
@@ -143,7 +157,7 @@ pub(crate) struct LoadFlags {
 impl LoadFlags {
     /// The run these flags describe; all is checked before a name is looked up.
     fn config(&self) -> Result<LoadConfig, Failure> {
-        let urls = self.asked.parse_urls()?;
+        let urls = self.asked.parse_urls(&self.url)?;
         let threads = self
             .threads
             .unwrap_or(THREADS_DEFAULT.min(self.connections));
@@ -153,22 +167,7 @@ impl LoadFlags {
                 self.connections
             )));
         }
-        let body = self.asked.read_body()?;
-        let workload = match self.script.is_given() {
-            true => self.asked.workload_of_script(&urls, body)?,
-            false => self.asked.workload(&urls, self.seed, &body)?,
-        };
-        // Not yet looked up: the rest of the configuration is checked first.
-        let nowhere = Address::from(SocketAddr::from(([127, 0, 0, 1], 1)));
-        let target = Target {
-            addresses: [nowhere].into(),
-            // A script finds the field in its table, and the URL's server beside it.
-            host: match self.script.is_given() {
-                true => urls.first.host_field.clone(),
-                false => self.asked.host_field(&urls)?,
-            },
-            path: self.asked.target_path(&urls),
-        };
+        let requests = self.requests(&urls)?;
         let stop = self.stop();
         let mut config = LoadConfig {
             threads: threads as usize,
@@ -182,8 +181,7 @@ impl LoadFlags {
             deadline_ns: self.arrivals.deadline,
             stop,
             repeats: self.repeat,
-            plan: self.plan(),
-            tls: self.opening.tls(&urls.first, self.timeout)?,
+            plan: self.plan(&requests),
             timeout_ns: self.timeout,
             response_head_bytes_max: usize::try_from(self.max_response_header)
                 .unwrap_or(usize::MAX),
@@ -198,20 +196,43 @@ impl LoadFlags {
             batch_latency: self.compatible.batch_latency,
             samples_max: self.print.samples_max(),
             warm_up: self.accuracy.warm_up(),
-            ..LoadConfig::new(target, workload)
+            ..requests.config()
         };
-        self.expect.apply(&mut config);
         config.check().map_err(|error| refused(&error))?;
-        config.target.addresses = self.opening.addresses(&urls.first)?;
+        config.target.addresses = self.opening.addresses(&self.reach, &urls.first)?;
         Ok(config)
     }
 
-    /// How connections are used.
-    fn plan(&self) -> ConnectionPlan {
-        let mut plan = self.opening.plan();
-        if self.asked.says_close() {
-            plan.requests_max = Some(1);
+    /// What is asked of the server of `urls`.
+    fn requests(&self, urls: &Urls) -> Result<RequestPlan, Failure> {
+        let body = self.asked.read_body()?;
+        let workload = match self.script.is_given() {
+            true => self.asked.workload_of_script(urls, body)?,
+            false if self.entity.is_given() => {
+                self.entity.workload(&self.asked, urls, self.seed)?
+            }
+            false => self.asked.workload(urls, self.seed, &body)?,
+        };
+        let description = Description {
+            urls,
+            asked: &self.asked,
+            expect: &self.expect,
+            reach: &self.reach,
+            has_script: self.script.is_given(),
+            handshake_timeout_ns: self.timeout,
+        };
+        let mut plan = description.plan(workload, self.entity.target_path(urls))?;
+        let is_ab = self.print.has_ab_text() && self.compatible.compares_lengths();
+        if is_ab && plan.validation.body == BodyCheck::Ignore {
+            plan.validation.body = BodyCheck::Length;
         }
+        Ok(plan)
+    }
+
+    /// How connections are used.
+    fn plan(&self, requests: &RequestPlan) -> ConnectionPlan {
+        let mut plan = self.opening.plan(requests.addresses);
+        plan.requests_max = requests.requests_per_connection.or(plan.requests_max);
         plan
     }
 
@@ -232,26 +253,42 @@ impl LoadFlags {
 impl LoadFlags {
     /// Puts what other programs call things in the places of our own names.
     fn translate(&mut self) -> Result<(), Failure> {
+        let is_ab = self.print.has_ab_text();
+        let timeout = self.compatible.translate(is_ab, &mut self.asked)?;
         self.compatible
             .check(self.pipeline)
             .map_err(Failure::usage)?;
-        let is_ab = self.print.has_ab_text();
-        let timeout = self.compatible.translate(is_ab, &mut self.asked)?;
         self.timeout = timeout.unwrap_or(self.timeout);
         let style = self.compatible.ab_style();
         self.print.set_up(self.arrivals.has_rate(), style);
         self.asked.header.extend(self.compatible.fields());
         let cookies = self.cookies.field(&self.asked.header)?;
         self.asked.header.extend(cookies);
-        let authorization = self.asked.authorization()?;
+        let authorization = self.asked.authorization(&self.url)?;
         self.asked.header.extend(authorization);
         Ok(())
+    }
+
+    /// The script, ready to run, if one is given.
+    fn load_script(
+        &self,
+        config: &LoadConfig,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Option<LoadedScript>, Failure> {
+        let url = self.url.first().map_or("", String::as_str);
+        let script = self
+            .script
+            .config(url, &self.asked, &config.workload, &self.script_args)?;
+        script
+            .map(|script| load_script(&script, config, stop))
+            .transpose()
     }
 
     pub(super) fn run(mut self) -> Result<Exit, Failure> {
         self.translate()?;
         let config = self.config()?;
         millpond_io::raise_descriptor_limit();
+        let url = self.asked.shown_url(&self.url);
         if let Some(slo) = self.search.find_max.clone() {
             let wishes = Wishes {
                 first_per_s: self.arrivals.first_per_s()?,
@@ -259,24 +296,23 @@ impl LoadFlags {
                 seed: self.seed,
                 step_ns: self.duration,
                 json: self.print.json().cloned(),
-                url: self.asked.shown_url(),
+                url,
             };
             return self.search.run(slo.of(self.slo_of), config, wishes);
         }
         let stop = interrupt_flag()?;
-        let request = self.asked.for_script(&config.workload);
-        let mut script = self.script.load(&config, request, &stop)?;
+        let mut script = self.load_script(&config, &stop)?;
         let expected_ns = config.stop.duration_ns.unwrap_or_default();
         let (threads, connections) = (config.threads as u32, config.connections as u32);
-        let header = wrk::header(&self.asked.shown_url(), expected_ns, threads, connections);
+        let header = wrk::header(&url, expected_ns, threads, connections);
         if expected_ns > 0 && self.print.has_header() {
             output::print(header.clone())?;
         }
-        let title = format!("{} over {connections} connections", self.asked.shown_url());
+        let title = format!("{url} over {connections} connections");
         let watcher = self.watch.watcher(title, self.print.streams()?);
         let results = Results {
             print: &self.print,
-            url: self.asked.shown_url(),
+            url: url.clone(),
             header: &header,
         };
         let record = match &mut script {
@@ -289,7 +325,7 @@ impl LoadFlags {
         };
         let streams = watcher.finish();
         let record = match (record, self.print.tool()) {
-            (Err(error), Some(Tool::Ab)) => return exit_of_ab(&error, &self.asked.shown_url()),
+            (Err(error), Some(Tool::Ab)) => return exit_of_ab(&error, &url),
             (record, _) => record.map_err(Failure::failed)?,
         };
         results.write(&record, streams)?;

@@ -10,7 +10,9 @@ use crate::output::{self, JsonFile};
 use clap::Args;
 use millpond_load::{LoadRecord, RequestSample, SAMPLES_MAX};
 use millpond_measure::record::LoadReport;
-use millpond_measure::report::{ab, ab_requests, csv, hlog, html, requests, spectrum, wrk, wrk2};
+use millpond_measure::report::{
+    ab, ab_requests, bars, csv, hlog, html, requests, spectrum, wrk, wrk2,
+};
 
 /// The flags of what is printed and written.
 #[derive(Args, Debug)]
@@ -43,6 +45,9 @@ pub(super) struct PrintFlags {
     /// Write a page for the browser to FILE: percentiles, the course of the run, verdict, settings
     #[arg(long, value_name = "FILE.html", value_parser = JsonFile::parse)]
     report: Option<JsonFile>,
+    /// Draw the distribution of response times below the text, in ASCII
+    #[arg(long, conflicts_with = "print")]
+    histogram: bool,
     /// Requests leave at a rate: without --print it is wrk2 that is run so, and not wrk.
     #[arg(skip)]
     has_rate: bool,
@@ -257,6 +262,9 @@ impl PrintFlags {
         let rates = run.record.thread_rates.sample_summary();
         // Asked for by name it is that program's text and nothing else.
         let clocks = match self.print.is_empty() {
+            true if self.histogram => {
+                wrk::clocks(run.report) + &bars::text("response times", response)
+            }
             true => wrk::clocks(run.report),
             false => String::new(),
         };
@@ -351,6 +359,7 @@ mod tests {
     #[test]
     fn defaults_follow_the_flags() {
         let flags = |print: &[&str], uncorrected, json: Option<&str>| PrintFlags {
+            histogram: false,
             print: print.iter().map(|one| Print::parse(one).unwrap()).collect(),
             latency: false,
             uncorrected,

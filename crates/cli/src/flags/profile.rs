@@ -3,6 +3,7 @@
 use super::compare::load_command::LoadCommandFlags;
 use super::compare::subject::SubjectFlags;
 use super::subject_target::{SubjectTarget, launcher};
+use super::target_requests::TargetRequestFlags;
 use super::{command_line, interrupt_flag, parse_bytes, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::Args;
@@ -42,9 +43,6 @@ pub(crate) struct ProfileFlags {
     /// Memory pools of our own server
     #[arg(long, value_name = "on|off", value_parser = super::compare::parse_setting)]
     pools: Option<PoolSetting>,
-    /// Where your server answers
-    #[arg(long, value_name = "URL")]
-    url: Option<String>,
     /// A process that runs already, with its children: CPU time only
     #[arg(
         long,
@@ -95,6 +93,8 @@ pub(crate) struct ProfileFlags {
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
     #[command(flatten)]
+    requests: TargetRequestFlags,
+    #[command(flatten)]
     subject: SubjectFlags,
     #[command(flatten)]
     load: LoadCommandFlags,
@@ -122,20 +122,20 @@ impl ProfileFlags {
 
     fn job(&self) -> Result<Job, Failure> {
         if let Some(pid) = self.pid {
-            let url = match &self.url {
-                Some(url) => Some(millpond_lab::Url::parse(url).map_err(Failure::usage)?),
-                None => None,
+            let requests = match self.requests.has_url() {
+                true => Some(self.requests.requests(&self.requests.url)?),
+                false => None,
             };
-            return Ok(Job::Process(ProcessConfig {
+            return Ok(Job::Process(Box::new(ProcessConfig {
                 pid,
-                url,
+                requests,
                 connections: self.connections as usize,
                 duration: Duration::from_nanos(self.duration),
                 unwind: self.unwind,
                 samples_per_s: self.samples_per_s,
                 out: self.out.clone(),
                 command: command_line(),
-            }));
+            })));
         }
         let mut config = ProfileConfig::new(self.target()?, launcher()?);
         config.allocators.clone_from(&self.allocators);
@@ -163,13 +163,14 @@ impl ProfileFlags {
     fn target(&self) -> Result<Target, Failure> {
         let subject = SubjectTarget {
             verb: "profiled",
-            url: self.url.as_deref(),
+            requests: &self.requests,
             port: self.load.port,
+            has_load_command: self.load.is_given(),
             command: &self.command,
             has_pools: self.pools.is_some(),
         };
         subject.target().map_err(|failure| match failure {
-            Failure::Usage(sentence) if self.url.is_some() && self.command.is_empty() => {
+            Failure::Usage(sentence) if self.requests.has_url() && self.command.is_empty() => {
                 Failure::Usage(sentence + ", or --pid for one that runs already")
             }
             other => other,
@@ -181,7 +182,7 @@ impl ProfileFlags {
 #[derive(Debug)]
 enum Job {
     Server(Box<ProfileConfig>),
-    Process(ProcessConfig),
+    Process(Box<ProcessConfig>),
 }
 
 fn exit_of(outcome: &ProfileOutcome) -> Exit {
@@ -290,11 +291,11 @@ mod tests {
             (65_536, Some("o"))
         );
         assert_eq!(config.options.environment, [("A".into(), "b".into())]);
-        let Target::Command { words, url } = config.target else {
+        let Target::Command { words, requests } = config.target else {
             unreachable!()
         };
         assert_eq!(words, ["nginx", "-c", "x"].map(OsString::from));
-        assert_eq!(url.path, "/x");
+        assert_eq!(requests.plan.target.path, "/x");
         let Ok(Job::Process(config)) = job(&["--pid", "12", "--duration", "1s"]) else {
             unreachable!()
         };

@@ -1,93 +1,63 @@
-//! What `millpond load` asks: URLs, methods, fields, bodies, templates, keys and mixes.
-//!
-//! Absent on purpose: what a template means (`millpond_load`) and which answers are right
-//! (`expectations`).
+//! What is asked of any server: URLs, methods, fields, bodies, templates and keys. What a template means is
+//! `millpond_load`'s to say, and `expectations` which answers are right.
 
-use super::mixes::{Mix, Ycsb};
-use super::script::ScriptRequest;
 use super::url::{Url, basic_of, without_user};
 use super::url_list::{UrlLine, read_urls};
 use super::{Failure, parse_bytes, parse_count};
 use clap::Args;
 use millpond_http::Method;
 use millpond_load::{
-    BodyCheck, KeyDistribution, KeySpace, RequestBody, RequestClass, RequestMix, StatusSet,
-    Validation, Workload, is_template,
+    KeyDistribution, KeySpace, RequestBody, RequestClass, RequestMix, Workload, is_template,
 };
 use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// YCSB's own default.
-const YCSB_KEYS_DEFAULT: u64 = 1_000;
-
-/// The flags of what is asked.
-#[derive(Args, Debug)]
+/// The flags of what is asked, but for the URLs.
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Requests")]
 pub(super) struct RequestFlags {
-    /// Where to ask, as in `http://127.0.0.1:8080/path`; several of one server are asked in turn
-    #[arg(value_name = "URL", required_unless_present = "urls", help_heading = None::<&'static str>)]
-    url: Vec<String>,
     /// More URLs, a line each: `[WEIGHT] [METHOD] URL`, or a path of the server that URL names
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["put", "get", "mix", "ycsb"])]
-    urls: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub(super) urls: Option<PathBuf>,
     /// A header field `Name: value`; may be given several times. Host takes the place of the URL's
     #[arg(short = 'H', long, value_name = "FIELD", value_parser = parse_header)]
     pub(super) header: Vec<(String, String)>,
     /// Method of the request
-    #[arg(short, long, value_name = "METHOD", value_parser = parse_method, default_value = "GET",
-        conflicts_with_all = ["put", "get", "mix", "ycsb"])]
+    #[arg(short, long, value_name = "METHOD", value_parser = parse_method, default_value = "GET")]
     method: Method,
     /// Body of the request; @FILE reads it from there, @- from the standard input
-    #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["put", "get", "mix", "ycsb"])]
+    #[arg(long, value_name = "TEXT|@FILE")]
     body: Option<String>,
     /// A body of so many bytes that look random, others for each request
-    #[arg(long, value_name = "SIZE|MIN..MAX", value_parser = parse_sizes,
-        conflicts_with_all = ["put", "get", "mix", "ycsb", "body"])]
+    #[arg(long, value_name = "SIZE|MIN..MAX", value_parser = parse_sizes, conflicts_with = "body")]
     body_size: Option<RangeInclusive<usize>>,
     /// The file whose lines {file} stands for. Path, fields and body are templates: {seq} {key}
     /// {rand:a:b} {uuid} {file:PATH}, with {{seq}} for the text itself
     #[arg(long, value_name = "FILE")]
-    template_file: Option<PathBuf>,
+    pub(super) template_file: Option<PathBuf>,
     /// Send braces as they are
-    #[arg(long, conflicts_with_all = ["urls", "mix", "ycsb", "template_file"])]
+    #[arg(long, conflicts_with_all = ["urls", "template_file"])]
     no_templates: bool,
-    /// Write the values of an entity server
-    #[arg(long, conflicts_with = "get", requires = "keys")]
-    put: bool,
-    /// Read back the values that --put wrote, and check them
-    #[arg(long, requires = "keys")]
-    get: bool,
-    /// Operations on an entity server by weight: read=95,update=5; also insert, delete, scan, and rmw
-    /// (a read and an update of one key, which count as two requests)
-    #[arg(long, value_name = "MIX", value_parser = Mix::parse, requires = "keys",
-        conflicts_with_all = ["put", "get", "ycsb"])]
-    mix: Option<Mix>,
-    /// One of YCSB's core workloads, after --put has written the keys [default keys: 1000]
-    #[arg(long, value_name = "a|b|c|d|e|f", value_parser = Ycsb::parse, conflicts_with_all = ["put", "get"])]
-    ycsb: Option<Ycsb>,
-    /// How many keys there are, for {key}, --put, --get, --mix and --ycsb
+    /// How many keys there are, for {key} and the requests of entity servers
     #[arg(long, value_name = "N", value_parser = parse_count)]
-    keys: Option<u64>,
+    pub(super) keys: Option<u64>,
     /// How requests are spread over the keys: uniform, `zipfian[:EXPONENT]`, `latest[:EXPONENT]`,
-    /// hotspot:KEYS:REQUESTS (shares), sequential [default: uniform; --put: sequential]
+    /// hotspot:KEYS:REQUESTS (shares), sequential [default: uniform, or sequential where entities are written]
     #[arg(long, value_name = "DISTRIBUTION")]
-    key_distribution: Option<KeyDistribution>,
+    pub(super) key_distribution: Option<KeyDistribution>,
     /// What stands before the number of a key
     #[arg(long, value_name = "TEXT", default_value = "k")]
-    key_prefix: String,
+    pub(super) key_prefix: String,
     /// Digits of a key's number [default: 9, or what --keys takes]
     #[arg(long, value_name = "N")]
-    key_digits: Option<usize>,
-    /// Size of a value, or sizes, each as likely
-    #[arg(long, value_name = "SIZE|MIN..MAX", value_parser = parse_sizes, default_value = "1KiB")]
-    value_size: RangeInclusive<usize>,
+    pub(super) key_digits: Option<usize>,
 }
 
 /// URLs of one server.
 pub(super) struct Urls {
     pub(super) first: Url,
-    lines: Vec<UrlLine>,
+    pub(super) lines: Vec<UrlLine>,
 }
 
 fn parse_method(text: &str) -> Result<Method, String> {
@@ -121,7 +91,7 @@ fn is_host((name, _): &&(String, String)) -> bool {
 }
 
 /// `1KiB` or `100..4KiB`, both ends included.
-fn parse_sizes(text: &str) -> Result<RangeInclusive<usize>, String> {
+pub(super) fn parse_sizes(text: &str) -> Result<RangeInclusive<usize>, String> {
     let size = |text: &str| {
         let bytes = parse_bytes(text)?;
         // What one block of memory can hold, with room for the head.
@@ -158,9 +128,26 @@ impl RequestFlags {
         Ok(())
     }
 
-    /// As a person named it.
-    pub(super) fn shown_url(&self) -> String {
-        let shown: Vec<String> = self.url.iter().map(|url| without_user(url)).collect();
+    /// The first of these flags that was given.
+    pub(super) fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.urls.is_some(), "--urls"),
+            (!self.header.is_empty(), "--header"),
+            (self.method != Method::Get, "--method"),
+            (self.body.is_some(), "--body"),
+            (self.body_size.is_some(), "--body-size"),
+            (self.template_file.is_some(), "--template-file"),
+            (self.no_templates, "--no-templates"),
+            (self.keys.is_some(), "--keys"),
+            (self.key_distribution.is_some(), "--key-distribution"),
+        ];
+        let given = given.iter().find(|(is_given, _)| *is_given);
+        given.map(|(_, flag)| *flag)
+    }
+
+    /// The `urls` as a person named them.
+    pub(super) fn shown_url(&self, urls: &[String]) -> String {
+        let shown: Vec<String> = urls.iter().map(|url| without_user(url)).collect();
         let mut shown = shown.join(" ");
         if let Some(file) = &self.urls {
             shown = format!("{shown} {}", file.display())
@@ -170,10 +157,10 @@ impl RequestFlags {
         shown
     }
 
-    /// Takes all URLs apart.
-    pub(super) fn parse_urls(&self) -> Result<Urls, Failure> {
+    /// Takes all URLs apart, those of --urls too.
+    pub(super) fn parse_urls(&self, urls: &[String]) -> Result<Urls, Failure> {
         let mut lines: Vec<UrlLine> = Vec::new();
-        for text in &self.url {
+        for text in urls {
             let url = Url::parse(text).map_err(Failure::usage)?;
             lines.push(UrlLine::of(url, text));
         }
@@ -182,7 +169,9 @@ impl RequestFlags {
             let base = lines.pop().map(|line| line.url);
             lines.extend(read_urls(file, base.as_ref())?);
         }
-        let first = lines[0].url.clone();
+        let Some(first) = lines.first().map(|line| line.url.clone()) else {
+            return Err(Failure::usage("no URL is given"));
+        };
         if let Some(other) = lines
             .iter()
             .find(|line| line.url.authority != first.authority || line.url.is_tls != first.is_tls)
@@ -213,20 +202,28 @@ impl RequestFlags {
     }
 
     /// The Authorization field of a URL with a user name, unless -H has one.
-    pub(super) fn authorization(&self) -> Result<Option<(String, String)>, Failure> {
+    pub(super) fn authorization(
+        &self,
+        urls: &[String],
+    ) -> Result<Option<(String, String)>, Failure> {
         let name = "Authorization";
         let is_given = |field: &(String, String)| field.0.eq_ignore_ascii_case(name);
         if self.header.iter().any(is_given) {
             return Ok(None);
         }
-        let value = self.parse_urls()?.first.authorization;
+        let value = self.parse_urls(urls)?.first.authorization;
         Ok(value.map(|value| (name.to_owned(), value)))
     }
 
     /// The fields of requests, but for Host, which each has once.
-    fn fields(&self) -> Vec<(String, String)> {
+    pub(super) fn fields(&self) -> Vec<(String, String)> {
         let fields = self.header.iter().filter(|field| !is_host(field));
         fields.cloned().collect()
+    }
+
+    /// Whether -H says what Host is.
+    pub(super) fn has_host(&self) -> bool {
+        self.header.iter().any(|field| is_host(&field))
     }
 
     /// What Host is to say: the URL's server, or as wrk and ab have it, what -H says.
@@ -253,45 +250,18 @@ impl RequestFlags {
         seed: u64,
         body: &[u8],
     ) -> Result<Workload, Failure> {
-        let path = &urls.first.path;
-        // The server's root stands for the one path that these workloads can mean.
-        let entity_path = if path == "/" { "/v0/entity" } else { path };
-        let is_entity = self.put || self.get || self.mix.is_some() || self.ycsb.is_some();
-        if is_entity && urls.lines.len() > 1 {
-            return Err(Failure::usage(
-                "--put, --get and mixes take one URL: that of an entity server",
-            ));
+        if let Some(plain) = self.plain_workload(urls, body)? {
+            return Ok(plain);
         }
-        let classes = match (&self.mix, &self.ycsb) {
-            (Some(mix), _) | (None, Some(Ycsb { mix, .. })) => mix
-                .classes(entity_path, &self.fields())
-                .map_err(Failure::usage)?,
-            _ if self.put || self.get => {
-                if let Some(plain) = self.plain_entity_workload(seed) {
-                    return Ok(plain);
-                }
-                vec![self.entity_class(entity_path)]
-            }
-            _ => {
-                if let Some(plain) = self.plain_workload(urls, body)? {
-                    return Ok(plain);
-                }
-                urls.lines
-                    .iter()
-                    .map(|line| self.url_class(line, body))
-                    .collect()
-            }
-        };
-        let value_bytes = self
-            .body_size
-            .clone()
-            .unwrap_or_else(|| self.value_size.clone());
+        let classes = urls.lines.iter().map(|line| self.url_class(line, body));
         Ok(Workload::Mix(RequestMix {
-            keys: self.key_space(is_entity),
-            value_bytes,
+            keys: self
+                .keys
+                .map(|count| self.key_space(count, KeyDistribution::Uniform)),
+            value_bytes: self.body_size.clone().unwrap_or(0..=0),
             seed,
             template_file: self.template_file.clone(),
-            classes,
+            classes: classes.collect(),
         }))
     }
 
@@ -312,40 +282,17 @@ impl RequestFlags {
         })
     }
 
-    /// What a script finds in its table.
-    pub(super) fn for_script(&self, workload: &Workload) -> ScriptRequest<'_> {
-        ScriptRequest {
-            url: self.url.first().map_or("", String::as_str),
-            method: self.method.as_str(),
-            fields: &self.header,
-            body: match (&self.body, workload) {
-                (Some(_), Workload::Static { body, .. }) => Some(body.clone()),
-                _ => None,
-            },
+    /// The body that a script finds in its table; absent is not the same as empty.
+    pub(super) fn body_for_script(&self, workload: &Workload) -> Option<Vec<u8>> {
+        match (&self.body, workload) {
+            (Some(_), Workload::Static { body, .. }) => Some(body.clone()),
+            _ => None,
         }
     }
 
-    /// The forms without anything that those of before did not have.
-    fn plain_entity_workload(&self, seed: u64) -> Option<Workload> {
-        let is_plain = self.key_distribution.is_none()
-            && self.key_prefix == "k"
-            && self.key_digits.is_none()
-            && self.fields().is_empty()
-            && self.value_size.start() == self.value_size.end();
-        let (keys, value_bytes) = (self.keys.unwrap_or_default(), *self.value_size.start());
-        match (is_plain, self.put) {
-            (false, _) => None,
-            (true, true) => Some(Workload::EntityPut {
-                keys,
-                value_bytes,
-                seed,
-            }),
-            (true, false) => Some(Workload::EntityGet {
-                keys,
-                value_bytes,
-                seed,
-            }),
-        }
+    /// The method that a script finds there.
+    pub(super) const fn method(&self) -> Method {
+        self.method
     }
 
     /// One request that is always the same, if that is what it is.
@@ -388,50 +335,14 @@ impl RequestFlags {
         }
     }
 
-    fn entity_class(&self, path: &str) -> RequestClass {
-        let class = RequestClass {
-            fields: self.fields(),
-            ..RequestClass::get("get", &format!("{path}?id={{key}}"))
-        };
-        if self.put {
-            return RequestClass {
-                name: "put".to_owned(),
-                method: Method::Put,
-                body: RequestBody::Value,
-                validation: Validation::of(StatusSet::of(&[201]), BodyCheck::Exact),
-                ..class
-            };
-        }
-        RequestClass {
-            expects_value: true,
-            validation: Validation::of(StatusSet::of(&[200]), BodyCheck::Exact),
-            ..class
-        }
-    }
-
-    fn key_space(&self, is_entity: bool) -> Option<KeySpace> {
-        let ycsb = self.ycsb.as_ref();
-        let count = self.keys.or(ycsb.map(|_| YCSB_KEYS_DEFAULT));
-        debug_assert!(count.is_some() || !is_entity);
-        let own = match (ycsb, self.put) {
-            (Some(ycsb), _) => ycsb.distribution,
-            (None, true) => KeyDistribution::Sequential,
-            (None, false) => KeyDistribution::Uniform,
-        };
-        Some(KeySpace {
-            count: count?,
-            distribution: self.key_distribution.unwrap_or(own),
+    /// `count` keys.
+    pub(super) fn key_space(&self, count: u64, distribution: KeyDistribution) -> KeySpace {
+        KeySpace {
+            count,
+            distribution: self.key_distribution.unwrap_or(distribution),
             prefix: self.key_prefix.clone(),
             digits: self.key_digits,
-        })
-    }
-
-    /// The path of the target, for workloads that have but one.
-    pub(super) fn target_path(&self, urls: &Urls) -> String {
-        if (self.put || self.get) && urls.first.path == "/" {
-            return "/v0/entity".to_owned();
         }
-        urls.first.path.clone()
     }
 
     pub(super) fn read_body(&self) -> Result<Vec<u8>, Failure> {

@@ -1,12 +1,13 @@
-//! The flags of `millpond load` that concern wrk's Lua scripts.
+//! The flags that concern wrk's Lua scripts.
 //!
 //! Absent on purpose: a limit on how long a script may compute. LuaJIT's compiled loops cannot be
 //! interrupted from outside; what is promised is that Ctrl-C and the end of the run end the program all
 //! the same, with everything that was measured.
 
+use super::requests::RequestFlags;
 use crate::output::{self, Exit, Failure};
 use clap::Args;
-use millpond_load::{LoadConfig, LoadRecord, Script, ScriptConfig};
+use millpond_load::{LoadConfig, LoadRecord, Script, ScriptConfig, Workload};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -23,25 +24,20 @@ pub(super) struct ScriptFlags {
     /// A Lua script of wrk's: setup, init, delay, request, response and done are called as wrk
     /// calls them. --method, --header and --body are what it finds in its table `wrk`
     #[arg(short, long, value_name = "FILE", conflicts_with_all = [
-        "urls", "body_size", "template_file", "no_templates", "put", "get", "mix", "ycsb", "keys",
-        "key_distribution", "expect_echo", "find_max"])]
+        "urls", "body_size", "template_file", "no_templates", "keys", "key_distribution", "expect_echo"])]
     script: Option<PathBuf>,
     /// Seed math.random of each thread, differently; without it all threads draw the same numbers,
     /// as in wrk
     #[arg(long, value_name = "N", requires = "script")]
     lua_seed: Option<u64>,
-    /// Words for the script's init(args)
-    #[arg(last = true, value_name = "ARG", requires = "script", help_heading = None::<&'static str>)]
-    args: Vec<String>,
-}
-
-/// What the other flags say about the requests.
-pub(super) struct ScriptRequest<'a> {
-    pub(super) url: &'a str,
-    pub(super) method: &'static str,
-    pub(super) fields: &'a [(String, String)],
-    /// `None`: not given, which is not the same as empty.
-    pub(super) body: Option<Vec<u8>>,
+    /// A word for the script's init(args); repeatable
+    #[arg(
+        long,
+        value_name = "ARG",
+        requires = "script",
+        allow_hyphen_values = true
+    )]
+    script_arg: Vec<String>,
 }
 
 impl ScriptFlags {
@@ -49,32 +45,42 @@ impl ScriptFlags {
         self.script.is_some()
     }
 
-    /// The script, ready to run, if one is given. From here on an interruption ends the program
-    /// even if the script never comes back.
-    pub(super) fn load(
+    /// The script, if one is given, with its text; it finds in its table what `asked` says of a request of `url`, whose
+    /// body is in `workload`. `args`: words for it besides --script-arg.
+    pub(super) fn config(
         &self,
-        config: &LoadConfig,
-        request: ScriptRequest<'_>,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Option<LoadedScript>, Failure> {
+        url: &str,
+        asked: &RequestFlags,
+        workload: &Workload,
+        args: &[String],
+    ) -> Result<Option<ScriptConfig>, Failure> {
         let Some(file) = &self.script else {
             return Ok(None);
         };
-        let stage = Arc::new(AtomicU8::new(Stage::Loading as u8));
-        watch(Arc::clone(stop), Arc::clone(&stage))?;
-        let script_config = ScriptConfig {
+        Ok(Some(ScriptConfig {
             file: file.clone(),
-            url: request.url.to_owned(),
-            args: self.args.clone(),
-            method: request.method.to_owned(),
-            fields: request.fields.to_vec(),
-            body: request.body,
+            source: ScriptConfig::source_of(file).map_err(Failure::failed)?,
+            url: url.to_owned(),
+            args: self.script_arg.iter().chain(args).cloned().collect(),
+            method: asked.method().as_str().to_owned(),
+            fields: asked.header.clone(),
+            body: asked.body_for_script(workload),
             seed: self.lua_seed,
-        };
-        let script = Script::load(&script_config, config).map_err(Failure::failed)?;
-        stage.store(Stage::Running as u8, Ordering::Release);
-        Ok(Some(LoadedScript { script, stage }))
+        }))
     }
+}
+
+/// The script, ready to run. From here on an interruption ends the program even if the script never comes back.
+pub(super) fn load_script(
+    script: &ScriptConfig,
+    config: &LoadConfig,
+    stop: &Arc<AtomicBool>,
+) -> Result<LoadedScript, Failure> {
+    let stage = Arc::new(AtomicU8::new(Stage::Loading as u8));
+    watch(Arc::clone(stop), Arc::clone(&stage))?;
+    let script = Script::load(script, config).map_err(Failure::failed)?;
+    stage.store(Stage::Running as u8, Ordering::Release);
+    Ok(LoadedScript { script, stage })
 }
 
 /// What the script is asked to do.

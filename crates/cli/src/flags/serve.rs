@@ -387,7 +387,7 @@ mod tests {
             .map_err(|error| error.to_string())?
             .command
         {
-            Command::Serve(flags) => Ok(flags),
+            Command::Serve(flags) => Ok(*flags),
             other => Err(format!("{other:?}")),
         }
     }

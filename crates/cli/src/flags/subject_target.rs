@@ -1,7 +1,7 @@
 //! What `compare` and `profile` start: our entity server, or the user's behind a URL or a port; and this
 //! program itself, which starts it.
 
-use super::url::Url;
+use super::target_requests::TargetRequestFlags;
 use crate::output::Failure;
 use millpond_lab::target::{PORT_PLACE, has_port_place};
 use millpond_lab::{Launcher, Target};
@@ -13,10 +13,12 @@ use std::path::PathBuf;
 pub(super) struct SubjectTarget<'a> {
     /// `compared` or `profiled`: what becomes of it.
     pub(super) verb: &'a str,
-    /// Where it answers.
-    pub(super) url: Option<&'a str>,
+    /// Where it answers, and what it is asked.
+    pub(super) requests: &'a TargetRequestFlags,
     /// Where it listens, if it does not speak HTTP.
     pub(super) port: Option<u16>,
+    /// Whether a program of the user's loads it.
+    pub(super) has_load_command: bool,
     /// The words after `--`.
     pub(super) command: &'a [OsString],
     /// Whether pools were asked for, which only our own has.
@@ -26,55 +28,74 @@ pub(super) struct SubjectTarget<'a> {
 impl SubjectTarget<'_> {
     /// The target, or what contradicts itself.
     pub(super) fn target(&self) -> Result<Target, Failure> {
-        let url = match self.port {
-            Some(port) => Some(format!("http://127.0.0.1:{port}/")),
-            None => self.url_with_a_port()?,
+        let is_of_the_user =
+            self.requests.has_url() || self.port.is_some() || !self.command.is_empty();
+        if let Some(flag) = self.requests.first_given() {
+            if self.has_load_command {
+                return Err(Failure::usage(format!(
+                    "{flag} is about our own load, and --load-cmd takes its place: leave out one of both"
+                )));
+            }
+            if !is_of_the_user {
+                return Err(Failure::usage(format!(
+                    "{flag} is about a server of yours: give --url, and its command after --"
+                )));
+            }
+        }
+        let urls = match self.port {
+            Some(port) => vec![format!("http://127.0.0.1:{port}/")],
+            None => self.urls_with_a_port()?,
         };
-        match (url.as_deref(), self.command.is_empty()) {
-            (None, true) if cfg!(not(feature = "entity")) => Err(Failure::usage(format!(
+        let has_url = !urls.is_empty() || self.requests.has_url();
+        match (has_url, self.command.is_empty()) {
+            (false, true) if cfg!(not(feature = "entity")) => Err(Failure::usage(format!(
                 "the server that is {} by default is not in this build (--features entity has it): \
                  name a server of yours, as in `--url http://127.0.0.1:8081/ -- nginx ...`",
                 self.verb
             ))),
-            (None, true) => Ok(Target::Entity { extra: Vec::new() }),
-            (None, false) => Err(Failure::usage(
+            (false, true) => Ok(Target::Entity { extra: Vec::new() }),
+            (false, false) => Err(Failure::usage(
                 "a server of yours needs --url, the address at which it answers; one that does not \
                  speak HTTP needs --port and --load-cmd",
             )),
-            (Some(_), true) => Err(Failure::usage("--url needs the server's command after --")),
-            (Some(url), false) => self.of_the_user(url),
+            (true, true) => Err(Failure::usage(
+                "--url needs the server's command (CMD) after --",
+            )),
+            (true, false) => self.of_the_user(&urls),
         }
     }
 
-    /// The URL with a free port for `{port}`; where only the command has that, the root at such a port.
-    fn url_with_a_port(&self) -> Result<Option<String>, Failure> {
+    /// The URLs with a free port for `{port}`, the same in all; where only the command has that, the root at such a
+    /// port.
+    fn urls_with_a_port(&self) -> Result<Vec<String>, Failure> {
         let is_placed = self.command.iter().any(|word| has_port_place(word));
-        let url = match self.url {
-            Some(url) if !url.contains(PORT_PLACE) => return Ok(Some(url.to_owned())),
-            None if !is_placed => return Ok(None),
-            Some(_) if !is_placed => {
-                return Err(Failure::usage(
-                    "--url has {port}, and the server's command has not: put it where the command takes its port",
-                ));
-            }
-            Some(url) => url,
-            None => "http://127.0.0.1:{port}/",
-        };
+        let mut urls = self.requests.url.clone();
+        if urls.is_empty() && is_placed && !self.requests.has_url() {
+            urls.push("http://127.0.0.1:{port}/".to_owned());
+        }
+        if !urls.iter().any(|url| url.contains(PORT_PLACE)) {
+            return Ok(urls);
+        }
+        if !is_placed {
+            return Err(Failure::usage(
+                "--url has {port}, and the server's command has not: put it where the command takes its port",
+            ));
+        }
         let port = millpond_lab::port::choose().map_err(Failure::failed)?;
-        Ok(Some(url.replace(PORT_PLACE, &port.to_string())))
+        let port = port.to_string();
+        let placed = urls.iter().map(|url| url.replace(PORT_PLACE, &port));
+        Ok(placed.collect())
     }
 
-    fn of_the_user(&self, url: &str) -> Result<Target, Failure> {
-        Url::parse(url).map_err(Failure::usage)?;
+    fn of_the_user(&self, urls: &[String]) -> Result<Target, Failure> {
         if self.has_pools {
             return Err(Failure::usage(
                 "--pools is about our own server: leave it out",
             ));
         }
-        let url = millpond_lab::Url::parse(url).map_err(Failure::failed)?;
         Ok(Target::Command {
             words: self.command.to_vec(),
-            url,
+            requests: Box::new(self.requests.requests(urls)?),
         })
     }
 }

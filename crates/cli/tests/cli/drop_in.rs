@@ -2,7 +2,7 @@
 //! output reads ours. wrk and ab are run beside ours where they are installed.
 
 use crate::support::{Finished, Server, millpond, refusing_address, run};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
 
@@ -98,12 +98,7 @@ fn ab_is_replaced() {
     let body = directory.path().join("body.json");
     std::fs::write(&body, r#"{"a": "{seq}"}"#).unwrap();
     let body = body.to_str().unwrap();
-    compare(
-        "ab",
-        &["-q", "-n", "20", "-c", "2"],
-        &["--no-keepalive"],
-        &right,
-    );
+    compare("ab", &["-q", "-n", "20", "-c", "2"], &[], &right);
     compare("ab", &["-q", "-k", "-n", "20", "-c", "2"], &[], &right);
     compare("ab", &["-q", "-k", "-n", "20", "-c", "2"], &[], &wrong);
     compare(
@@ -138,6 +133,64 @@ fn ab_is_replaced() {
         &[],
         &format!("http://{refusing}/"),
     );
+}
+
+/// Answers of two lengths in turn, one to each connection.
+fn two_lengths() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.read(&mut [0; 4_096]);
+            let body = if number % 2 == 0 { "two" } else { "lengths" };
+            let length = body.len();
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+            let _ = stream.write_all((head + body).as_bytes());
+        }
+    });
+    url
+}
+
+/// Goal: without -k each request has a connection of its own, and without -l a body of another length than the first is
+/// a failed request, as in ab.
+#[test]
+fn ab_closes_and_compares_lengths() {
+    let number = |text: &str, name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    for (words, failed) in [
+        (&["-q", "-n", "6", "-c", "1"][..], Some(3)),
+        (&["-q", "-l", "-n", "6", "-c", "1"], Some(0)),
+    ] {
+        let ours = ours("ab", words, &two_lengths());
+        assert_eq!(number(&ours.stdout, "Failed requests:"), failed, "{ours:?}");
+        assert_eq!(number(&ours.stdout, "Complete requests:"), Some(6));
+        assert_eq!(number(&ours.stdout, "Keep-Alive requests:"), None);
+        let Some(real) = real("ab", words, &two_lengths()) else {
+            continue;
+        };
+        assert_eq!(number(&real.stdout, "Failed requests:"), failed, "{real:?}");
+    }
+}
+
+/// Goal: a histogram is drawn on request, below what is printed without it.
+#[test]
+fn a_histogram_is_drawn_on_request() {
+    let server = Server::start(&["plaintext"]);
+    let url = server.url("/plaintext");
+    let drawn = |words: &[&str]| {
+        let finished = run(millpond(&["load", "-n", "100", "-c", "2"])
+            .args(words)
+            .arg(&url));
+        assert_eq!(finished.code(), 0, "{finished:?}");
+        finished
+            .stdout
+            .contains("  Histogram of response times\n  <= ")
+    };
+    assert!(drawn(&["--histogram"]) && !drawn(&[]));
 }
 
 /// Goal: ab's flags mean what they mean there, and without its text they are refused by name, but for wrk's -T.

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,7 +26,7 @@ use crate::options::SubjectOptions;
 use crate::output_directory::OutputDirectory;
 use crate::presence;
 use crate::subject::Launcher;
-use crate::target::{Target, Url};
+use crate::target::{ServerRequests, Target};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -35,7 +36,7 @@ pub struct ProcessConfig {
     /// Its id; its descendants are looked at too.
     pub pid: u32,
     /// Where it answers, to load it meanwhile; `None` leaves it to what it does.
-    pub url: Option<Url>,
+    pub requests: Option<ServerRequests>,
     /// Connections of the load.
     pub connections: usize,
     /// How long.
@@ -126,7 +127,7 @@ fn allocator_of(pids: &[u32]) -> String {
 
 /// The load, or the wait, while it is sampled.
 fn meanwhile(config: &ProcessConfig, stop: &AtomicBool) -> Result<(), RunError> {
-    let Some(url) = &config.url else {
+    let Some(requests) = &config.requests else {
         let deadline = Instant::now() + config.duration;
         while Instant::now() < deadline && !stop.load(Ordering::Relaxed) {
             thread::sleep(POLL_INTERVAL);
@@ -135,7 +136,7 @@ fn meanwhile(config: &ProcessConfig, stop: &AtomicBool) -> Result<(), RunError> 
     };
     let target = Target::Command {
         words: Vec::new(),
-        url: url.clone(),
+        requests: Box::new(requests.clone()),
     };
     let driver = Driver {
         connections: config.connections,
@@ -150,14 +151,18 @@ fn meanwhile(config: &ProcessConfig, stop: &AtomicBool) -> Result<(), RunError> 
         duration: config.duration,
     };
     let operation = millpond_measure::record::Operation::Request;
-    let endpoint = Endpoint::here(url.address);
+    let mut endpoint = Endpoint::here(
+        Arc::clone(&requests.plan.target.addresses),
+        requests.port().unwrap_or_default(),
+    );
+    endpoint.keep_those_that_accept()?;
     match driver.run(&endpoint, operation, 1, load, stop) {
         Ok(phase)
             if phase
                 .answers
                 .are_too_bad(&phase.answers, ERRORS_ALLOWED_DEFAULT) =>
         {
-            let (url, connections) = (&url.text, config.connections);
+            let (url, connections) = (&requests.text, config.connections);
             let failed =
                 FailedRequests::of(&phase.answers, url, connections, ERRORS_ALLOWED_DEFAULT);
             Err(RunError::FailedRequests(Box::new(failed)))

@@ -79,7 +79,11 @@ fn the_variable_port_is_tried() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = config(directory.path(), "os.environ['PORT']", &[]);
     let port = match &config.target {
-        Target::Command { url, .. } => url.address.port().to_string(),
+        Target::Command { requests, .. } => requests.plan.target.addresses[0]
+            .inet()
+            .unwrap()
+            .port()
+            .to_string(),
         Target::Entity { .. } => unreachable!(),
     };
     config.options.environment = vec![("PORT".into(), port.into())];

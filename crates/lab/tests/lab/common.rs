@@ -1,18 +1,19 @@
 //! What the tests share: a launcher, targets made of the system's own programs, and a free port.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use millpond_io::Address;
 use millpond_lab::allocator::{self, Allocator};
 use millpond_lab::launch::LaunchSpec;
 use millpond_lab::port;
 use millpond_lab::probe::Probe;
 use millpond_lab::subject::{Launcher, Subject};
-use millpond_lab::{CompareConfig, Target, Url};
+use millpond_lab::{CompareConfig, ServerRequests, Target};
 
 pub(crate) fn launcher() -> Launcher {
     Launcher {
@@ -35,9 +36,9 @@ pub(crate) fn short_comparison(
     address: SocketAddr,
     allocators: Vec<String>,
 ) -> CompareConfig {
-    let url = Url::parse(&format!("http://{address}/")).expect("url");
+    let requests = Box::new(ServerRequests::get(address, "/"));
     let words = words.iter().map(OsString::from).collect();
-    let mut config = CompareConfig::new(Target::Command { words, url }, launcher());
+    let mut config = CompareConfig::new(Target::Command { words, requests }, launcher());
     config.allocators = Some(allocators);
     config.rounds = Some(2);
     config.time_budget = Duration::from_secs(10);
@@ -65,10 +66,16 @@ pub(crate) fn free_address() -> SocketAddr {
 
 pub(crate) fn probe(address: SocketAddr) -> Probe {
     Probe {
-        address,
+        addresses: [Address::Inet(address)].into(),
         host: address.to_string(),
         path: "/".to_owned(),
+        tls: None,
     }
+}
+
+/// Whether something accepts connections there.
+pub(crate) fn is_taken(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_ok()
 }
 
 /// Adds the allocator and the variables that it needs.

@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millpond_lab::plan::MemoryWork;
-use millpond_lab::{CompareConfig, CompareOutcome, LabError, LabEvent, Target, Url, compare};
+use millpond_lab::{
+    CompareConfig, CompareOutcome, LabError, LabEvent, ServerRequests, Target, compare,
+};
 use millpond_measure::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Role, RoundStatus,
 };
 use millpond_measure::statistics::Verdict;
 
-use crate::common::{free_address, nginx, preloadable, probe, python_server, short_comparison};
+use crate::common::{free_address, is_taken, nginx, preloadable, python_server, short_comparison};
 use crate::presence::compile_c;
 
 /// A comparison of `words` at `address`, as short as it can be.
@@ -98,7 +100,7 @@ fn nginx_is_compared() {
     assert_eq!(Some(&library.path), allocator.library_title().as_ref());
     runs_stand_where_they_ran(record);
     written_files_agree(&outcome, &events, directory.path());
-    assert!(!probe(address).address_taken(), "nginx is gone");
+    assert!(!is_taken(address), "nginx is gone");
 }
 
 /// The schedule names each run's candidate at the run's own place.
@@ -227,10 +229,10 @@ fn wrong_settings_are_sentences() {
     let out = with(&|config| config.out = PathBuf::from("/proc/nowhere"));
     assert!(out.contains("--out"), "{out}");
     let absent = with(&|config| {
-        let url = Url::parse("http://127.0.0.1:1/").expect("url");
+        let address = "127.0.0.1:1".parse().expect("address");
         config.target = Target::Command {
             words: vec!["no-such-server".into()],
-            url,
+            requests: Box::new(ServerRequests::get(address, "/")),
         };
     });
     assert_eq!(absent, "the command no-such-server was not found");
@@ -245,7 +247,7 @@ fn daemonizing_nginx_is_told() {
     let told = sentence(&config(directory.path(), &words, address));
     assert!(told.contains("nginx left the foreground"), "{told}");
     assert!(told.contains("daemon off"), "{told}");
-    assert!(!probe(address).address_taken(), "the daemon is gone too");
+    assert!(!is_taken(address), "the daemon is gone too");
 }
 
 /// Goal: another server on the address is not measured by mistake.
@@ -377,7 +379,7 @@ fn interruption_keeps_what_was_measured() {
         .sum();
     assert_eq!(runs, 5);
     assert!(outcome.results.exists() && outcome.report.exists());
-    assert!(!probe(address).address_taken());
+    assert!(!is_taken(address));
 }
 
 /// Goal: Ctrl-C before anything was measured says so and leaves nothing behind.
@@ -388,7 +390,7 @@ fn early_interruption_is_an_error() {
     let config = config(directory.path(), &python_server(address), address);
     let result = compare(&config, &mut |_| {}, &AtomicBool::new(true));
     assert!(matches!(result, Err(LabError::InterruptedEarly)));
-    assert!(!probe(address).address_taken());
+    assert!(!is_taken(address));
 }
 
 /// Goal: without a number of rounds they end by themselves, at a look that was planned, and the record

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use millpond_lab::{CompareConfig, CompareOutcome, LabError, Target, Url, compare};
+use millpond_lab::{CompareConfig, CompareOutcome, LabError, Target, compare};
 use millpond_measure::record::{FailureCause, LeftOut, LeftOutWhen, RoundStatus};
 use millpond_measure::report::terminal::{self, TerminalOptions};
 
@@ -197,11 +197,12 @@ fn a_tenth_of_failures_leaves_out() {
 fn a_wrong_url_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = config(directory.path(), 0, &[]);
-    let Target::Command { url, .. } = &mut config.target else {
+    let Target::Command { requests, .. } = &mut config.target else {
         panic!("a command")
     };
-    *url = Url::parse(&format!("{}nowhere", url.text)).unwrap();
-    let text = url.text.clone();
+    requests.text += "nowhere";
+    requests.plan.target.path += "nowhere";
+    let text = requests.text.clone();
     let told = run(&config).unwrap_err().to_string();
     assert!(told.contains("answers had status 404"), "{told}");
     assert!(told.contains(&format!("is {text} the right URL")), "{told}");

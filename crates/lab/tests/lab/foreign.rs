@@ -15,7 +15,7 @@ use millpond_lab::{CompareConfig, CompareOutcome, LabError, LoadCommand, compare
 use millpond_measure::record::{Measure, Operation, Quantity, RoundStatus};
 
 use crate::common::{
-    free_address, has_program, node_server, probe, python_server, redis_server, short_comparison,
+    free_address, has_program, is_taken, node_server, python_server, redis_server, short_comparison,
 };
 
 const REQUESTS: u32 = 2_000;
@@ -268,7 +268,7 @@ fn a_server_starts_as_the_user_says() {
         all > 10 && ends.lines().all(|line| line == expected),
         "{ends}"
     );
-    assert!(!probe(address).address_taken());
+    assert!(!is_taken(address));
 }
 
 /// Goal: a cluster of node is one target: every worker is proved and summed up.

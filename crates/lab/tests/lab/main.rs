@@ -15,4 +15,5 @@ mod flames;
 mod foreign;
 mod profile;
 mod reach;
+mod requests;
 mod runtimes;

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::common::{
-    eventually, free_address, has_program, preloadable, probe, put_under, python_server,
+    eventually, free_address, has_program, is_taken, preloadable, probe, put_under, python_server,
     redis_server, spec, start,
 };
 use millpond_lab::allocator::{self, Allocator};
@@ -219,7 +219,7 @@ fn settings_are_proved() {
             spec.environment.extend(tuned.variables());
         }
         let subject = start(&spec);
-        eventually("it listens", || probe(address).address_taken());
+        eventually("it listens", || is_taken(address));
         let pids = subject.serving(address.port());
         (
             prove(&pids, &tuned).map_err(|error| error.to_string()),
@@ -255,7 +255,7 @@ fn native_allocator_of_redis_is_named() {
     let redis = redis_server(address);
     let words: Vec<&str> = redis.iter().map(String::as_str).collect();
     let mut subject = start(&spec(directory.path(), &words));
-    eventually("redis listens", || probe(address).address_taken());
+    eventually("redis listens", || is_taken(address));
     subject.ensure_alive().unwrap();
     let serving = subject.serving(address.port());
     let plain = Allocator::native("glibc");

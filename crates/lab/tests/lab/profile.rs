@@ -11,20 +11,20 @@ use millpond_lab::profile::{
     ProcessConfig, ProfileConfig, ProfileOutcome, Unwind, profile, profile_process,
 };
 use millpond_lab::readiness::Ready;
-use millpond_lab::{LabError, LoadCommand, Target, Url};
+use millpond_lab::{LabError, LoadCommand, ServerRequests, Target};
 use millpond_measure::flamegraph::Stacks;
 
 use crate::common::{
-    eventually, free_address, has_program, launcher, probe, python_server, redis_server, spec,
+    eventually, free_address, has_program, is_taken, launcher, python_server, redis_server, spec,
     start,
 };
 use crate::presence::compile_c;
 
 /// As short as a profile can be.
 fn config(directory: &Path, words: &[String], address: SocketAddr) -> ProfileConfig {
-    let url = Url::parse(&format!("http://{address}/")).expect("url");
+    let requests = Box::new(ServerRequests::get(address, "/"));
     let words = words.iter().map(Into::into).collect();
-    let mut config = ProfileConfig::new(Target::Command { words, url }, launcher());
+    let mut config = ProfileConfig::new(Target::Command { words, requests }, launcher());
     config.out = directory.join("profile");
     config.rounds = 1;
     config.duration = Duration::from_millis(500);
@@ -190,10 +190,10 @@ fn a_running_process_is_sampled() {
         directory.path(),
         &[&program, &address.port().to_string()],
     ));
-    eventually("it listens", || probe(address).address_taken());
+    eventually("it listens", || is_taken(address));
     let process = ProcessConfig {
         pid: u32::try_from(subject.pid()).unwrap(),
-        url: Some(Url::parse(&format!("http://{address}/spin")).unwrap()),
+        requests: Some(ServerRequests::get(address, "/spin")),
         connections: 1,
         duration: Duration::from_secs(2),
         unwind: Unwind::Auto,

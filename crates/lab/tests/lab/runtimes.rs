@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use millpond_lab::profile::{ProfileConfig, ProfileOutcome, profile};
-use millpond_lab::{CompareOutcome, Target, Url, compare};
+use millpond_lab::{CompareOutcome, ServerRequests, Target, compare};
 use millpond_measure::flamegraph::Stacks;
 use millpond_measure::record::{Measure, Operation, Quantity, RoundStatus};
 
@@ -96,9 +96,9 @@ fn compared(directory: &Path, mut words: Vec<String>) -> CompareOutcome {
 fn profiled(directory: &Path, mut words: Vec<String>) -> (ProfileConfig, ProfileOutcome) {
     let address = free_address();
     words.push(address.port().to_string());
-    let url = Url::parse(&format!("http://{address}/")).expect("url");
+    let requests = Box::new(ServerRequests::get(address, "/"));
     let words = words.iter().map(Into::into).collect();
-    let mut config = ProfileConfig::new(Target::Command { words, url }, launcher());
+    let mut config = ProfileConfig::new(Target::Command { words, requests }, launcher());
     config.out = directory.join("profile");
     config.rounds = 1;
     config.duration = Duration::from_secs(1);

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::common::{
-    eventually, free_address, has_program, launcher, probe, python_server, redis_server, spec,
-    start,
+    eventually, free_address, has_program, is_taken, launcher, probe, python_server, redis_server,
+    spec, start,
 };
 use millpond_lab::process_tree::{self, is_alive};
 use millpond_lab::subject::{Subject, SubjectError};
@@ -39,11 +39,11 @@ fn a_server_starts_serves_and_stops() {
     subject.ensure_alive().unwrap();
     let serving = subject.serving(address.port());
     assert_eq!(serving.len(), 1);
-    assert!(probe(address).address_taken());
+    assert!(is_taken(address));
     let report = subject.stop(BOUND).unwrap();
     assert!(!report.forced);
     assert!(!is_alive(serving[0]));
-    assert!(!probe(address).address_taken());
+    assert!(!is_taken(address));
 }
 
 /// Goal: until told to go, the process is there but the target has not begun.

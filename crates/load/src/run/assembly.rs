@@ -66,6 +66,7 @@ pub(super) fn assemble(
     record.answered_in_window = record.rate_window.answers;
     record.sent = total.sent;
     record.resent = total.resent;
+    record.unasked = total.unasked;
     record.sent_late = total.sent_late;
     record.unsent = total.unsent;
     record.shed = total.shed;

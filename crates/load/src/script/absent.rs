@@ -114,6 +114,7 @@ mod tests {
     fn a_script_is_refused_with_the_way_out() {
         let config = ScriptConfig {
             file: PathBuf::from("post.lua"),
+            source: Vec::new().into(),
             url: "http://127.0.0.1:1/".to_owned(),
             args: Vec::new(),
             method: "GET".to_owned(),

@@ -37,7 +37,7 @@ impl Script {
     /// Loads the script for the threads of `load`, up to and with the proof of its first request.
     ///
     /// # Errors
-    /// If the file cannot be read or run, `setup` or `init` fail, or the first request is not whole.
+    /// If the file cannot be run, `setup` or `init` fail, or the first request is not whole.
     pub fn load(config: &ScriptConfig, load: &LoadConfig) -> Result<Self, LoadError> {
         Self::try_load(config, load).map_err(|problem| LoadError::Script {
             file: config.file.clone(),
@@ -46,13 +46,10 @@ impl Script {
     }
 
     fn try_load(config: &ScriptConfig, load: &LoadConfig) -> Scripted<Self> {
-        // Once for all states: a pipe has its text once.
-        let source = std::fs::read(&config.file)
-            .map_err(|error| format!("the file cannot be read: {error}"))?;
-        let main = ScriptState::new(config, &source, load, 0)?;
+        let main = ScriptState::new(config, load, 0)?;
         let mut runners: Vec<Runner> = Vec::new();
         for place in 1..=load.threads.min(load.connections) {
-            let state = ScriptState::new(config, &source, load, place as u64)?;
+            let state = ScriptState::new(config, load, place as u64)?;
             let facts = Arc::new(ThreadFacts::new(load.target.addresses[0].clone()));
             let handle = ThreadHandle {
                 lua: state.lua.weak(),

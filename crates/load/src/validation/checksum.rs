@@ -35,6 +35,13 @@ impl Checksum {
     }
 }
 
+/// The SHA-256 of `bytes`, in hexadecimal.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&SHA256, bytes);
+    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    digits.collect()
+}
+
 /// A checksum being computed.
 #[expect(
     clippy::large_enum_variant,
@@ -82,6 +89,14 @@ impl Hasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_have_a_sha256() {
+        assert_eq!(
+            sha256_hex(b"abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
 
     #[test]
     fn digits_are_held_to_their_number() {

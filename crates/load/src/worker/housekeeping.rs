@@ -17,6 +17,8 @@ impl Worker<'_> {
                 full: counters.full_tls12 + counters.full_tls13,
                 resumed: counters.resumed_tls12 + counters.resumed_tls13,
                 failed: counters.failed.iter().sum(),
+                tls12: counters.full_tls12 + counters.resumed_tls12,
+                tls13: counters.full_tls13 + counters.resumed_tls13,
             };
         }
         self.shared.boards[self.board_index].publish(&self.outcome);

@@ -165,6 +165,9 @@ impl Worker<'_> {
         let before = self.outcome.errors.read;
         self.lost(index, Phase::Read, now_ns);
         let requests = self.outcome.errors.read - before;
+        if matches!(error, ClientError::Unasked { .. }) {
+            self.outcome.unasked += 1;
+        }
         let causes = &mut self.outcome.causes;
         causes.count(kind, requests);
         if requests > 0 {

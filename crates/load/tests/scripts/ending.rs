@@ -117,7 +117,7 @@ impl Observer for Rescuer {
 #[test]
 fn a_stuck_thread_does_not_take_the_others_with_it() {
     let server = server();
-    let script = ScriptFile::new("");
+    let mut script = ScriptFile::new("");
     let file = script.directory.path().join("go-on");
     let code = format!(
         "local threads = 0
@@ -130,7 +130,7 @@ fn a_stuck_thread_does_not_take_the_others_with_it() {
          end",
         file.display().to_string()
     );
-    std::fs::write(&script.config.file, code).unwrap();
+    script.config.source = code.into_bytes().into();
     let mut load = get(server.address);
     load.threads = 2;
     load.connections = 4;

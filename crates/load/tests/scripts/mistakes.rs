@@ -2,7 +2,7 @@
 
 use crate::scripted::{ScriptFile, counted, run, server};
 use crate::support::get;
-use millpond_load::Script;
+use millpond_load::{Script, ScriptConfig};
 
 /// What loading this script says is wrong.
 fn refusal(code: &str) -> String {
@@ -64,9 +64,7 @@ fn scripts_that_cannot_work_are_refused() {
         let sentence = refusal(code);
         assert!(sentence.contains(part), "{code}: {sentence}");
     }
-    let mut script = ScriptFile::new("");
-    script.config.file.push("absent.lua");
-    let refused = Script::load(&script.config, &get("127.0.0.1:1".parse().unwrap()));
+    let refused = ScriptConfig::source_of("absent.lua".as_ref());
     let sentence = refused.unwrap_err().to_string();
     assert!(sentence.contains("the file cannot be read"), "{sentence}");
 }

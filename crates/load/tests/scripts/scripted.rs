@@ -13,10 +13,9 @@ pub(crate) struct ScriptFile {
 impl ScriptFile {
     pub(crate) fn new(code: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("script.lua");
-        std::fs::write(&file, code).unwrap();
         let config = ScriptConfig {
-            file,
+            file: directory.path().join("script.lua"),
+            source: code.as_bytes().into(),
             url: "http://pond/path".to_owned(),
             args: vec![],
             method: "GET".to_owned(),
@@ -40,7 +39,7 @@ impl ScriptFile {
 
 /// A script that may leave notes by `note(...)`.
 pub(crate) fn noting(code: &str) -> ScriptFile {
-    let script = ScriptFile::new("");
+    let mut script = ScriptFile::new("");
     let notes = script.directory.path().join("notes");
     let note = format!(
         "function note(...)
@@ -50,7 +49,7 @@ pub(crate) fn noting(code: &str) -> ScriptFile {
          end\n",
         notes.display().to_string()
     );
-    std::fs::write(&script.config.file, note + code).unwrap();
+    script.config.source = (note + code).into_bytes().into();
     script
 }
 

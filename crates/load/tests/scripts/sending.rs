@@ -3,7 +3,7 @@
 use crate::scripted::{ScriptFile, counted, noting, run, run_well, server, targets};
 use crate::support::{MS, get};
 use millpond_io::Address;
-use millpond_load::{Mode, PIPELINE_MAX, Script, Stop};
+use millpond_load::{Mode, PIPELINE_MAX, Script, ScriptConfig, Stop};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -91,7 +91,8 @@ fn a_script_may_come_through_a_pipe() {
     writer.write_all(b"wrk.path = '/piped'").unwrap();
     drop(writer);
     let mut script = ScriptFile::new("");
-    script.config.file = format!("/proc/self/fd/{}", reader.as_raw_fd()).into();
+    let file = format!("/proc/self/fd/{}", reader.as_raw_fd());
+    script.config.source = ScriptConfig::source_of(file.as_ref()).unwrap();
     let mut config = counted(&server, 20);
     (config.threads, config.connections) = (2, 2);
     run_well(&config, &script);

@@ -54,6 +54,20 @@ pub struct LoadTls {
     pub resumed: u64,
     /// That failed, among the connections that could not be opened.
     pub failed: u64,
+    /// Those of TLS 1.2, full or resumed; absent in records of earlier versions.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub tls12: u64,
+    /// Those of TLS 1.3, likewise.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub tls13: u64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl LoadTls {
@@ -62,6 +76,18 @@ impl LoadTls {
         self.full += other.full;
         self.resumed += other.resumed;
         self.failed += other.failed;
+        self.tls12 += other.tls12;
+        self.tls13 += other.tls13;
+    }
+
+    /// The version that most handshakes had, if any succeeded.
+    #[must_use]
+    pub const fn version(&self) -> Option<&'static str> {
+        match (self.tls12, self.tls13) {
+            (0, 0) => None,
+            (older, newer) if older > newer => Some("TLS 1.2"),
+            _ => Some("TLS 1.3"),
+        }
     }
 }
 

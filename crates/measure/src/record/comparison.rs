@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     CandidateRounds, FORMAT_VERSION, FlameGraph, LeftOut, Margins, Measure, MemoryGrowth, Reach,
-    Recommendation, Regression, Role,
+    Recommendation, Regression, Role, SentRequests,
 };
 use crate::analysis::Design;
 use crate::environment::Environment;
@@ -34,6 +34,9 @@ pub struct Subject {
     pub command: Vec<String>,
     /// The URL for somebody else's server.
     pub url: Option<String>,
+    /// What was asked of somebody else's server; absent in records of earlier versions, which sent a plain GET.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<SentRequests>,
     /// The I/O driver that really ran (`epoll`, `uring`), if it is our server.
     pub driver: Option<String>,
     /// The storage engine, if there is one.

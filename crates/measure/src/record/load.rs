@@ -220,6 +220,10 @@ pub struct LoadReport {
     pub sent_late: u64,
     /// Requests written again because the server had announced that it would not answer them.
     pub resent: u64,
+    /// Connections that were closed because bytes came that no request had asked for; absent if there were none, and in
+    /// records of earlier versions.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub connections_with_unasked_bytes: u64,
     /// Requests due but never written, among the timeouts.
     pub unsent: u64,
     /// Requests under way when the run was cut off.

@@ -152,6 +152,9 @@ fn circumstances(record: &ComparisonRecord) -> String {
     if settings.connections > 0 {
         text += &format!(", {} connections", settings.connections);
     }
+    if let Some(requests) = &record.subject.requests {
+        text += &format!(", {requests}");
+    }
     if record.duration_ns > 0 {
         text += &format!(", {}", format_duration_ns(record.duration_ns as f64));
     }

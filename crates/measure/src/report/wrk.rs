@@ -171,6 +171,7 @@ pub fn clocks(report: &LoadReport) -> String {
         full,
         resumed,
         failed,
+        ..
     }) = report.tls
     {
         text += &format!("  TLS handshakes: full {full}, resumed {resumed}, failed {failed}\n");

@@ -1,8 +1,8 @@
 //! wrk2's text: wrk's, with HdrHistogram's spectrum in the place of the short distribution.
 //!
 //! *Recorded* is from the intended start, *uncorrected* from the actual send: the response and the
-//! service clock of the same run. Absent on purpose: the lines about calibration. There is none:
-//! nothing is thrown away but the warm-up that was asked for.
+//! service clock of the same run. wrk2 throws its first ten seconds away and says what they were like, a line for each
+//! thread. Here nothing is thrown away but the warm-up that was asked for, and such a line says what the whole run was like.
 
 use super::{spectrum, wrk};
 use crate::histogram::LatencyHistogram;
@@ -11,6 +11,10 @@ use crate::series::SampleSummary;
 
 /// Ends a spectrum.
 const RULE: &str = "----------------------------------------------------------";
+/// How long wrk2 takes to learn how fast the server is.
+const CALIBRATION_NS: u64 = 10_000_000_000;
+/// It looks at rates over this or over twice the 90th percentile.
+const INTERVAL_MS_MIN: u64 = 10;
 /// The rows above the spectrum.
 const PERCENTS: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
 
@@ -32,7 +36,7 @@ pub fn results(
     rates: &SampleSummary,
     blocks: Blocks,
 ) -> String {
-    let mut text = wrk::statistics(response, rates);
+    let mut text = calibration(report, response) + &wrk::statistics(response, rates);
     if blocks.recorded || blocks.uncorrected {
         text += &block("HdrHistogram - Recorded Latency", response);
     }
@@ -44,6 +48,21 @@ pub fn results(
         );
     }
     text + &wrk::totals(report)
+}
+
+/// The lines that readers of wrk2's output pass over or count; shorter runs have none, as there.
+fn calibration(report: &LoadReport, response: &LatencyHistogram) -> String {
+    let mean_us = response.mean() / 1e3;
+    if report.duration_ns <= CALIBRATION_NS || mean_us < 1.0 {
+        return String::new();
+    }
+    let p90_ms = response.percentile(90.0) / 1_000_000;
+    let line = format!(
+        "  Thread calibration: mean lat.: {:.3}ms, rate sampling interval: {}ms\n",
+        mean_us / 1e3,
+        (2 * p90_ms).max(INTERVAL_MS_MIN)
+    );
+    line.repeat(report.threads as usize)
 }
 
 fn block(title: &str, histogram: &LatencyHistogram) -> String {

@@ -36,6 +36,10 @@ pub(in crate::flags) struct LoadCommandFlags {
 }
 
 impl LoadCommandFlags {
+    pub(in crate::flags) const fn is_given(&self) -> bool {
+        self.load_cmd.is_some()
+    }
+
     pub(in crate::flags) fn load_command(&self) -> Option<LoadCommand> {
         self.load_cmd.as_ref().map(|line| LoadCommand {
             line: line.clone(),

@@ -33,22 +33,14 @@ pub(super) struct ScriptState {
 pub(super) type Scripted<T> = Result<T, String>;
 
 impl ScriptState {
-    /// A state that has run the script's file, whose text is `source`. `place` counts the states, from 0 for the main
-    /// one.
-    pub(super) fn new(
-        config: &ScriptConfig,
-        source: &[u8],
-        load: &LoadConfig,
-        place: u64,
-    ) -> Scripted<Self> {
+    /// A state that has run the script's file. `place` counts the states, from 0 for the main one.
+    pub(super) fn new(config: &ScriptConfig, load: &LoadConfig, place: u64) -> Scripted<Self> {
         // SAFETY: what makes a state unsafe to have is code that runs in it and uses `ffi` or
         // `debug` to break Lua's own rules. The code here is the prelude, which uses neither, and
         // the file that the user of this program names as the program to run.
         let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::new()) };
         let state = Self::with_prelude(lua, config, load).map_err(|error| sentence(&error))?;
-        state
-            .run(config, source, place)
-            .map_err(|error| sentence(&error))?;
+        state.run(config, place).map_err(|error| sentence(&error))?;
         Ok(state)
     }
 
@@ -69,7 +61,8 @@ impl ScriptState {
         })
     }
 
-    fn run(&self, config: &ScriptConfig, source: &[u8], place: u64) -> mlua::Result<()> {
+    fn run(&self, config: &ScriptConfig, place: u64) -> mlua::Result<()> {
+        let source = &config.source;
         if let Some(seed) = config.seed {
             let math: Table = self.lua.globals().get("math")?;
             let seed = (mix(seed.wrapping_add(mix(place))) >> 11) as f64;

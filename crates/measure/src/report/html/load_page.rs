@@ -6,7 +6,7 @@
 use super::frame::Page;
 use super::{course, escape, percentiles, prose, table};
 use crate::histogram::{LatencyHistogram, LatencySummary};
-use crate::record::{LoadReport, LoadSecond, LoadSpread, LoadStatus, RateWindowEnd};
+use crate::record::{LoadOutage, LoadReport, LoadSecond, LoadSpread, LoadStatus, RateWindowEnd};
 use crate::units::{format_bytes, format_count, format_duration_ns, format_rate, format_utc};
 
 /// A run and what is drawn of it.
@@ -340,6 +340,8 @@ fn settings(report: &LoadReport) -> Vec<(String, String)> {
         .map(|(status, count)| format!("{status}: {count}"))
         .collect();
     rows.push(("Statuses", statuses.join(", ")));
+    let outages: Vec<String> = report.outages.iter().map(LoadOutage::in_words).collect();
+    rows.push(("Outages", outages.join("; ")));
     if let Some(share) = report.generator_cpu_share {
         let percent = share * 100.0;
         rows.push((

@@ -91,10 +91,19 @@ fn head(record: &ComparisonRecord) -> String {
         facts.push(format_utc(record.started_unix_s));
     }
     format!(
-        "<h1>Which allocator, and what do pools change?</h1><p class=\"sub\">{}<br>{}</p>",
+        "<h1>Which allocator, and what do pools change?</h1><p class=\"sub\">{}{}<br>{}</p>",
         escape(&record.subject.title),
+        requests_line(record),
         escape(&facts.join(" \u{b7} "))
     )
+}
+
+/// What was asked of a server of the user's.
+fn requests_line(record: &ComparisonRecord) -> String {
+    let requests = record.subject.requests.as_ref();
+    requests.map_or_else(String::new, |requests| {
+        format!("<br>{}", escape(&requests.to_string()))
+    })
 }
 
 fn warnings_of_the_end(record: &ComparisonRecord) -> String {
