@@ -14,7 +14,7 @@
 //! Values carry an ETag; If-Match and If-None-Match make 412, and 304 for reads.
 //! All about entities take replicas=ACK/FROM: 504 where fewer copies than that answered in time.
 //! Where tokens were given, 401 without one of them, and 403 for a write with one for reading. A server that only reads
-//! answers 403 to all writes.
+//! answers 403 to all writes; one with names of its own, 421 to requests for others.
 //! What the service does not do and would change a request's meaning is refused (`strictness`): 400, 411, 412, 415.
 //! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
 //! an unknown path, 405 for another method, 503 when the store cannot, 507 for writes without room. Sizes are `http`'s (413,
@@ -136,6 +136,8 @@ pub enum Reply {
     ReadyAfterPanic,
     /// 200: reads are possible; writes were not to be.
     ReadyToRead,
+    /// 421: a name that is none of the server's.
+    OtherHost,
     /// 403: a write to a server that only reads.
     ReadsOnly,
     /// 404.
@@ -229,6 +231,10 @@ impl Reply {
                 "ready, but a thread of the store has panicked and was started again: the log says where\n",
             ),
             Self::ReadyToRead => (StatusCode::OK, "ready, for reads alone (--read-only)\n"),
+            Self::OtherHost => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "this server is not asked under that name: use one of its --allowed-hosts, its address, or localhost\n",
+            ),
             Self::ReadsOnly => (
                 StatusCode::FORBIDDEN,
                 "this server was started with --read-only: send writes to one that was not\n",

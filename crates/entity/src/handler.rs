@@ -13,7 +13,8 @@ use millpond_http::{
 };
 use millpond_mempool::{Buffer, PoolStats};
 
-use crate::access::{Access, Right};
+use crate::access::{Right, ShardAccess};
+use crate::allowed_hosts::AllowedHosts;
 use crate::api::{self, Reply, Route, Sent, route};
 use crate::commit::{Job, JobKind, Outcome};
 use crate::counters::ShardCounters;
@@ -46,7 +47,8 @@ pub struct EntityService<S> {
     value_bytes_max: u64,
     keeper: KeeperLink,
     metrics: Arc<Metrics>,
-    access: Access,
+    access: ShardAccess,
+    hosts: AllowedHosts,
     scratch: KeyScratch,
     versions: Versions,
     /// Kept for its memory: empty between two calls of `woken`.
@@ -62,9 +64,8 @@ impl<S: Engine> EntityService<S> {
         link: ShardLink,
         cache: ValueCache,
         ranges: Ranges,
-        keeper: KeeperLink,
-        metrics: Arc<Metrics>,
-        access: Access,
+        (keeper, metrics): (KeeperLink, Arc<Metrics>),
+        (access, hosts): (ShardAccess, AllowedHosts),
         (sets, value_bytes_max): (Arc<PartSets>, u64),
     ) -> Self {
         store.thread_started();
@@ -82,6 +83,7 @@ impl<S: Engine> EntityService<S> {
             keeper,
             metrics,
             access,
+            hosts,
             scratch: KeyScratch::new(),
             versions,
             answers: Vec::new(),
@@ -104,6 +106,9 @@ impl<S: Engine> EntityService<S> {
     /// Whether whoever asks may have that, and means what would be done. Of the request's head alone, so that it says the
     /// same before and after its body came.
     fn check(&self, route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
+        if !self.hosts.allow(request.authority().as_bytes()) {
+            return Err(Reply::OtherHost);
+        }
         self.check_access(route, request)?;
         if route.right() == Some(Right::Write) && !self.store.takes_writes() {
             return Err(Reply::ReadsOnly);
@@ -567,7 +572,8 @@ impl<S: Engine> Service for EntityService<S> {
 
     /// With tokens for reading, metrics take one.
     fn shows_metrics(&self, request: &Request<'_>) -> bool {
-        self.check_access(&Route::Metrics, request).is_ok()
+        self.hosts.allow(request.authority().as_bytes())
+            && self.check_access(&Route::Metrics, request).is_ok()
     }
 
     /// Of whoever may not send it, and what nothing is done with, so that it is not taken into memory: `call`
@@ -697,6 +703,7 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::ReadyAfterPanic
         | Reply::ReadyToRead
         | Reply::ReadsOnly
+        | Reply::OtherHost
         | Reply::NotFound
         | Reply::UnknownPath
         | Reply::MissingId
