@@ -20,7 +20,7 @@ use crate::commit::{Job, JobKind, Outcome};
 use crate::counters::ShardCounters;
 use crate::downloads::{DownloadStart, Downloads, Instead};
 use crate::executor::{Answer, ShardLink};
-use crate::keeper::{CheckpointOutcome, CheckpointRefusal, KeeperLink};
+use crate::keeper::{CheckpointRefusal, KeeperLink, KeeperOutcome};
 use crate::key::{KeyScratch, decode_id};
 use crate::large::{LARGE_BYTES, LargeAnswers};
 use crate::metrics::Metrics;
@@ -338,14 +338,15 @@ impl<S: Engine> EntityService<S> {
         Ok(Flow::Pending)
     }
 
-    fn answer_checkpoint(&mut self, completions: &mut Completions<'_>) {
+    fn answer_operator(&mut self, completions: &mut Completions<'_>) {
         if let Some(answer) = self.keeper.take_answer() {
             completions.respond(answer.request, |response, _| {
                 let reply = match answer.outcome {
-                    CheckpointOutcome::Made => Reply::CheckpointMade,
-                    CheckpointOutcome::NotNew => Reply::NotNew,
-                    CheckpointOutcome::NoRoom => Reply::NoRoom,
-                    CheckpointOutcome::Failed => Reply::CheckpointFailed,
+                    KeeperOutcome::Made => Reply::CheckpointMade,
+                    KeeperOutcome::Done => Reply::UpkeepDone,
+                    KeeperOutcome::NotNew => Reply::NotNew,
+                    KeeperOutcome::NoRoom => Reply::NoRoom,
+                    KeeperOutcome::Failed => Reply::CheckpointFailed,
                 };
                 // Without memory for it nothing is sent and the server answers 503.
                 let _ = reply.send(response);
@@ -553,6 +554,10 @@ impl<S: Engine> Service for EntityService<S> {
                 Err(CheckpointRefusal::BadName) => Err(Reply::BadName.into()),
                 Err(CheckpointRefusal::Busy) => Err(Reply::Overloaded.into()),
             },
+            Route::Upkeep(upkeep) => match self.keeper.ask_upkeep(context.token, upkeep) {
+                Ok(()) => Ok(Flow::Pending),
+                Err(_) => Err(Reply::UpkeepBusy.into()),
+            },
             Route::OpenApi => api::send_openapi(response)
                 .map(|()| Flow::Done)
                 .map_err(Refusal::from),
@@ -632,7 +637,7 @@ impl<S: Engine> Service for EntityService<S> {
             + self.cut_uploads(completions)
             + self.downloads.cut(completions);
         self.link.counters().slow_readers_cut.add(cut);
-        self.answer_checkpoint(completions);
+        self.answer_operator(completions);
         let mut answers = std::mem::take(&mut self.answers);
         self.link.take_answers(&mut answers);
         for answer in answers.drain(..) {
@@ -729,6 +734,8 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::NoCheckpoints
         | Reply::BadName
         | Reply::CheckpointMade
+        | Reply::UpkeepDone
+        | Reply::UpkeepBusy
         | Reply::NotNew
         | Reply::CheckpointFailed
         | Reply::MethodNotAllowed { .. } => {}

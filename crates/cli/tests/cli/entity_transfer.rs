@@ -144,7 +144,11 @@ fn damage_is_skipped_and_told() {
     let home = tempfile::tempdir().unwrap();
     let text = |name: &str| home.path().join(name).display().to_string();
     // Without the long one, which lies in parts behind all others.
-    let lines: Vec<_> = many_lines().lines().filter(|line| !line.contains("id_base64")).map(|line| line.to_owned() + "\n").collect();
+    let lines: Vec<_> = many_lines()
+        .lines()
+        .filter(|line| !line.contains("id_base64"))
+        .map(|line| line.to_owned() + "\n")
+        .collect();
     fs::write(text("lines"), lines.concat()).unwrap();
     for words in [
         &["entity", "import", &text("data"), &text("lines")][..],
