@@ -81,6 +81,12 @@ impl Failure {
     pub(crate) fn failed(sentence: impl Display) -> Self {
         Self::Failed(sentence.to_string())
     }
+
+    pub(crate) fn sentence(&self) -> &str {
+        match self {
+            Self::Usage(sentence) | Self::Failed(sentence) => sentence,
+        }
+    }
 }
 
 /// Of a comparison or a profile. An output directory that is somebody's is a wrong command line.

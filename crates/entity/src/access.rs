@@ -8,8 +8,10 @@
 //! is TLS's.
 
 use millpond_http::FieldValue;
+use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use subtle::{Choice, ConstantTimeEq};
 
@@ -131,28 +133,96 @@ fn is_token(bytes: &[u8]) -> bool {
     letters > 0 && bytes[letters..].iter().all(|byte| *byte == b'=')
 }
 
-/// Who may do what. The default: everybody everything.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Access {
-    readers: Option<Tokens>,
-    writers: Option<Tokens>,
+/// Who may do what. The default: everybody everything. Clones are one and the same: what [`Access::replace`] gives one of
+/// them, all have.
+#[derive(Clone, Debug, Default)]
+pub struct Access(Option<Arc<Shared>>);
+
+#[derive(Debug)]
+struct Shared {
+    /// How often the tokens were replaced.
+    epoch: AtomicU64,
+    current: Mutex<Sets>,
 }
+
+/// The tokens for each right.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Sets {
+    readers: Option<Tokens>,
+    writers: Tokens,
+}
+
+impl Shared {
+    fn current(&self) -> MutexGuard<'_, Sets> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PartialEq for Access {
+    fn eq(&self, other: &Self) -> bool {
+        let sets = |access: &Self| access.0.as_ref().map(|shared| shared.current().clone());
+        sets(self) == sets(other)
+    }
+}
+
+impl Eq for Access {}
 
 impl Access {
     /// Only `writers` may write. They may read too; others only if they are `readers`, or if everybody
     /// may, which `None` says.
     #[must_use]
     pub fn limited(writers: Tokens, readers: Option<Tokens>) -> Self {
-        Self {
-            readers,
-            writers: Some(writers),
-        }
+        Self(Some(Arc::new(Shared {
+            epoch: AtomicU64::new(0),
+            current: Mutex::new(Sets { readers, writers }),
+        })))
     }
 
     /// Whether writing takes a token.
     #[must_use]
     pub fn limits_writes(&self) -> bool {
-        self.writers.is_some()
+        self.0.is_some()
+    }
+
+    /// From the next request on these tokens count, and no others. Where writing takes none, it does nothing.
+    pub fn replace(&self, writers: Tokens, readers: Option<Tokens>) {
+        if let Some(shared) = &self.0 {
+            *shared.current() = Sets { readers, writers };
+            shared.epoch.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// A shard's own copy. Not shared.
+    #[must_use]
+    pub fn for_shard(&self) -> ShardAccess {
+        ShardAccess(self.0.as_ref().map(|shared| {
+            // Before the tokens: with older ones than the number says, they would stay.
+            let seen = shared.epoch.load(Ordering::Acquire);
+            Known {
+                seen: Cell::new(seen),
+                sets: RefCell::new(shared.current().clone()),
+                shared: Arc::clone(shared),
+            }
+        }))
+    }
+}
+
+/// What a shard knows of [`Access`]: requests take no lock, but for the first one behind a change.
+#[derive(Debug)]
+pub struct ShardAccess(Option<Known>);
+
+#[derive(Debug)]
+struct Known {
+    seen: Cell<u64>,
+    sets: RefCell<Sets>,
+    shared: Arc<Shared>,
+}
+
+impl ShardAccess {
+    /// Whether writing takes a token.
+    #[must_use]
+    pub fn limits_writes(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Whether a request with this `Authorization` field has the right.
@@ -160,9 +230,19 @@ impl Access {
     /// # Errors
     /// [`AccessRefusal`].
     pub fn check(&self, right: Right, authorization: Option<&[u8]>) -> Result<(), AccessRefusal> {
-        let Some(writers) = &self.writers else {
+        let Some(known) = &self.0 else {
             return Ok(());
         };
+        let epoch = known.shared.epoch.load(Ordering::Acquire);
+        if epoch != known.seen.replace(epoch) {
+            known.sets.borrow_mut().clone_from(&known.shared.current());
+        }
+        known.sets.borrow().check(right, authorization)
+    }
+}
+
+impl Sets {
+    fn check(&self, right: Right, authorization: Option<&[u8]>) -> Result<(), AccessRefusal> {
         if right == Right::Read && self.readers.is_none() {
             return Ok(());
         }
@@ -170,7 +250,7 @@ impl Access {
             .and_then(bearer_token)
             .ok_or(AccessRefusal::NoToken)?;
         let may_read = self.readers.as_ref().is_some_and(|it| it.contain(token));
-        let may_write = writers.contain(token);
+        let may_write = self.writers.contain(token);
         match right {
             _ if may_write => Ok(()),
             Right::Read if may_read => Ok(()),
@@ -218,20 +298,39 @@ mod tests {
             (bearer(WRITER), Ok(()), Ok(())),
             (Some(format!("bearer   {WRITER}")), Ok(()), Ok(())),
         ];
-        let access = limited(Some(READER));
+        let access = limited(Some(READER)).for_shard();
         for (field, read, write) in &cases {
             let field = field.as_deref().map(str::as_bytes);
             assert_eq!(access.check(Read, field), *read, "{field:?}");
             assert_eq!(access.check(Write, field), *write, "{field:?}");
         }
-        let open_to_readers = limited(None);
+        let open_to_readers = limited(None).for_shard();
         assert_eq!(open_to_readers.check(Read, None), Ok(()));
         assert_eq!(open_to_readers.check(Write, None), Err(NoToken));
         let field = bearer(READER).unwrap();
         let reader = Some(field.as_bytes());
         assert_eq!(open_to_readers.check(Write, reader), Err(UnknownToken));
         for right in [Read, Write] {
-            assert_eq!(Access::default().check(right, None), Ok(()));
+            assert_eq!(Access::default().for_shard().check(right, None), Ok(()));
+        }
+    }
+
+    /// Goal: every shard knows other tokens from the next request on, whenever it began, and the old ones no more.
+    #[test]
+    fn tokens_are_replaced() {
+        let access = limited(Some(READER));
+        let shards = [access.for_shard(), access.clone().for_shard()];
+        let field = |token: &str| format!("Bearer {token}").into_bytes();
+        let new = Tokens::parse("newer-0123456789").unwrap();
+        access.replace(new, Some(Tokens::parse(READER).unwrap()));
+        for shard in shards.iter().chain([&access.for_shard()]) {
+            let old = shard.check(Right::Write, Some(&field(WRITER)));
+            assert_eq!(old, Err(AccessRefusal::UnknownToken));
+            assert_eq!(
+                shard.check(Right::Write, Some(&field("newer-0123456789"))),
+                Ok(())
+            );
+            assert_eq!(shard.check(Right::Read, Some(&field(READER))), Ok(()));
         }
     }
 

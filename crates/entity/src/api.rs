@@ -9,12 +9,13 @@
 //!                           after=ID in the place of start= for what follows it, &limit=N
 //! GET    /openapi.json      200, all of this for programs
 //! PUT    /v0/admin/checkpoint?name=NAME   201, 409: a copy of the data beside it, while it is served
+//! PUT    /v0/admin/flush|compact   200 when it is done, 503 while another one is
 //! GET    /v0/status         200, or 503 once writes are refused, 507 while the disk is full
 //! ```
 //! Values carry an ETag; If-Match and If-None-Match make 412, and 304 for reads.
 //! All about entities take replicas=ACK/FROM: 504 where fewer copies than that answered in time.
 //! Where tokens were given, 401 without one of them, and 403 for a write with one for reading. A server that only reads
-//! answers 403 to all writes.
+//! answers 403 to all writes; one with names of its own, 421 to requests for others.
 //! What the service does not do and would change a request's meaning is refused (`strictness`): 400, 411, 412, 415.
 //! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
 //! an unknown path, 405 for another method, 503 when the store cannot, 507 for writes without room. Sizes are `http`'s (413,
@@ -29,6 +30,7 @@ use millpond_http::{
 use crate::access::{AccessRefusal, Right};
 use crate::condition::{self, Condition, ConditionError, ReadVerdict, TAG_BYTES};
 use crate::expiry::{self, ExpiryError};
+use crate::keeper::Upkeep;
 use crate::key::KeyError;
 use crate::range_query::{RangeFormat, RangeQuery};
 use crate::record::{CONTENT_TYPE_BYTES_MAX, Head, Value, Version};
@@ -63,6 +65,8 @@ pub enum Route<'a> {
     Range(RangeQuery<'a>),
     /// Copy the data into a new directory of this name.
     Checkpoint(&'a [u8]),
+    /// Write out what lies in memory, or merge all tables.
+    Upkeep(Upkeep),
     /// The description of all this.
     OpenApi,
     /// The metrics, which the server itself answers where they may be read: nothing here.
@@ -77,9 +81,18 @@ impl Route<'_> {
     pub fn right(&self) -> Option<Right> {
         match self {
             Self::Get(_) | Self::Range(_) | Self::Metrics => Some(Right::Read),
-            Self::Put(_) | Self::Delete(_) | Self::Checkpoint(_) => Some(Right::Write),
+            Self::Put(_) | Self::Delete(_) | Self::Checkpoint(_) | Self::Upkeep(_) => {
+                Some(Right::Write)
+            }
             Self::Status | Self::OpenApi | Self::Refuse(_) => None,
         }
+    }
+}
+
+fn upkeep<'a>(request: &Request<'a>, upkeep: Upkeep) -> Route<'a> {
+    match request.method {
+        Method::Put => Route::Upkeep(upkeep),
+        _ => Route::Refuse(Reply::MethodNotAllowed { allow: WRITE }),
     }
 }
 
@@ -118,6 +131,8 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
             Method::Put => Route::Checkpoint(request.query_parameter(b"name").unwrap_or_default()),
             _ => Route::Refuse(Reply::MethodNotAllowed { allow: WRITE }),
         },
+        b"/v0/admin/flush" => upkeep(request, Upkeep::Flush),
+        b"/v0/admin/compact" => upkeep(request, Upkeep::Compact),
         b"/metrics" => Route::Metrics,
         b"/openapi.json" => match request.method {
             Method::Get | Method::Head => Route::OpenApi,
@@ -136,6 +151,8 @@ pub enum Reply {
     ReadyAfterPanic,
     /// 200: reads are possible; writes were not to be.
     ReadyToRead,
+    /// 421: a name that is none of the server's.
+    OtherHost,
     /// 403: a write to a server that only reads.
     ReadsOnly,
     /// 404.
@@ -209,6 +226,10 @@ pub enum Reply {
     Unreachable,
     /// 201: the copy is complete.
     CheckpointMade,
+    /// 200: the flush or the compaction is complete.
+    UpkeepDone,
+    /// 503: another one is under way.
+    UpkeepBusy,
     /// 403: the server was not told where to make any.
     NoCheckpoints,
     /// 400: not a plain name.
@@ -229,6 +250,10 @@ impl Reply {
                 "ready, but a thread of the store has panicked and was started again: the log says where\n",
             ),
             Self::ReadyToRead => (StatusCode::OK, "ready, for reads alone (--read-only)\n"),
+            Self::OtherHost => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "this server is not asked under that name: use one of its --allowed-hosts, its address, or localhost\n",
+            ),
             Self::ReadsOnly => (
                 StatusCode::FORBIDDEN,
                 "this server was started with --read-only: send writes to one that was not\n",
@@ -295,6 +320,7 @@ impl Reply {
                 "the store failed to make a write durable: writes are refused until a restart\n",
             ),
             Self::CheckpointMade => (StatusCode::CREATED, "complete\n"),
+            Self::UpkeepDone => (StatusCode::OK, "complete\n"),
             Self::NoCheckpoints => (
                 StatusCode::FORBIDDEN,
                 "checkpoints are off: start the server with --checkpoints DIR\n",
@@ -309,7 +335,7 @@ impl Reply {
             ),
             Self::CheckpointFailed => (
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "the checkpoint failed: the server's log says why\n",
+                "it failed: the server's log says why\n",
             ),
             Self::TooFewReplicas => (
                 StatusCode::GATEWAY_TIMEOUT,
@@ -373,6 +399,11 @@ impl Reply {
                 StatusCode::SERVICE_UNAVAILABLE,
                 &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, ONE_SECOND)],
                 b"too many requests wait for the store: try again later\n",
+            ),
+            Self::UpkeepBusy => response.send_with(
+                StatusCode::SERVICE_UNAVAILABLE,
+                &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, TEN_SECONDS)],
+                b"a checkpoint, a flush or a compaction is under way: wait for it\n",
             ),
             Self::Paused => response.send_with(
                 StatusCode::SERVICE_UNAVAILABLE,

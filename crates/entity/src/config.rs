@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::access::Access;
+use crate::allowed_hosts::AllowedHosts;
 use crate::budget::{MEMORY_BYTES_DEFAULT, MemoryBudget};
 
 /// The entity server's own settings; sockets, shards and pools are `ServeConfig`'s.
@@ -60,6 +61,8 @@ pub struct EntityConfig {
     pub reads_only: bool,
     /// Who may read and write.
     pub access: Access,
+    /// Under which names the server may be asked.
+    pub allowed_hosts: AllowedHosts,
 }
 
 impl EntityConfig {
@@ -93,6 +96,7 @@ impl EntityConfig {
             accepts_loss: false,
             reads_only: false,
             access: Access::default(),
+            allowed_hosts: AllowedHosts::default(),
         }
     }
 }

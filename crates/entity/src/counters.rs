@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use millpond_http::log::{self, LogLevel};
 
-use crate::store::{Disk, EngineGauges, Room};
+use crate::store::{DataSizes, Disk, EngineGauges, Room};
 
 /// A number that one thread raises and any thread reads.
 #[derive(Debug, Default)]
@@ -260,6 +260,18 @@ pub struct EngineCounters {
     pub writes_are_stopped: Counter,
     /// Writes accepted as lost.
     pub accepted_loss: Counter,
+    /// As in [`DataSizes`], like those that follow.
+    pub live_bytes: Counter,
+    /// Table files.
+    pub tables: Counter,
+    /// Their bytes.
+    pub table_bytes: Counter,
+    /// Bytes of logs.
+    pub log_bytes: Counter,
+    /// 1: the log was torn at the start.
+    pub log_was_torn: Counter,
+    /// Writes accepted as lost at the start.
+    pub lost_at_start: Counter,
     /// Room on the disk.
     pub disk_free_bytes: Counter,
     /// What has to be left there.
@@ -280,6 +292,15 @@ impl EngineCounters {
         self.writes_are_stopped
             .set(gauges.writes_are_stopped.into());
         self.accepted_loss.set(gauges.accepted_loss);
+    }
+
+    pub(crate) fn publish_sizes(&self, sizes: &DataSizes) {
+        self.live_bytes.set(sizes.live_bytes);
+        self.tables.set(sizes.tables);
+        self.table_bytes.set(sizes.table_bytes);
+        self.log_bytes.set(sizes.log_bytes);
+        self.log_was_torn.set(sizes.log_was_torn.into());
+        self.lost_at_start.set(sizes.lost_at_start);
     }
 
     pub(crate) fn publish_disk(&self, disk: &Disk) {

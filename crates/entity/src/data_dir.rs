@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::store::Loss;
@@ -369,7 +370,10 @@ pub fn make_empty(path: &Path) -> Result<(), DataDirError> {
 /// Creates the directory and syncs the entry in its parent: a data directory that a power loss
 /// takes back would take acknowledged writes with it.
 fn create(path: &Path) -> Result<(), DataDirError> {
-    fs::create_dir(path).map_err(|error| match error.kind() {
+    // Tokens and modes of single files protect little where others may look into the directory.
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(0o700);
+    builder.create(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => missing_parent(path),
         _ => failed(path, "create", error),
     })?;

@@ -13,13 +13,14 @@ use millpond_http::{
 };
 use millpond_mempool::{Buffer, PoolStats};
 
-use crate::access::{Access, Right};
+use crate::access::{Right, ShardAccess};
+use crate::allowed_hosts::AllowedHosts;
 use crate::api::{self, Reply, Route, Sent, route};
 use crate::commit::{Job, JobKind, Outcome};
 use crate::counters::ShardCounters;
 use crate::downloads::{DownloadStart, Downloads, Instead};
 use crate::executor::{Answer, ShardLink};
-use crate::keeper::{CheckpointOutcome, CheckpointRefusal, KeeperLink};
+use crate::keeper::{CheckpointRefusal, KeeperLink, KeeperOutcome};
 use crate::key::{KeyScratch, decode_id};
 use crate::large::{LARGE_BYTES, LargeAnswers};
 use crate::metrics::Metrics;
@@ -46,7 +47,8 @@ pub struct EntityService<S> {
     value_bytes_max: u64,
     keeper: KeeperLink,
     metrics: Arc<Metrics>,
-    access: Access,
+    access: ShardAccess,
+    hosts: AllowedHosts,
     scratch: KeyScratch,
     versions: Versions,
     /// Kept for its memory: empty between two calls of `woken`.
@@ -62,9 +64,8 @@ impl<S: Engine> EntityService<S> {
         link: ShardLink,
         cache: ValueCache,
         ranges: Ranges,
-        keeper: KeeperLink,
-        metrics: Arc<Metrics>,
-        access: Access,
+        (keeper, metrics): (KeeperLink, Arc<Metrics>),
+        (access, hosts): (ShardAccess, AllowedHosts),
         (sets, value_bytes_max): (Arc<PartSets>, u64),
     ) -> Self {
         store.thread_started();
@@ -82,6 +83,7 @@ impl<S: Engine> EntityService<S> {
             keeper,
             metrics,
             access,
+            hosts,
             scratch: KeyScratch::new(),
             versions,
             answers: Vec::new(),
@@ -104,6 +106,9 @@ impl<S: Engine> EntityService<S> {
     /// Whether whoever asks may have that, and means what would be done. Of the request's head alone, so that it says the
     /// same before and after its body came.
     fn check(&self, route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
+        if !self.hosts.allow(request.authority().as_bytes()) {
+            return Err(Reply::OtherHost);
+        }
         self.check_access(route, request)?;
         if route.right() == Some(Right::Write) && !self.store.takes_writes() {
             return Err(Reply::ReadsOnly);
@@ -333,14 +338,15 @@ impl<S: Engine> EntityService<S> {
         Ok(Flow::Pending)
     }
 
-    fn answer_checkpoint(&mut self, completions: &mut Completions<'_>) {
+    fn answer_operator(&mut self, completions: &mut Completions<'_>) {
         if let Some(answer) = self.keeper.take_answer() {
             completions.respond(answer.request, |response, _| {
                 let reply = match answer.outcome {
-                    CheckpointOutcome::Made => Reply::CheckpointMade,
-                    CheckpointOutcome::NotNew => Reply::NotNew,
-                    CheckpointOutcome::NoRoom => Reply::NoRoom,
-                    CheckpointOutcome::Failed => Reply::CheckpointFailed,
+                    KeeperOutcome::Made => Reply::CheckpointMade,
+                    KeeperOutcome::Done => Reply::UpkeepDone,
+                    KeeperOutcome::NotNew => Reply::NotNew,
+                    KeeperOutcome::NoRoom => Reply::NoRoom,
+                    KeeperOutcome::Failed => Reply::CheckpointFailed,
                 };
                 // Without memory for it nothing is sent and the server answers 503.
                 let _ = reply.send(response);
@@ -548,6 +554,10 @@ impl<S: Engine> Service for EntityService<S> {
                 Err(CheckpointRefusal::BadName) => Err(Reply::BadName.into()),
                 Err(CheckpointRefusal::Busy) => Err(Reply::Overloaded.into()),
             },
+            Route::Upkeep(upkeep) => match self.keeper.ask_upkeep(context.token, upkeep) {
+                Ok(()) => Ok(Flow::Pending),
+                Err(_) => Err(Reply::UpkeepBusy.into()),
+            },
             Route::OpenApi => api::send_openapi(response)
                 .map(|()| Flow::Done)
                 .map_err(Refusal::from),
@@ -567,7 +577,8 @@ impl<S: Engine> Service for EntityService<S> {
 
     /// With tokens for reading, metrics take one.
     fn shows_metrics(&self, request: &Request<'_>) -> bool {
-        self.check_access(&Route::Metrics, request).is_ok()
+        self.hosts.allow(request.authority().as_bytes())
+            && self.check_access(&Route::Metrics, request).is_ok()
     }
 
     /// Of whoever may not send it, and what nothing is done with, so that it is not taken into memory: `call`
@@ -626,7 +637,7 @@ impl<S: Engine> Service for EntityService<S> {
             + self.cut_uploads(completions)
             + self.downloads.cut(completions);
         self.link.counters().slow_readers_cut.add(cut);
-        self.answer_checkpoint(completions);
+        self.answer_operator(completions);
         let mut answers = std::mem::take(&mut self.answers);
         self.link.take_answers(&mut answers);
         for answer in answers.drain(..) {
@@ -697,6 +708,7 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::ReadyAfterPanic
         | Reply::ReadyToRead
         | Reply::ReadsOnly
+        | Reply::OtherHost
         | Reply::NotFound
         | Reply::UnknownPath
         | Reply::MissingId
@@ -722,6 +734,8 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::NoCheckpoints
         | Reply::BadName
         | Reply::CheckpointMade
+        | Reply::UpkeepDone
+        | Reply::UpkeepBusy
         | Reply::NotNew
         | Reply::CheckpointFailed
         | Reply::MethodNotAllowed { .. } => {}

@@ -15,6 +15,7 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -52,11 +53,37 @@ const SLOW_READERS: &str = "readers of large values and ranges cut: others waite
 /// The longest name of a checkpoint.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What became of a checkpoint.
+/// What an operator may ask of the engine while it serves, besides copies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum CheckpointOutcome {
-    /// It is complete.
+pub enum Upkeep {
+    /// Write out what lies in memory, so that the next start reads no log.
+    Flush,
+    /// Merge all tables: what was overwritten or deleted, or has ended, goes.
+    Compact,
+}
+
+impl Upkeep {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Flush => "flush",
+            Self::Compact => "compact",
+        }
+    }
+}
+
+/// What the keeper is to do.
+enum Task {
+    Checkpoint(PathBuf),
+    Upkeep(Upkeep),
+}
+
+/// What became of a checkpoint, a flush or a compaction.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum KeeperOutcome {
+    /// The checkpoint is complete.
     Made,
+    /// The flush or the compaction is.
+    Done,
     /// There is something of that name.
     NotNew,
     /// The disk has no room for what the engine would write.
@@ -65,7 +92,7 @@ pub enum CheckpointOutcome {
     Failed,
 }
 
-/// Why no checkpoint was begun.
+/// Why no checkpoint, flush or compaction was begun.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CheckpointRefusal {
     /// The server was not told where to make them.
@@ -79,27 +106,29 @@ pub enum CheckpointRefusal {
 struct Job {
     shard_index: usize,
     request: RequestToken,
-    path: PathBuf,
+    task: Task,
 }
 
-/// A checkpoint on its way home.
+/// What became of a task, on its way home.
 #[derive(Debug)]
-pub struct CheckpointAnswer {
+pub struct KeeperAnswer {
     /// The request to answer.
     pub request: RequestToken,
     /// What became of it.
-    pub outcome: CheckpointOutcome,
+    pub outcome: KeeperOutcome,
 }
 
 struct Shared {
     jobs: Lane<Job>,
-    replies: Box<[OnceLock<MailboxSender<CheckpointAnswer>>]>,
+    replies: Box<[OnceLock<MailboxSender<KeeperAnswer>>]>,
     engine: EngineCounters,
     commits: Arc<CommitCounters>,
     shards: Box<[Arc<ShardCounters>]>,
     panics: Arc<ThreadPanics>,
     /// Where checkpoints are made, if they are.
     directory: Option<PathBuf>,
+    /// A flush or a compaction waits or is under way: one more would do nothing that it does not.
+    has_upkeep: AtomicBool,
 }
 
 /// The thread. Dropping it ends it.
@@ -129,6 +158,7 @@ impl Keeper {
             shards,
             panics,
             directory,
+            has_upkeep: AtomicBool::new(false),
         });
         look(&**store, &shared);
         let thread = thread::Builder::new().name("store-keeper".to_owned());
@@ -172,7 +202,7 @@ impl Drop for Keeper {
 pub struct KeeperLink {
     shard_index: usize,
     shared: Arc<Shared>,
-    mailbox: Mailbox<CheckpointAnswer>,
+    mailbox: Mailbox<KeeperAnswer>,
     is_busy: bool,
 }
 
@@ -188,19 +218,39 @@ impl KeeperLink {
         if self.is_busy {
             return Err(CheckpointRefusal::Busy);
         }
+        self.send(request, Task::Checkpoint(path));
+        Ok(())
+    }
+
+    /// Asks for a flush or a compaction; the answer comes home by itself.
+    ///
+    /// # Errors
+    /// [`CheckpointRefusal::Busy`]: one is under way, or this shard's checkpoint.
+    pub fn ask_upkeep(
+        &mut self,
+        request: RequestToken,
+        upkeep: Upkeep,
+    ) -> Result<(), CheckpointRefusal> {
+        if self.is_busy || self.shared.has_upkeep.swap(true, Ordering::AcqRel) {
+            return Err(CheckpointRefusal::Busy);
+        }
+        self.send(request, Task::Upkeep(upkeep));
+        Ok(())
+    }
+
+    fn send(&mut self, request: RequestToken, task: Task) {
         self.is_busy = true;
         let job = Job {
             shard_index: self.shard_index,
             request,
-            path,
+            task,
         };
         let open = self.shared.jobs.send_all(&mut vec![job]);
         debug_assert!(open, "the keeper outlives the shards");
-        Ok(())
     }
 
     /// The answer that came in, if one did.
-    pub fn take_answer(&mut self) -> Option<CheckpointAnswer> {
+    pub fn take_answer(&mut self) -> Option<KeeperAnswer> {
         if !self.is_busy {
             return None;
         }
@@ -255,7 +305,8 @@ fn run<S: Engine>(shared: &Shared, store: &S, part_sweep: PartSweep) {
     while panic::catch_unwind(AssertUnwindSafe(|| keep(shared, store, &mut work))).is_err() {
         shared.panics.note(StoreThread::Keeper);
         if let Some(asked) = work.current.take() {
-            answer(shared, asked, CheckpointOutcome::Failed);
+            shared.has_upkeep.store(false, Ordering::Release);
+            answer(shared, asked, KeeperOutcome::Failed);
         }
         // It may come again at once.
         thread::sleep(INTERVAL);
@@ -267,11 +318,15 @@ fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
     for count in (0..LOOKS_PER_NOTE).cycle() {
         if count == 0 {
             store.note_files();
+            shared.engine.publish_sizes(&store.sizes());
         }
         while let Some(job) = work.queued.pop() {
             let asked = (job.shard_index, job.request);
             work.current = Some(asked);
-            let outcome = checkpoint(shared, store, &job.path);
+            let outcome = match job.task {
+                Task::Checkpoint(path) => checkpoint(shared, store, &path),
+                Task::Upkeep(asked) => upkeep(shared, store, asked),
+            };
             work.current = None;
             answer(shared, asked, outcome);
         }
@@ -288,21 +343,41 @@ fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
     }
 }
 
-fn answer(
-    shared: &Shared,
-    (shard_index, request): (usize, RequestToken),
-    outcome: CheckpointOutcome,
-) {
+fn answer(shared: &Shared, (shard_index, request): (usize, RequestToken), outcome: KeeperOutcome) {
     let sender = shared.replies[shard_index].get();
     let sender = sender.expect("a job came from this shard");
-    let sent = sender.send(CheckpointAnswer { request, outcome });
+    let sent = sender.send(KeeperAnswer { request, outcome });
     assert!(sent.is_ok(), "a shard has one under way at most");
 }
 
-fn checkpoint<S: Engine>(shared: &Shared, store: &S, path: &Path) -> CheckpointOutcome {
+fn upkeep<S: Engine>(shared: &Shared, store: &S, asked: Upkeep) -> KeeperOutcome {
+    // With little room it is made by itself.
+    let outcome = match shared.commits.room() {
+        Room::Enough => {
+            let done = while_looking(shared, store, asked.name(), || store.keep_up(asked));
+            let failed = |error: &dyn std::fmt::Display| {
+                log::write(
+                    LogLevel::Error,
+                    format_args!("no {}: {error}", asked.name()),
+                );
+                KeeperOutcome::Failed
+            };
+            match done {
+                Ok(Ok(())) => KeeperOutcome::Done,
+                Ok(Err(error)) => failed(&error),
+                Err(error) => failed(&error),
+            }
+        }
+        Room::ForDeletes | Room::None => KeeperOutcome::NoRoom,
+    };
+    shared.has_upkeep.store(false, Ordering::Release);
+    outcome
+}
+
+fn checkpoint<S: Engine>(shared: &Shared, store: &S, path: &Path) -> KeeperOutcome {
     // It writes memtables out.
     if shared.commits.room() != Room::Enough {
-        return CheckpointOutcome::NoRoom;
+        return KeeperOutcome::NoRoom;
     }
     let made = while_looking(shared, store, "checkpoint", || store.checkpoint(path));
     let made = made.unwrap_or_else(|source| {
@@ -313,11 +388,11 @@ fn checkpoint<S: Engine>(shared: &Shared, store: &S, path: &Path) -> CheckpointO
         })
     });
     match made {
-        Ok(()) => CheckpointOutcome::Made,
-        Err(DataDirError::NotNew { .. }) => CheckpointOutcome::NotNew,
+        Ok(()) => KeeperOutcome::Made,
+        Err(DataDirError::NotNew { .. }) => KeeperOutcome::NotNew,
         Err(error) => {
             log::write(LogLevel::Error, format_args!("no checkpoint: {error}"));
-            CheckpointOutcome::Failed
+            KeeperOutcome::Failed
         }
     }
 }

@@ -32,6 +32,7 @@
 pub mod handler;
 pub mod api;
 pub mod access;
+pub mod allowed_hosts;
 pub mod key;
 pub mod replicas;
 pub mod record;

@@ -88,6 +88,7 @@ impl Metrics {
         );
         self.write_commits(out, counter);
         write_engine(engine, out);
+        write_sizes(engine, out);
         self.write_ranges(out, counter);
         self.write_value_cache(out);
         let in_flight = "millpond_entity_jobs_in_flight";
@@ -236,6 +237,40 @@ impl Metrics {
 
     fn sum(&self, counter: impl Fn(&ShardCounters) -> &Counter) -> u64 {
         self.shards.iter().map(|shard| counter(shard).value()).sum()
+    }
+}
+
+fn write_sizes(engine: &EngineCounters, out: &mut MetricsText<'_>) {
+    for (name, help, value) in [
+        (
+            "millpond_entity_live_bytes",
+            "Bytes of entities that are still needed, as the engine estimates, without those in memory.",
+            &engine.live_bytes,
+        ),
+        ("millpond_entity_tables", "Table files.", &engine.tables),
+        (
+            "millpond_entity_table_bytes",
+            "Bytes of table files on the disk.",
+            &engine.table_bytes,
+        ),
+        (
+            "millpond_entity_log_bytes",
+            "Bytes of write-ahead logs on the disk, which a start reads.",
+            &engine.log_bytes,
+        ),
+        (
+            "millpond_entity_start_log_torn",
+            "1: at the last start the log ended in the middle of a write, as after a crash; nobody was told it was done.",
+            &engine.log_was_torn,
+        ),
+        (
+            "millpond_entity_start_lost_writes",
+            "Writes that may have been lost at the last start and were accepted with --accept-loss.",
+            &engine.lost_at_start,
+        ),
+    ] {
+        out.describe(name, "gauge", help);
+        out.sample(name, &[], value.value());
     }
 }
 

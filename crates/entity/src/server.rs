@@ -12,6 +12,7 @@ use millpond_http::{Running, ServeConfig, ServeError, ServeReport, ShardStart};
 use millpond_io::Address;
 
 use crate::access::Access;
+use crate::allowed_hosts::AllowedHosts;
 #[cfg(feature = "distributed")]
 use crate::cluster::{ClusterEngine, ClusterError};
 use crate::config::{Compression, EntityConfig};
@@ -293,6 +294,7 @@ struct Parts<S> {
     cache_bytes: usize,
     value_bytes_max: u64,
     access: Access,
+    allowed_hosts: AllowedHosts,
 }
 
 impl<S: Store> Parts<S> {
@@ -381,6 +383,7 @@ impl<S: Engine> Parts<S> {
             keeper,
             metrics: Arc::new(metrics),
             access: config.access.clone(),
+            allowed_hosts: config.allowed_hosts.clone(),
             value_bytes_max: config.value_bytes_max,
             cache_bytes: cache_bytes(config).saturating_sub(stamps_bytes) / http.shards,
             http,
@@ -404,9 +407,8 @@ impl<S: Engine> Parts<S> {
             link,
             cache,
             ranges,
-            keeper,
-            Arc::clone(&self.metrics),
-            self.access.clone(),
+            (keeper, Arc::clone(&self.metrics)),
+            (self.access.for_shard(), self.allowed_hosts.clone()),
             (self.executor.part_sets(), self.value_bytes_max),
         ))
     }

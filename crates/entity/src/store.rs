@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::data_dir::DataDirError;
+use crate::keeper::Upkeep;
 use crate::parts::PartSets;
 
 pub mod rocksdb;
@@ -124,6 +125,24 @@ pub struct EngineGauges {
     pub writes_are_stopped: bool,
     /// Writes that may have been lost and were accepted as lost, in the life of the data.
     pub accepted_loss: u64,
+}
+
+/// How large the data is, and what its last start found.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct DataSizes {
+    /// Bytes that are still needed, as the engine estimates.
+    pub live_bytes: u64,
+    /// Table files, and their bytes on the disk.
+    pub tables: u64,
+    /// Their bytes on the disk.
+    pub table_bytes: u64,
+    /// Bytes of write-ahead logs on the disk.
+    pub log_bytes: u64,
+    /// Whether the log ended in the middle of a write at the last start, as after a crash: nobody was told that it was
+    /// done.
+    pub log_was_torn: bool,
+    /// Writes that were accepted as lost at the last start.
+    pub lost_at_start: u64,
 }
 
 /// Room on the disk that holds the data.
@@ -242,6 +261,24 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The disk that holds the data; `None`: none does. A system call.
     fn disk(&self) -> Option<Disk>;
+
+    /// How large the data is. May wait for a disk.
+    fn sizes(&self) -> DataSizes {
+        DataSizes::default()
+    }
+
+    /// Does what an operator asks for. May take minutes; reads and writes go on.
+    ///
+    /// # Errors
+    /// When the engine fails, or has no such thing.
+    fn keep_up(&self, asked: Upkeep) -> Result<(), StoreError> {
+        let _ = asked;
+        Err(StoreError {
+            operation: "keep up",
+            cause: "this engine looks after itself".to_owned(),
+            failure: Failure::Passing,
+        })
+    }
 
     /// Whether writes are done at all: not where it was opened for reading alone.
     fn takes_writes(&self) -> bool {

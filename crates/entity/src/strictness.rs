@@ -16,7 +16,9 @@ fn parameters(route: &Route<'_>) -> &'static [&'static [u8]] {
         Route::Get(_) | Route::Delete(_) => &[b"id", b"replicas"],
         Route::Range(_) => &[b"start", b"after", b"end", b"limit", b"replicas"],
         Route::Checkpoint(_) => &[b"name"],
-        Route::Status | Route::OpenApi | Route::Metrics | Route::Refuse(_) => &[],
+        Route::Upkeep(_) | Route::Status | Route::OpenApi | Route::Metrics | Route::Refuse(_) => {
+            &[]
+        }
     }
 }
 

@@ -50,6 +50,7 @@ status_codes! {
     CONTENT_TOO_LARGE = 413 "Content Too Large";
     URI_TOO_LONG = 414 "URI Too Long";
     UNSUPPORTED_MEDIA_TYPE = 415 "Unsupported Media Type";
+    MISDIRECTED_REQUEST = 421 "Misdirected Request";
     RANGE_NOT_SATISFIABLE = 416 "Range Not Satisfiable";
     EXPECTATION_FAILED = 417 "Expectation Failed";
     TOO_MANY_REQUESTS = 429 "Too Many Requests";

@@ -47,6 +47,7 @@ pub mod mailbox;
 pub mod waker;
 pub mod affinity;
 mod descriptors;
+pub mod file_modes;
 pub mod priority;
 mod time_slice;
 mod network_namespace;

@@ -9,6 +9,7 @@
 
 use crate::address::Address;
 use crate::error::IoError;
+use crate::file_modes::share_new_file;
 use crate::inherited;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -29,6 +30,9 @@ pub const BACKLOG: i32 = 4096;
 /// How long what is left of a killed process may keep an address, and how often that is looked at.
 const LEFTOVER_MAX: Duration = Duration::from_secs(1);
 const LEFTOVER_STEP: Duration = Duration::from_millis(20);
+
+/// Of a socket, before the umask.
+const SOCKET_MODE: u32 = 0o777;
 
 /// How to listen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -206,16 +210,19 @@ impl Listener {
                 beside.push(format!(".{}", std::process::id()));
                 let beside = PathBuf::from(beside);
                 bind(&fd, &unix_name(&address, &beside)?).map_err(failed)?;
+                share_new_file(&beside, SOCKET_MODE).map_err(io_failed)?;
                 listen(&fd, options.backlog).map_err(failed)?;
                 std::fs::rename(&beside, path).map_err(io_failed)?;
             }
             Err(Errno::ADDRINUSE) if is_abandoned(path, &name) => {
                 std::fs::remove_file(path).map_err(io_failed)?;
                 bind(&fd, &name).map_err(failed)?;
+                share_new_file(path, SOCKET_MODE).map_err(io_failed)?;
                 listen(&fd, options.backlog).map_err(failed)?;
             }
             outcome => {
                 outcome.map_err(failed)?;
+                share_new_file(path, SOCKET_MODE).map_err(io_failed)?;
                 listen(&fd, options.backlog).map_err(failed)?;
             }
         }

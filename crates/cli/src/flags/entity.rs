@@ -7,6 +7,7 @@ mod transfer;
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
 use millpond_entity::{EntityConfig, abort_note, admin, open};
+use millpond_io::file_modes::keep_files_private;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -92,6 +93,7 @@ impl Job {
 impl EntityFlags {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         self.job.data().map_or(Ok(()), note_aborts)?;
+        keep_files_private();
         match self.job {
             Job::Stats(look) => stats(&look),
             Job::Check(look) => check(&look),

@@ -52,7 +52,7 @@ pub(crate) struct ServeFlags {
 #[derive(Debug, Subcommand)]
 enum ServerFlags {
     Plaintext(PlaintextFlags),
-    Entity(EntityFlags),
+    Entity(Box<EntityFlags>),
     Files(FilesFlags),
 }
 

@@ -143,7 +143,13 @@ fn refusals_of_servers_are_told() {
 fn damage_is_skipped_and_told() {
     let home = tempfile::tempdir().unwrap();
     let text = |name: &str| home.path().join(name).display().to_string();
-    fs::write(text("lines"), many_lines()).unwrap();
+    // Without the long one, which lies in parts behind all others.
+    let lines: Vec<_> = many_lines()
+        .lines()
+        .filter(|line| !line.contains("id_base64"))
+        .map(|line| line.to_owned() + "\n")
+        .collect();
+    fs::write(text("lines"), lines.concat()).unwrap();
     for words in [
         &["entity", "import", &text("data"), &text("lines")][..],
         &["entity", "compact", "--data", &text("data")],
@@ -158,7 +164,8 @@ fn damage_is_skipped_and_told() {
         .max_by_key(|path| path.metadata().unwrap().len());
     let table = table.unwrap();
     let mut bytes = fs::read(&table).unwrap();
-    bytes[20_000] ^= 1;
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
     fs::write(&table, bytes).unwrap();
     let finished = run(&mut millpond(&[
         "entity",
@@ -175,7 +182,7 @@ fn damage_is_skipped_and_told() {
     assert!(finished.stderr.contains("(skipped: 1)"), "{finished:?}");
     let rest = fs::read_to_string(text("rest")).unwrap();
     assert!(rest.ends_with("{\"end\":true,\"skipped\":1}\n"));
-    assert!((1300..1502).contains(&rest.lines().count()));
+    assert!((1300..1501).contains(&rest.lines().count()));
     let finished = run(&mut millpond(&[
         "entity",
         "import",

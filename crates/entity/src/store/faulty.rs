@@ -5,14 +5,15 @@
 //! and a seed outside decides which that is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{
-    CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held, Snapshot, Store,
-    StoreError, Visit, Write,
+    CachedRead, DataSizes, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held,
+    Snapshot, Store, StoreError, Visit, Write,
 };
 use crate::data_dir::DataDirError;
+use crate::keeper::Upkeep;
 use crate::parts::PartSets;
 use std::path::Path;
 
@@ -52,6 +53,8 @@ pub struct FaultyStore<S> {
     short: AtomicBool,
     recoveries: AtomicU64,
     disk: Mutex<Option<Disk>>,
+    upkeeps: AtomicU64,
+    upkeep_gate: Mutex<()>,
 }
 
 impl<S: Engine> FaultyStore<S> {
@@ -68,7 +71,22 @@ impl<S: Engine> FaultyStore<S> {
             short: AtomicBool::new(false),
             recoveries: AtomicU64::new(0),
             disk: Mutex::new(None),
+            upkeeps: AtomicU64::new(0),
+            upkeep_gate: Mutex::new(()),
         }
+    }
+
+    /// No flush and no compaction ends as long as this is kept.
+    pub fn hold_upkeep(&self) -> MutexGuard<'_, ()> {
+        self.upkeep_gate
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Flushes and compactions that reached this layer.
+    #[must_use]
+    pub fn upkeeps(&self) -> u64 {
+        self.upkeeps.load(Ordering::SeqCst)
     }
 
     /// The store behind the faults.
@@ -208,6 +226,20 @@ impl<S: Engine> Engine for FaultyStore<S> {
 
     fn keeps_parts(&self) -> bool {
         self.inner.keeps_parts()
+    }
+
+    fn takes_writes(&self) -> bool {
+        self.inner.takes_writes()
+    }
+
+    fn sizes(&self) -> DataSizes {
+        self.inner.sizes()
+    }
+
+    fn keep_up(&self, asked: Upkeep) -> Result<(), StoreError> {
+        self.upkeeps.fetch_add(1, Ordering::SeqCst);
+        let _gate = self.hold_upkeep();
+        self.inner.keep_up(asked)
     }
 
     fn find_dead_parts(&self, sets: &PartSets) -> Result<usize, StoreError> {

@@ -26,19 +26,23 @@ use super::opening::{
 };
 use super::replaceable::{Reading, Replaceable};
 use super::{
-    CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held, Linkage, Room,
-    Snapshot, Store, StoreError, Visit, Write,
+    CachedRead, DataSizes, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held,
+    Linkage, Room, Snapshot, Store, StoreError, Visit, Write,
 };
 use super::{accept_loss, failure, inventory, shortage, upgrade};
 use millpond_http::log::{self, LogLevel};
 
 use crate::config::Compression;
 use crate::data_dir::{self, DataDirError, Found};
+use crate::keeper::Upkeep;
 use crate::parts::{self, PartSets};
 use crate::record::{Head, Version};
 
 /// Memtables in the engine at most: one being filled, the others being written out.
 const MEMTABLE_COUNT_MAX: usize = 3;
+
+/// Of tables in the engine; its default.
+const LEVELS: u32 = 7;
 
 /// With less a memtable would be written out after a few hundred values.
 const MEMTABLE_BYTES_MIN: u64 = 3 << 20;
@@ -137,8 +141,17 @@ pub struct RocksDbStore {
     /// A write or a sync failed, and the engine has not recovered: its log may not be touched again (a library with
     /// assertions aborts), and nobody knows how much of it is on the disk.
     has_failed: AtomicBool,
+    found_at_start: FoundAtStart,
     /// Dropped after the engine.
     claim: Claim,
+}
+
+/// What was lost when it was opened.
+#[derive(Clone, Copy, Debug, Default)]
+struct FoundAtStart {
+    log_was_torn: bool,
+    /// Writes, which was accepted.
+    lost: u64,
 }
 
 impl RocksDbStore {
@@ -198,7 +211,12 @@ impl RocksDbStore {
             let noted = notes.opened(db.latest_sequence_number());
             noted.map_err(|error| data_dir::failed(path, "write to", error))?;
         }
-        Ok(Self::of(db, path, asked, block_cache, notes, claim))
+        let mut store = Self::of(db, path, asked, block_cache, notes, claim);
+        store.found_at_start = FoundAtStart {
+            log_was_torn: end == LogEnd::Torn,
+            lost: accepted.unwrap_or(0),
+        };
+        Ok(store)
     }
 
     /// Opens `path` for reading alone; no file is changed. No server may run on it: the lock is held as long as
@@ -303,6 +321,7 @@ impl RocksDbStore {
             engine,
             notes,
             has_failed: AtomicBool::new(false),
+            found_at_start: FoundAtStart::default(),
             claim,
         }
     }
@@ -768,6 +787,30 @@ impl Engine for RocksDbStore {
 
     fn keeps_parts(&self) -> bool {
         true
+    }
+
+    fn sizes(&self) -> DataSizes {
+        let Some(db) = self.db.read() else {
+            return DataSizes::default();
+        };
+        let number = |name: &str| db.property_int_value(name).ok().flatten().unwrap_or(0);
+        let tables = (0..LEVELS).map(|level| number(&format!("rocksdb.num-files-at-level{level}")));
+        DataSizes {
+            live_bytes: number("rocksdb.estimate-live-data-size"),
+            tables: tables.sum(),
+            table_bytes: number("rocksdb.live-sst-files-size"),
+            log_bytes: log_bytes(&self.path),
+            log_was_torn: self.found_at_start.log_was_torn,
+            lost_at_start: self.found_at_start.lost,
+        }
+    }
+
+    fn keep_up(&self, asked: Upkeep) -> Result<(), StoreError> {
+        drop(self.writable("keep up")?);
+        match asked {
+            Upkeep::Flush => self.flush(),
+            Upkeep::Compact => self.compact(),
+        }
     }
 
     fn takes_writes(&self) -> bool {

@@ -46,6 +46,15 @@ pub struct Checked {
 }
 
 impl RocksDbStore {
+    /// Writes memtables out as tables.
+    ///
+    /// # Errors
+    /// When they cannot be.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        let held = self.hold()?;
+        held.0.flush().map_err(|error| failed("flush", error))
+    }
+
     /// Writes memtables out and merges all tables, which takes away what was deleted, overwritten or
     /// has ended. Reads and writes go on meanwhile.
     ///

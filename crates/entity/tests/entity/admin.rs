@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::support::{TestServer, wait_until};
+use crate::support::{Client, TestServer, request, rocksdb, wait_until};
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::rocksdb::RocksDbStore;
@@ -303,4 +303,53 @@ fn checkpoints_for_strangers_are_refused() {
     );
     let error = error_of("127.0.0.1:0", &home.path().join("missing"));
     assert!(matches!(error, EntityError::Checkpoints { .. }), "{error}");
+}
+
+/// Goal: a flush leaves no log to read, a compaction takes away what was deleted, one at a time, and both show in the
+/// metrics of the data's size; the next one goes when the first has ended.
+#[test]
+fn operators_flush_and_compact() {
+    let (_home, store) = rocksdb();
+    let store = Arc::new(FaultyStore::new(
+        Arc::into_inner(store).unwrap(),
+        Faults::default(),
+    ));
+    let server = TestServer::start(&store, |_, _| {});
+    let mut client = server.connect();
+    let ids = || (0..2000_u16).map(u16::to_be_bytes);
+    for id in ids() {
+        assert_eq!(client.put(&id, &[7; 1000]), 201);
+    }
+    let metric =
+        |client: &mut Client, name: &str| client.metric(&format!("millpond_entity_{name} "));
+    wait_until(|| metric(&mut client, "log_bytes") > 2_000_000);
+    assert_eq!(metric(&mut client, "tables"), 0);
+    assert_eq!(client.request("PUT", "/v0/admin/flush", b"").status, 200);
+    wait_until(|| metric(&mut client, "tables") == 1);
+    wait_until(|| metric(&mut client, "log_bytes") < 1_000_000);
+    let full_bytes = metric(&mut client, "table_bytes");
+    assert!(full_bytes > 10_000 && metric(&mut client, "live_bytes") > 10_000);
+    for id in ids() {
+        assert_eq!(client.delete(&id), 202);
+    }
+    let under_way = store.hold_upkeep();
+    let mut others = server.connect();
+    client
+        .send(&request("PUT", "/v0/admin/compact", b""))
+        .unwrap();
+    wait_until(|| store.upkeeps() == 2);
+    let refused = others.request("PUT", "/v0/admin/compact", b"");
+    assert_eq!(
+        (refused.status, refused.field("Retry-After")),
+        (503, Some("10"))
+    );
+    assert_eq!(others.put(b"meanwhile", b"1"), 201);
+    drop(under_way);
+    assert_eq!(client.read_reply(false).unwrap().unwrap().status, 200);
+    wait_until(|| metric(&mut client, "table_bytes") < full_bytes / 2);
+    assert_eq!(others.request("PUT", "/v0/admin/flush", b"").status, 200);
+    assert_eq!(others.request("GET", "/v0/admin/flush", b"").status, 405);
+    assert_eq!(others.get(b"meanwhile").body, b"1");
+    assert_eq!(metric(&mut client, "start_log_torn"), 0);
+    assert_eq!(metric(&mut client, "start_lost_writes"), 0);
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::support::{Client, Reply, TestServer};
+use crate::support::{Client, Reply, TestServer, request, wait_until};
 use millpond_entity::access::{Access, Tokens};
 use millpond_entity::store::Disk;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
@@ -95,6 +95,8 @@ const RANGE: &str = "/v0/entities?start=a&end=b";
 const NO_START: &str = "/v0/entities";
 const STATUS: &str = "/v0/status";
 const CHECKPOINT: &str = "/v0/admin/checkpoint?name=monday";
+const FLUSH: &str = "/v0/admin/flush";
+const COMPACT: &str = "/v0/admin/compact";
 const OTHER: &str = "If-Match: \"other\"\r\n";
 /// In place of a length.
 const NO_LENGTH: &str = "X-No-Length: 1\r\n";
@@ -128,7 +130,7 @@ const WORKING: [(&str, &str, &str, u16); 22] = [
 ];
 
 /// What a target too long for the server is answered with; each closes its connection.
-const LONG: [(&str, &str); 7] = [
+const LONG: [(&str, &str); 9] = [
     ("GET", ENTITY),
     ("HEAD", ENTITY),
     ("PUT", ENTITY),
@@ -136,6 +138,8 @@ const LONG: [(&str, &str); 7] = [
     ("GET", RANGE),
     ("HEAD", RANGE),
     ("PUT", CHECKPOINT),
+    ("PUT", "/v0/admin/flush?"),
+    ("PUT", "/v0/admin/compact?"),
 ];
 
 /// What one answers whose disk fails.
@@ -150,7 +154,9 @@ const FAILING: [(&str, &str, &str, u16); 7] = [
 ];
 
 /// What one answers whose disk is full.
-const FULL: [(&str, &str, &str, u16); 5] = [
+const FULL: [(&str, &str, &str, u16); 7] = [
+    ("PUT", FLUSH, "", 507),
+    ("PUT", COMPACT, "", 507),
     ("PUT", CHECKPOINT, "", 507),
     ("PUT", ENTITY, "", 507),
     ("DELETE", ENTITY, "", 507),
@@ -172,7 +178,11 @@ const CLUSTER: [(&str, &str, u16); 9] = [
 ];
 
 /// What one answers who knows neither token, or only that for reading.
-const GUARDED: [(&str, &str, &str, u16); 11] = [
+const GUARDED: [(&str, &str, &str, u16); 15] = [
+    ("PUT", FLUSH, "", 401),
+    ("PUT", FLUSH, READER, 403),
+    ("PUT", COMPACT, "", 401),
+    ("PUT", COMPACT, READER, 403),
     ("GET", ENTITY, "", 401),
     ("HEAD", ENTITY, "", 401),
     ("PUT", ENTITY, "", 401),
@@ -187,6 +197,55 @@ const GUARDED: [(&str, &str, &str, u16); 11] = [
 ];
 const BASIC: &str = "Authorization: Basic dTpw\r\n";
 const READER: &str = "Authorization: Bearer reader-0123456789\r\n";
+
+/// What operators ask for: copies, flushes and compactions, made, refused, failed.
+fn provoke_operators(check: &mut Check) {
+    let backups = tempfile::tempdir().unwrap();
+    let with_checkpoints = |config: &mut EntityConfig, _: &mut ServeConfig| {
+        config.checkpoints = Some(backups.path().to_owned());
+    };
+    let store = Arc::new(open(&EntityConfig::new(backups.path().join("data"))).unwrap());
+    let server = TestServer::start(&store, with_checkpoints);
+    let made: [(&str, &str, &str, u16); 5] = [
+        ("PUT", FLUSH, "", 200),
+        ("PUT", COMPACT, "", 200),
+        ("PUT", CHECKPOINT, "", 201),
+        ("PUT", CHECKPOINT, "", 409),
+        ("PUT", "/v0/admin/checkpoint?name=..", "", 400),
+    ];
+    check.provoke(&mut server.connect(), &made);
+    let server = TestServer::start(&Arc::new(MemoryStore::new()), with_checkpoints);
+    let other = "/v0/admin/checkpoint?name=tuesday";
+    let failing = [
+        ("PUT", other, "", 500),
+        ("PUT", FLUSH, "", 500),
+        ("PUT", COMPACT, "", 500),
+    ];
+    check.provoke(&mut server.connect(), &failing);
+
+    let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
+    let server = TestServer::start(&store, |_, _| {});
+    let under_way = store.hold_upkeep();
+    let mut first = server.connect();
+    first.send(&request("PUT", FLUSH, b"")).unwrap();
+    wait_until(|| store.upkeeps() == 1);
+    let mut client = server.connect();
+    check.provoke(
+        &mut client,
+        &[("PUT", FLUSH, "", 503), ("PUT", COMPACT, "", 503)],
+    );
+    drop(under_way);
+    assert_eq!(first.read_reply(false).unwrap().unwrap().status, 500);
+    drop((first, client, server));
+
+    let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
+    store.set_disk(Disk {
+        free_bytes: 0,
+        reserve_bytes: 1000,
+    });
+    let server = TestServer::start(&store, with_checkpoints);
+    check.provoke(&mut server.connect(), &FULL);
+}
 
 /// Goal: nothing is described that the server does not do, and each of its answers is described.
 #[test]
@@ -226,29 +285,7 @@ fn description_and_server_agree() {
     check.provoke(&mut server.connect(), &FAILING);
     assert_eq!(store.engine().name, "memory");
 
-    let backups = tempfile::tempdir().unwrap();
-    let with_checkpoints = |config: &mut EntityConfig, _: &mut ServeConfig| {
-        config.checkpoints = Some(backups.path().to_owned());
-    };
-    let store = Arc::new(open(&EntityConfig::new(backups.path().join("data"))).unwrap());
-    let server = TestServer::start(&store, with_checkpoints);
-    let made: [(&str, &str, &str, u16); 3] = [
-        ("PUT", CHECKPOINT, "", 201),
-        ("PUT", CHECKPOINT, "", 409),
-        ("PUT", "/v0/admin/checkpoint?name=..", "", 400),
-    ];
-    check.provoke(&mut server.connect(), &made);
-    let server = TestServer::start(&Arc::new(MemoryStore::new()), with_checkpoints);
-    let other = "/v0/admin/checkpoint?name=tuesday";
-    check.provoke(&mut server.connect(), &[("PUT", other, "", 500)]);
-
-    let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
-    store.set_disk(Disk {
-        free_bytes: 0,
-        reserve_bytes: 1000,
-    });
-    let server = TestServer::start(&store, with_checkpoints);
-    check.provoke(&mut server.connect(), &FULL);
+    provoke_operators(&mut check);
 
     let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, _| {
         let tokens = |text| Tokens::parse(text).unwrap();

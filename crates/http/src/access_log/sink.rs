@@ -2,6 +2,7 @@
 
 use super::AccessLogTarget;
 use super::writer::Sink;
+use millpond_io::file_modes::share_new_file;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -31,11 +32,19 @@ struct Stdout(File);
 
 fn open_file(path: &Path) -> io::Result<File> {
     // Who asked for what concerns the server's group at most.
-    let file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o640)
-        .open(path)?;
+    const MODE: u32 = 0o640;
+    let mut options = OpenOptions::new();
+    options.append(true).mode(MODE);
+    let file = match options.clone().create_new(true).open(path) {
+        Ok(file) => {
+            share_new_file(path, MODE)?;
+            file
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            options.create(true).open(path)?
+        }
+        Err(error) => return Err(error),
+    };
     if file.metadata()?.is_file() && ends_within_line(path)? {
         (&file).write_all(b"\n")?;
     }

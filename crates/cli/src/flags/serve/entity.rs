@@ -9,10 +9,14 @@ use crate::flags::parse_bytes;
 use crate::output::{self, Exit, Failure};
 use clap::{Args, ValueEnum};
 use millpond_entity::access::{Access, Tokens};
+use millpond_entity::allowed_hosts::AllowedHosts;
 use millpond_entity::budget::MEMORY_BYTES_MIN;
 use millpond_entity::cluster_url::ClusterUrl;
 use millpond_entity::config::Compression;
 use millpond_entity::{EntityConfig, SyncPolicy};
+use millpond_http::Reread;
+use millpond_http::log::{self, LogLevel};
+use millpond_io::file_modes::keep_files_private;
 use std::path::{Path, PathBuf};
 
 /// Keep values under ids, durably: GET, PUT, DELETE /v0/entity?id=ID
@@ -112,12 +116,20 @@ pub(super) struct EntityFlags {
     ///
     /// Who may write may read too. Everybody may read, unless --read-tokens is given. A token that
     /// crosses a network without TLS (--tls-cert) is everybody's. Of lines that begin with # and of
-    /// empty ones nothing is taken; the file is read when the server starts.
+    /// empty ones nothing is taken. The file is read when the server starts, and again at SIGHUP.
     #[arg(long, value_name = "FILE")]
     write_tokens: Option<PathBuf>,
     /// Only who sends one of these tokens, or one of --write-tokens, may read
     #[arg(long, value_name = "FILE", requires = "write_tokens")]
     read_tokens: Option<PathBuf>,
+    /// Answer requests under these names alone, addresses and localhost; others with 421. A name that begins with a dot
+    /// stands for all below it
+    ///
+    /// Pages of strangers can have their own name lead to this machine, and so ask its servers from the browser of
+    /// whoever reads them (DNS rebinding). A server on a developer's machine without --write-tokens should have it: any
+    /// name will do there, as localhost. A proxy in front may pass the client's Host on: give its names then.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    allowed_hosts: Vec<String>,
     /// How values are packed on the disk; what is there stays as it is until it is next merged
     #[arg(long, value_enum, default_value_t = Packing::Lz4)]
     compression: Packing,
@@ -168,6 +180,35 @@ fn read_tokens(path: &Path) -> Result<Tokens, Failure> {
 }
 
 impl EntityFlags {
+    fn hosts(&self) -> Result<AllowedHosts, Failure> {
+        match self.allowed_hosts.as_slice() {
+            [] => Ok(AllowedHosts::default()),
+            names => AllowedHosts::new(names.iter().map(String::as_str))
+                .map_err(|error| Failure::usage(format_args!("--allowed-hosts: {error}"))),
+        }
+    }
+
+    /// What SIGHUP does, if there are tokens: with a file that cannot be used, those that are known stay.
+    fn reread(&self, access: &Access) -> Option<Reread> {
+        let (access, writers) = (access.clone(), self.write_tokens.clone()?);
+        let readers = self.read_tokens.clone();
+        Some(Reread::new(move || {
+            let read = read_tokens(&writers).and_then(|writers| {
+                Ok((writers, readers.as_deref().map(read_tokens).transpose()?))
+            });
+            match read {
+                Ok((writers, readers)) => {
+                    access.replace(writers, readers);
+                    log::write(LogLevel::Info, format_args!("the tokens were read again"));
+                }
+                Err(failure) => log::write(
+                    LogLevel::Error,
+                    format_args!("{}; the tokens stay as they are", failure.sentence()),
+                ),
+            }
+        }))
+    }
+
     /// The tokens of the files, if there are any.
     fn access(&self) -> Result<Access, Failure> {
         let Some(writers) = &self.write_tokens else {
@@ -201,14 +242,19 @@ impl EntityFlags {
     /// All that can be checked without touching the data.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.common.check("entity")?;
+        self.hosts()?;
         self.access().map(drop)
     }
 
     pub(super) fn run(self) -> Result<Exit, Failure> {
         self.config.announce();
-        let config = self.common.config("entity")?;
+        let mut config = self.common.config("entity")?;
         let mut entity = self.entity_config();
         entity.access = self.access()?;
+        entity.allowed_hosts = self.hosts()?;
+        config.reread = self.reread(&entity.access);
+        // Of the engine's too, and those that it makes later.
+        keep_files_private();
         if let Some(url) = &self.store {
             let report = cluster::serve(url, self.max_value, &entity, (&config, &self.common))?;
             return self.common.finish(&report);
