@@ -1,9 +1,9 @@
 //! Rewrites a data directory of format 1, whose values were bare, into records.
 //!
 //! ```text
-//! MILLPOND says "format 2, upgrading"   from here on older builds refuse the directory
+//! MILLPOND says "format 3, upgrading"   from here on older builds refuse the directory
 //! batch: records of the next keys, and under the empty key the last of them      again and again
-//! MILLPOND says "format 2"
+//! MILLPOND says "format 3"
 //! the empty key goes
 //! ```
 //! No id is empty, so that key is free. It is written in one batch with the records it speaks of: all
