@@ -100,7 +100,7 @@ pub use response::{BodyLength, Response, SendError, WriteError};
 pub use router::{Routed, Router};
 pub use scan::ScannerKind;
 pub use serve::{
-    DriverChoice, Reread, Running, ServeConfig, ServeError, ServeReport, ShardServer,
+    DriverChoice, Reread, Running, ServeConfig, ServeError, ServeReport, ShardServer, StatusPage,
     TLS_HANDSHAKE_BYTES_MAX, load_tls, serve, serve_with,
 };
 pub use service::{

@@ -16,6 +16,7 @@ mod keyed_hash;
 mod balance;
 mod health;
 mod counters;
+mod states;
 mod upstreams;
 mod retry;
 mod failure;

@@ -15,7 +15,7 @@ mod signals;
 mod tls;
 mod watch;
 
-pub use config::{Reread, ServeConfig, ServeError, ServeReport};
+pub use config::{Reread, ServeConfig, ServeError, ServeReport, StatusPage};
 pub use millpond_io::DriverChoice;
 pub use shard_server::ShardServer;
 pub use shards::{Running, serve_with};

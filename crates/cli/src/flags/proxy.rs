@@ -253,6 +253,7 @@ impl ProxyFlags {
         let resolver = Resolver::start(ResolverConfig::default()).map_err(Failure::failed)?;
         let control = ProxyControl::new(proxied, config.tls.is_some(), Some(resolver))
             .map_err(Failure::usage)?;
+        config.status_pages = control.status_pages();
         config.reread = self
             .config
             .as_deref()

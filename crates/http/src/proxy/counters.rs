@@ -40,9 +40,12 @@ pub(super) enum Cell {
     InUse,
     Waiting,
     IsUnresolved,
+    IsConfigured,
+    IsDown,
+    IsEjected,
 }
 
-const CELLS: usize = Cell::IsUnresolved as usize + 1;
+const CELLS: usize = Cell::IsEjected as usize + 1;
 const FAILURES: usize = Failure::ALL.len();
 
 /// One shard's cells of one upstream.
@@ -122,6 +125,17 @@ impl Registry {
         counters
     }
 
+    /// Calls `visit` with the name of each upstream there is or was, and a function that adds up a cell.
+    pub(super) fn visit(&self, mut visit: impl FnMut(&str, &dyn Fn(Cell) -> u64)) {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in entries.iter() {
+            visit(&entry.name, &|cell| {
+                let by_shard = entry.by_shard.iter();
+                by_shard.map(|(_, counters)| counters.get(cell)).sum()
+            });
+        }
+    }
+
     /// The lines of `/metrics`.
     pub(super) fn write(&self, out: &mut MetricsText<'_>) {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,7 +195,7 @@ struct Metric {
     cells: &'static [(&'static str, &'static str, Cell)],
 }
 
-const METRICS: [Metric; 16] = [
+const METRICS: [Metric; 17] = [
     Metric {
         name: "millpond_upstream_tries_total",
         kind: "counter",
@@ -296,6 +310,16 @@ const METRICS: [Metric; 16] = [
         kind: "gauge",
         help: "Shards for which its name had no address when they last looked it up.",
         cells: &[("", "", Cell::IsUnresolved)],
+    },
+    Metric {
+        name: "millpond_upstream_shards",
+        kind: "gauge",
+        help: "Shards that have it; those that do not use it since health checks or requests failed.",
+        cells: &[
+            ("state", "configured", Cell::IsConfigured),
+            ("state", "down", Cell::IsDown),
+            ("state", "ejected", Cell::IsEjected),
+        ],
     },
 ];
 

@@ -75,13 +75,14 @@ impl FromStr for FieldChange {
             ('+' | '=', Some((name, value))) => (name, value.trim()),
             _ => return Err(malformed()),
         };
-        if FieldName::new(name).is_err() || FieldValue::new(value).is_err() {
-            return Err(malformed());
-        }
+        // First: a name that frames a message is no name of a field to be written either.
         if FieldRule::of(name.as_bytes()) != FieldRule::PassOn {
             return Err(FieldChangeError::Reserved {
                 name: name.to_owned(),
             });
+        }
+        if FieldName::new(name).is_err() || FieldValue::new(value).is_err() {
+            return Err(malformed());
         }
         let (name, value) = (name.to_owned(), value.to_owned());
         Ok(match kind {

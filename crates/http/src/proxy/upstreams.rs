@@ -44,6 +44,15 @@ impl Tried {
     }
 }
 
+/// What is so of an upstream that a shard has.
+const STATES: [Cell; 5] = [
+    Cell::IsUsable,
+    Cell::IsUnresolved,
+    Cell::IsConfigured,
+    Cell::IsDown,
+    Cell::IsEjected,
+];
+
 /// From a line about failures to the next of the same cause, and of another one.
 const SAME_FAILURE_SILENCE_NS: u64 = 60_000_000_000;
 const OTHER_FAILURE_SILENCE_NS: u64 = 1_000_000_000;
@@ -256,7 +265,9 @@ impl Upstreams {
         }
         for mut upstream in before {
             client.remove_target(upstream.key);
-            upstream.counters.set(Cell::IsUsable, 0);
+            for cell in STATES {
+                upstream.counters.set(cell, 0);
+            }
             if let Some(probe) = upstream.probe.take() {
                 client.abort(probe);
             }
@@ -544,12 +555,16 @@ impl Upstreams {
         for upstream in &self.list {
             let stats = client.target_stats(upstream.key);
             let is_usable = upstream.health.is_usable(now_ns);
+            let is_down = upstream.health.is_down();
             for (cell, value) in [
                 (Cell::IsUsable, u64::from(is_usable)),
                 (Cell::Parked, stats.parked as u64),
                 (Cell::InUse, stats.leased as u64),
                 (Cell::Waiting, stats.waiting as u64),
                 (Cell::IsUnresolved, u64::from(stats.is_unresolved)),
+                (Cell::IsConfigured, 1),
+                (Cell::IsDown, u64::from(is_down)),
+                (Cell::IsEjected, u64::from(!is_down && !is_usable)),
             ] {
                 upstream.counters.set(cell, value);
             }

@@ -1,6 +1,7 @@
 //! What a server is told, and what it tells in the end.
 
 use crate::access_log::{AccessLogConfig, AccessLogTarget};
+use crate::head_text::FieldValue;
 use crate::limits::Limits;
 use crate::metrics::MetricsAccess;
 use millpond_io::tls::TlsServer;
@@ -56,6 +57,8 @@ pub struct ServeConfig {
     pub metrics_access: MetricsAccess,
     /// A listener of its own for `/metrics`, in clear text, if wanted.
     pub metrics_listen: Option<Address>,
+    /// Further pages of that listener.
+    pub status_pages: Vec<StatusPage>,
     /// Labels added to `millpond_build_info`, e.g. `("engine", "rocksdb")`.
     pub build_labels: Vec<(&'static str, String)>,
 }
@@ -82,6 +85,44 @@ impl fmt::Debug for Reread {
     }
 }
 
+/// A page beside `/metrics`, on the listener that metrics have of their own.
+#[derive(Clone)]
+pub struct StatusPage {
+    /// Where it is, from the first slash on.
+    pub path: &'static str,
+    /// What it is.
+    pub content_type: FieldValue<'static>,
+    write: Arc<dyn Fn() -> Vec<u8> + Send + Sync>,
+}
+
+impl StatusPage {
+    /// `write` gives the page as it is now; it is called by the listener's thread, for each request.
+    pub fn new(
+        path: &'static str,
+        content_type: FieldValue<'static>,
+        write: impl Fn() -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            path,
+            content_type,
+            write: Arc::new(write),
+        }
+    }
+
+    pub(super) fn text(&self) -> Vec<u8> {
+        (self.write)()
+    }
+}
+
+impl fmt::Debug for StatusPage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("StatusPage")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
 impl ServeConfig {
     /// One shard, pools on, default limits.
     #[must_use]
@@ -105,6 +146,7 @@ impl ServeConfig {
             reread: None,
             metrics_access: MetricsAccess::default(),
             metrics_listen: None,
+            status_pages: Vec::new(),
             build_labels: Vec::new(),
         }
     }

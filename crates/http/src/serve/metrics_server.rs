@@ -2,7 +2,7 @@
 //!
 //! Its connections are not among those of `--max-connections`, and nothing but the metrics can be asked for there.
 
-use super::config::{ServeConfig, ServeError};
+use super::config::{ServeConfig, ServeError, StatusPage};
 use super::departure::Departure;
 use super::shard_server::ShardServer;
 use super::shards::bind;
@@ -51,6 +51,7 @@ impl MetricsServer {
             limits: LIMITS,
             metrics_access: MetricsAccess::None,
             reuse_port: config.reuse_port,
+            status_pages: config.status_pages.clone(),
             ..ServeConfig::new("metrics", address.clone())
         };
         let (mut listeners, share) = bind(&own)?;
@@ -143,6 +144,7 @@ fn run(
         Ok::<_, Infallible>(MetricsService {
             scrape: Arc::clone(scrape),
             waiting: Vec::with_capacity(CONNECTIONS_MAX),
+            pages: config.status_pages.clone(),
         })
     };
     let Ok(mut server) = ShardServer::new(config, driver, make);
@@ -155,6 +157,7 @@ struct MetricsService {
     scrape: Arc<Scrape>,
     /// Requests that wait for the text: one per connection at most.
     waiting: Vec<RequestToken>,
+    pages: Vec<StatusPage>,
 }
 
 impl Service for MetricsService {
@@ -165,7 +168,14 @@ impl Service for MetricsService {
         context: &mut ServiceContext<'_>,
     ) -> Flow {
         let is_read = matches!(request.method, Method::Get | Method::Head);
-        let is_known_path = matches!(request.path(), b"/metrics" | b"*");
+        let path = request.path();
+        let page = self.pages.iter().find(|page| page.path.as_bytes() == path);
+        if let Some(page) = page.filter(|_| is_read) {
+            // Without memory nothing is sent, which the server answers with 503.
+            let _ = response.send(StatusCode::OK, Some(page.content_type), &page.text());
+            return Flow::Done;
+        }
+        let is_known_path = page.is_some() || matches!(path, b"/metrics" | b"*");
         // Out of memory leaves the response unsent, which the server answers with 503.
         let _ = match (is_known_path, is_read) {
             (true, true) => {

@@ -79,6 +79,10 @@ pub(super) fn proxy_with(
 ) -> (TestServer, Arc<ProxyControl>) {
     let control = ProxyControl::new(proxied, serve.tls.is_some(), None).unwrap();
     let limits = serve.limits;
+    let serve = ServeConfig {
+        status_pages: control.status_pages(),
+        ..serve
+    };
     let for_shards = Arc::clone(&control);
     let make = move |start| Proxy::new(&for_shards, &start, limits);
     (TestServer::start(serve, make), control)

@@ -2,7 +2,7 @@
 
 use super::others::OtherServer;
 use super::{RawUpstream, proxy, refusing, upstream};
-use crate::support::TestServer;
+use crate::support::{TestServer, wait_until};
 use millpond_http::Limits;
 use millpond_http::proxy::{FieldChanges, ProxyConfig};
 use millpond_io::Address;
@@ -409,4 +409,62 @@ fn fields_are_changed_by_the_operator() {
         (answer.header("server"), answer.header("x-old")),
         (Some("s"), Some("1"))
     );
+}
+
+/// Goal: the listener of metrics has pages that say how each upstream is: up, ejected, and gone after a reload.
+#[test]
+fn pages_say_how_upstreams_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let dead = refusing(&directory);
+    let upstream = RawUpstream::start(|peer, _| {
+        while peer.head().is_some() {
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let alive = Address::from(upstream.address);
+    let (server, control) = proxy(
+        &[alive.clone(), dead.clone()],
+        Limits::default(),
+        |config| {
+            config.ejection.failures_max = 1;
+            config.ejection.base_ns = 3_600_000_000_000;
+            config.ejection.longest_ns = 3_600_000_000_000;
+        },
+    );
+    let own = server.running.metrics_address().unwrap().inet().unwrap();
+    let ask = |path: &str| {
+        crate::support::RawClient::connect(own)
+            .ask(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
+    };
+    let states = || {
+        let page = ask("/upstreams.json");
+        assert_eq!(page.header("content-type"), Some("application/json"));
+        let page: Value = serde_json::from_str(&page.text()).unwrap();
+        let states = page["upstreams"].as_array().unwrap().iter();
+        let state = |it: &Value| {
+            (
+                it["upstream"].as_str().unwrap().to_owned(),
+                it["state"].clone(),
+            )
+        };
+        states.map(state).collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        let answer = server.connect().ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(answer.status, 200);
+    }
+    let expected = [
+        (alive.to_string(), "up".into()),
+        (dead.to_string(), "ejected".into()),
+    ];
+    wait_until("the states are shown", || states() == expected);
+    let table = ask("/upstreams").text();
+    assert!(
+        table.lines().any(|line| line.contains(" ejected ")),
+        "{table}"
+    );
+    control
+        .replace(ProxyConfig::new(vec![super::upstream(alive)]))
+        .unwrap();
+    wait_until("one has left", || states() == expected[..1]);
 }
