@@ -54,7 +54,7 @@ impl AllowedHosts {
                 .checked_sub(name.len())
                 .is_some_and(|at| at > 0 && host[at..].eq_ignore_ascii_case(name.as_bytes())),
         };
-        host.is_empty()
+        authority.is_empty()
             || host.eq_ignore_ascii_case(b"localhost")
             || is_address(host)
             || names.iter().any(is)
