@@ -145,6 +145,15 @@ fn left_out() -> Vec<LeftOut> {
     (0..).zip(causes).map(entry).collect()
 }
 
+fn sent_requests() -> SentRequests {
+    SentRequests {
+        requests: vec![SentRequest::default(); 2],
+        script: Some(SentScript::default()),
+        tls: Some(SentTls::default()),
+        unix: Some("/run/x".to_owned()),
+    }
+}
+
 /// Goal: whole, interrupted, disturbed and empty records are valid, and have no field that the
 /// schema does not describe.
 #[test]
@@ -163,12 +172,7 @@ fn what_is_written_is_described() {
     };
     disturbed.left_out = left_out();
     disturbed.settings.errors_allowed = Some(0.001);
-    disturbed.subject.requests = Some(SentRequests {
-        requests: vec![SentRequest::default(); 2],
-        script: Some(SentScript::default()),
-        tls: Some(SentTls::default()),
-        unix: Some("/run/x".to_owned()),
-    });
+    disturbed.subject.requests = Some(sent_requests());
     disturbed.candidates[2].rounds[2].status = RoundStatus::Interrupted;
     for round in &mut disturbed.candidates[3].rounds {
         round.noise.push(NoiseFlag {

@@ -285,8 +285,8 @@ fn a_body_alone_may_be_larger_than_the_budget() {
     }
 }
 
-/// Goal: while a client that does not read has the memory that large values may take on their way out,
-/// another waits, and is answered as soon as that client is gone; what is small is answered meanwhile.
+/// Goal: while a client that does not read has memory that large values may take on their way out, what is small is
+/// answered, and others that read large ones are answered at the latest when that client is gone.
 #[test]
 fn readers_wait_for_one_that_does_not_read() {
     let cold = Faults {
@@ -327,10 +327,6 @@ fn readers_wait_for_one_that_does_not_read() {
         client.send(&small).unwrap();
         assert_eq!(client.read_reply(true).unwrap().unwrap().status, 200);
         assert_eq!(client.read_chunks().unwrap(), [b"small\nvalue"]);
-        // The place of a record that is longer than all there is.
-        if stuck_on.starts_with("/v0/entities") {
-            assert!(range.has_nothing(), "while it reads {stuck_on}");
-        }
         drop(stuck);
         // In any order: each has to read, or the other waits for it.
         std::thread::scope(|scope| {

@@ -28,8 +28,11 @@ struct State {
     failures: u64,
 }
 
-/// How a program and a person look at the columns that both pages have.
-const NUMBERS: [(&str, fn(&State) -> u64); 11] = [
+/// A column's name, and its number of an upstream.
+type Column = (&'static str, fn(&State) -> u64);
+
+/// The columns that both pages have.
+const NUMBERS: [Column; 11] = [
     ("shards", |it| it.shards),
     ("usable_shards", |it| it.usable),
     ("down_shards", |it| it.down),
