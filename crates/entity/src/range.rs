@@ -332,6 +332,21 @@ impl Task {
             };
             return lines.write(response, counters);
         }
+        match self.write_chunks(response, counters) {
+            Progress::TurnWritten if is_last => match response.finish() {
+                Ok(()) => Progress::Complete,
+                Err(_) => BROKEN,
+            },
+            progress => progress,
+        }
+    }
+
+    /// Writes the turn, each record a chunk, as far as there is room.
+    fn write_chunks(&mut self, response: &mut Response<'_>, counters: &ShardCounters) -> Progress {
+        let Some(Turn::Records { records, .. }) = &self.turn else {
+            return Progress::NeedsTurn;
+        };
+        let records = &**records;
         loop {
             let room_bytes = response.room_bytes();
             if self.record_left_bytes == 0 {
@@ -373,11 +388,7 @@ impl Task {
             self.at += part_bytes;
             self.record_left_bytes -= part_bytes;
         }
-        match is_last {
-            false => Progress::TurnWritten,
-            true if response.finish().is_err() => BROKEN,
-            true => Progress::Complete,
-        }
+        Progress::TurnWritten
     }
 }
 

@@ -29,6 +29,8 @@ const CONNECTIONS_MAX: usize = 1 << 20;
 const THREADS_MAX: usize = 1_024;
 /// Default of [`LoadConfig::timeout_ns`]: wrk's.
 pub const TIMEOUT_NS_DEFAULT: u64 = 2_000_000_000;
+/// Default of [`LoadConfig::gone_after_ns`].
+pub const GONE_AFTER_NS_DEFAULT: u64 = 1_000_000_000;
 /// Default of [`LoadConfig::connect_within_ns`].
 pub const CONNECT_WITHIN_NS_DEFAULT: u64 = 30_000_000_000;
 
@@ -203,6 +205,8 @@ pub struct LoadConfig {
     /// How long is waited for all connections to be open before anything is sent. If some are not, they are given up,
     /// the others are measured, and the verdict is INVALID. With a ramp it is the first alone that is waited for.
     pub connect_within_ns: u64,
+    /// A target without any connection for this long is gone, and the run ends, unless it keeps going.
+    pub gone_after_ns: u64,
     /// CPUs for the threads, in turn; `None` leaves placement to the kernel.
     pub cpus: Option<Vec<usize>>,
     /// Whether the generator's own pools pool.
@@ -264,6 +268,7 @@ impl LoadConfig {
             timeout_ns: TIMEOUT_NS_DEFAULT,
             response_head_bytes_max: RESPONSE_HEAD_BYTES_MAX,
             connect_within_ns: CONNECT_WITHIN_NS_DEFAULT,
+            gone_after_ns: GONE_AFTER_NS_DEFAULT,
             cpus: None,
             pool_mode: PoolMode::On,
             driver: DriverChoice::Epoll,

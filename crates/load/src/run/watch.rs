@@ -27,8 +27,6 @@ const WATCH: Duration = Duration::from_millis(10);
 const PROGRESS_NS: u64 = 250_000_000;
 /// From setting the schedule to its start: long enough for every thread to see it.
 const START_DELAY_NS: u64 = 10_000_000;
-/// A target without any connection for this long is gone.
-const GONE_AFTER_NS: u64 = 1_000_000_000;
 
 /// How the watch ended.
 pub(super) struct Watched {
@@ -333,7 +331,7 @@ impl GoneWatch {
             self.since_ns = None;
             return false;
         }
-        now_ns - *self.since_ns.get_or_insert(now_ns) >= GONE_AFTER_NS
+        now_ns - *self.since_ns.get_or_insert(now_ns) >= shared.config.gone_after_ns
     }
 }
 
