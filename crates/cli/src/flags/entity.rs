@@ -24,7 +24,8 @@ use std::path::{Path, PathBuf};
   millpond entity restore ./backup-monday --data ./data-again
   millpond entity export ./data --output data.ndjson
   millpond entity import ./data-again data.ndjson
-  millpond entity export http://127.0.0.1:8080 | millpond entity import http://127.0.0.1:8081")]
+  millpond entity export http://127.0.0.1:8080 |
+    millpond entity import http://127.0.0.1:8081")]
 pub(crate) struct EntityFlags {
     #[command(subcommand)]
     job: Job,

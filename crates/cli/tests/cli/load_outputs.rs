@@ -197,6 +197,7 @@ fn ab_s_text_has_its_facts() {
     let words = [
         "--requests",
         "200",
+        "-k",
         "--print",
         "ab",
         "--print",

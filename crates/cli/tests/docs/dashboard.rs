@@ -73,9 +73,16 @@ fn export() -> Exported {
     let id = proxy.url("/v0/entity?id=a");
     assert_eq!(curl(&["-X", "PUT", "--data", "value", &id]).0, 201);
     assert_eq!(curl(&[&id]).0, 200);
+    // Nobody listens there: failures have metrics of their own.
+    let failing = Server::start_proxy(&["--upstream", "127.0.0.1:1"]);
+    assert_eq!(curl(&[&failing.url("/")]).0, 502);
     let mut exported = Exported::default();
     exported.read(&scrape(&[&entity.url("/metrics")]));
     let words = proxy.metrics_words();
+    exported.read(&scrape(
+        &words.iter().map(String::as_str).collect::<Vec<_>>(),
+    ));
+    let words = failing.metrics_words();
     exported.read(&scrape(
         &words.iter().map(String::as_str).collect::<Vec<_>>(),
     ));

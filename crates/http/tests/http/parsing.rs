@@ -21,7 +21,23 @@ fn accepted(bytes: &[u8]) -> RequestHead {
 /// Everything httparse sees in a request it accepts.
 type Parts = (String, String, u8, Vec<(String, Vec<u8>)>, usize);
 
+/// The same with a version that httparse knows: it refuses HTTP/1.2 to 1.9, which are read as 1.1 (RFC 9110 2.5).
+fn with_known_version(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let mut ends = bytes.windows(10);
+    let place = ends.position(|end| {
+        end.starts_with(b" HTTP/1.")
+            && (b'2'..=b'9').contains(&end[8])
+            && matches!(end[9], b'\r' | b'\n')
+    });
+    if let Some(place) = place {
+        bytes[place + 8] = b'1';
+    }
+    bytes
+}
+
 fn httparse_parts(bytes: &[u8]) -> Option<Parts> {
+    let bytes = &with_known_version(bytes);
     let mut headers = [httparse::EMPTY_HEADER; 128];
     let mut request = httparse::Request::new(&mut headers);
     let httparse::Status::Complete(length) = request.parse(bytes).ok()? else {
