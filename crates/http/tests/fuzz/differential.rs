@@ -68,21 +68,7 @@ fn ours(bytes: &[u8]) -> Result<Option<Parts>, ParseError> {
     }))
 }
 
-/// The same with a version that httparse knows: it refuses HTTP/1.2 to 1.9, which are read as 1.1 (RFC 9110 2.5).
-fn with_known_version(bytes: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    let place = bytes.windows(10).position(|end| {
-        let is_higher = (b'2'..=b'9').contains(&end[8]);
-        end.starts_with(b" HTTP/1.") && is_higher && matches!(end[9], b'\r' | b'\n')
-    });
-    if let Some(place) = place {
-        bytes[place + 8] = b'1';
-    }
-    bytes
-}
-
 fn theirs(bytes: &[u8]) -> Result<Option<Parts>, httparse::Error> {
-    let bytes = &with_known_version(bytes);
     let mut headers = [httparse::EMPTY_HEADER; 200];
     let mut request = httparse::Request::new(&mut headers);
     let httparse::Status::Complete(head_bytes) = request.parse(bytes)? else {
