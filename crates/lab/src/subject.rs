@@ -381,8 +381,6 @@ impl Subject {
         let Some(exit) = self.exited else {
             return Ok(());
         };
-        // Whether it left others behind is said right after.
-        self.hear(EXIT_NEWS * 4);
         // A program that puts itself into the background ends well; one that fails while children
         // of it still run has died.
         if let Some(pid) = self.left.filter(|_| exit.is_well()) {

@@ -1,8 +1,8 @@
 //! The first stage: parent of the target, and heir of whatever the target's processes leave behind.
 //!
 //! Talks to the lab in lines. From it: `go`, `stop GRACE_MS`; the end of stdin means that the lab is
-//! gone. To it: `pid N`, then `exited code N` or `exited signal N` when the target's first process
-//! ends, `left PID...` if it left others running behind (it went into the background), and at last
+//! gone. To it: `pid N`; when the target's first process ends, `left PID...` if it left others running behind (it went
+//! into the background), then `exited code N` or `exited signal N`; and at last
 //! `stopped gracefully` or `stopped by force`, after which no process of the target exists.
 
 use std::env;
@@ -139,15 +139,16 @@ impl Supervisor {
             if pid != self.target {
                 continue;
             }
-            match (status.exit_status(), status.terminating_signal()) {
-                (Some(code), _) => say(&format!("exited code {code}"))?,
-                (None, Some(signal)) => say(&format!("exited signal {signal}"))?,
-                (None, None) => {}
-            }
+            // First, so that whoever hears of the end knows it.
             let left = children_of(own_pid());
             if !left.is_empty() {
                 let list: Vec<String> = left.iter().map(ToString::to_string).collect();
                 say(&format!("left {}", list.join(" ")))?;
+            }
+            match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => say(&format!("exited code {code}"))?,
+                (None, Some(signal)) => say(&format!("exited signal {signal}"))?,
+                (None, None) => {}
             }
         }
         Ok(())
