@@ -8,7 +8,7 @@
 //!
 //! No id is as long as these keys' beginning, so all of them lie behind all ids. They are written first, the record last:
 //! who finds the record finds its parts. Parts whose record is not there (its upload was cut off, or the id was
-//! overwritten or deleted, or has ended) are dead: [`find_dead`] looks for them, and the writer thread deletes them.
+//! overwritten or deleted, or has ended) are dead: the keeper looks for them, and the writer thread deletes them.
 //! Neither touches a set that is pinned, by its upload or by those who read it.
 
 use std::collections::{HashMap, HashSet};
