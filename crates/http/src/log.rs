@@ -186,17 +186,25 @@ fn json_line(unix_ms: u64, level: LogLevel, event: Option<(&str, u64)>, message:
         // Writing to a Vec cannot fail.
         let _ = write!(line, ",\"event\":\"{name}\",\"count\":{count}");
     }
-    line.extend_from_slice(b",\"message\":\"");
-    for character in message.trim_end().chars() {
+    line.extend_from_slice(b",\"message\":");
+    write_json_text(&mut line, message.trim_end());
+    line.extend_from_slice(b"}\n");
+    line
+}
+
+/// Writes a text as a JSON string.
+pub(crate) fn write_json_text(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    for character in text.chars() {
+        // Writing to a Vec cannot fail.
         let _ = match character {
-            '"' | '\\' => write!(line, "\\{character}"),
-            '\n' => write!(line, "\\n"),
-            control if control.is_control() => write!(line, "\\u{:04x}", u32::from(control)),
-            character => write!(line, "{character}"),
+            '"' | '\\' => write!(out, "\\{character}"),
+            '\n' => write!(out, "\\n"),
+            control if control.is_control() => write!(out, "\\u{:04x}", u32::from(control)),
+            character => write!(out, "{character}"),
         };
     }
-    line.extend_from_slice(b"\"}\n");
-    line
+    out.push(b'"');
 }
 
 impl fmt::Display for LogLevel {

@@ -16,7 +16,7 @@ const LINES_BYTES_MAX: usize = 4096;
 /// One change, as it is written: `NAME: VALUE`, `+NAME: VALUE` or `-NAME`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FieldChange {
-    /// In the place of all fields of this name.
+    /// Replaces all fields of this name.
     Set(String, String),
     /// Behind the others.
     Add(String, String),

@@ -5,16 +5,15 @@
 use super::config::ProxyControl;
 use super::counters::Cell;
 use crate::head_text::FieldValue;
+use crate::log::write_json_text;
 use crate::serve::StatusPage;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Arc;
-
-const JSON: FieldValue<'_> = FieldValue::from_static("application/json");
 
 /// What the pages say of one upstream.
 struct State {
     name: String,
-    word: &'static str,
     shards: u64,
     usable: u64,
     down: u64,
@@ -56,9 +55,8 @@ const FAILURES: [Cell; 4] = [
 
 impl State {
     fn new(name: &str, sum: &dyn Fn(Cell) -> u64) -> Self {
-        let mut state = Self {
+        Self {
             name: name.to_owned(),
-            word: "",
             shards: sum(Cell::IsConfigured),
             usable: sum(Cell::IsUsable),
             down: sum(Cell::IsDown),
@@ -70,13 +68,11 @@ impl State {
             waiting: sum(Cell::Waiting),
             tries: sum(Cell::Tries),
             failures: FAILURES.into_iter().map(sum).sum(),
-        };
-        state.word = state.as_word();
-        state
+        }
     }
 
     /// Of all shards together: what is so for each, or that they differ.
-    fn as_word(&self) -> &'static str {
+    fn word(&self) -> &'static str {
         let is_all = |count: u64| count == self.shards;
         match () {
             () if is_all(self.down) => "down",
@@ -99,34 +95,22 @@ fn states(control: &ProxyControl) -> Vec<State> {
     states
 }
 
-/// A text as JSON has it.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => quoted.extend(['\\', letter]),
-            letter if (letter as u32) < 0x20 => {
-                // A String takes any text.
-                let _ = write!(quoted, "\\u{:04x}", letter as u32);
-            }
-            letter => quoted.push(letter),
+fn json(states: &[State]) -> Vec<u8> {
+    let mut text = b"{\"upstreams\":[".to_vec();
+    for (index, state) in states.iter().enumerate() {
+        let start: &[u8] = if index == 0 { b"" } else { b"," };
+        text.extend_from_slice(start);
+        text.extend_from_slice(b"{\"upstream\":");
+        write_json_text(&mut text, &state.name);
+        // Writing to a Vec cannot fail.
+        let _ = write!(text, ",\"state\":\"{}\"", state.word());
+        for (name, number) in NUMBERS {
+            let _ = write!(text, ",\"{name}\":{}", number(state));
         }
+        text.push(b'}');
     }
-    quoted.push('"');
-    quoted
-}
-
-fn json(states: &[State]) -> String {
-    let objects: Vec<String> = states
-        .iter()
-        .map(|state| {
-            let numbers = NUMBERS.map(|(name, number)| format!("\"{name}\":{}", number(state)));
-            let (name, word) = (quoted(&state.name), state.word);
-            let numbers = numbers.join(",");
-            format!("{{\"upstream\":{name},\"state\":\"{word}\",{numbers}}}")
-        })
-        .collect();
-    format!("{{\"upstreams\":[{}]}}\n", objects.join(","))
+    text.extend_from_slice(b"]}\n");
+    text
 }
 
 fn table(states: &[State]) -> String {
@@ -139,7 +123,7 @@ fn table(states: &[State]) -> String {
             text,
             "\n{:<40} {:<10}",
             state.name.escape_default().to_string(),
-            state.word
+            state.word()
         );
         for (name, number) in NUMBERS {
             let _ = write!(text, " {:>width$}", number(state), width = name.len());
@@ -155,8 +139,8 @@ impl ProxyControl {
     pub fn status_pages(self: &Arc<Self>) -> Vec<StatusPage> {
         let (for_json, for_table) = (Arc::clone(self), Arc::clone(self));
         vec![
-            StatusPage::new("/upstreams.json", JSON, move || {
-                json(&states(&for_json)).into_bytes()
+            StatusPage::new("/upstreams.json", FieldValue::JSON, move || {
+                json(&states(&for_json))
             }),
             StatusPage::new("/upstreams", FieldValue::TEXT_PLAIN, move || {
                 table(&states(&for_table)).into_bytes()
@@ -191,13 +175,13 @@ mod tests {
             ([2, 1, 0, 1, 0], "differs"),
             ([2, 2, 0, 0, 1], "differs"),
         ] {
-            assert_eq!(state("a", counts).word, word);
+            assert_eq!(state("a", counts).word(), word);
         }
         let states = [
             state("unix:/a\"b\n", [1, 1, 0, 0, 0]),
             state("b:1", [1, 0, 1, 0, 0]),
         ];
-        let parsed: serde_json::Value = serde_json::from_str(&json(&states)).unwrap();
+        let parsed: serde_json::Value = serde_json::from_slice(&json(&states)).unwrap();
         assert_eq!(parsed["upstreams"][0]["upstream"], "unix:/a\"b\n");
         assert_eq!(parsed["upstreams"][1]["state"], "down");
         assert_eq!(parsed["upstreams"][1]["failures"], 28);
