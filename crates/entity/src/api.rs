@@ -6,7 +6,7 @@
 //! PUT    /v0/entity?id=ID   201; &expires=SECONDS or Expires: ends it, as Entity-Expires tells; Content-Type is kept
 //! DELETE /v0/entity?id=ID   202, also for an absent entity
 //! GET    /v0/entities?start=ID[&end=ID]   200, one chunk <id>\n<value> for each entity, or a line of JSON (`ndjson`);
-//!                           after=ID in the place of start= for what follows it, &limit=N
+//!                           after=ID instead of start= for what follows it, &limit=N
 //! GET    /openapi.json      200, all of this for programs
 //! PUT    /v0/admin/checkpoint?name=NAME   201, 409: a copy of the data beside it, while it is served
 //! PUT    /v0/admin/flush|compact   200 when it is done, 503 while another one is

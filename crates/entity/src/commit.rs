@@ -269,9 +269,9 @@ impl<S: Store> Committer<S> {
         if done_count == 0 {
             return Outcome::Written;
         }
-        let names_parts = |job: &Job| job.refusal.is_none() && job.kind != JobKind::Part;
+        let is_awaited = |job: &Job| job.refusal.is_none() && job.kind != JobKind::Part;
         let durability = match self.policy {
-            _ if !batch.iter().any(names_parts) => Durability::Unacknowledged,
+            _ if !batch.iter().any(is_awaited) => Durability::Unacknowledged,
             SyncPolicy::Always => Durability::Synced,
             SyncPolicy::Interval { .. } | SyncPolicy::Off => Durability::Written,
         };

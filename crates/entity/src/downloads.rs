@@ -20,7 +20,7 @@ use crate::api;
 use crate::commit::{Job, JobKind, Outcome};
 use crate::condition::Condition;
 use crate::executor::ShardLink;
-use crate::parts::{PartSets, part_key};
+use crate::parts::{PartSets, Pinned, part_key};
 use crate::record::{Extent, Head, Value, Version};
 use crate::uploads::copy_of;
 
@@ -41,6 +41,7 @@ pub(crate) struct DownloadStart {
 struct Download {
     start: DownloadStart,
     set: Version,
+    _pinned: Pinned,
     extent: Extent,
     /// Asked for until now.
     asked: u32,
@@ -51,8 +52,7 @@ struct Download {
     next: Option<Job>,
     written_bytes: u64,
     has_begun: bool,
-    /// No memory for the answer: it is not completed.
-    has_failed: bool,
+    /// Nobody waits for it any more, or there is no memory for the answer, which is not completed.
     is_over: bool,
 }
 
@@ -92,13 +92,14 @@ impl Downloads {
             return Err(Outcome::ReadFailed);
         };
         let set = head.version;
-        if !self.sets.pin(set) {
+        let Some(pinned) = Pinned::new(&self.sets, set) else {
             return read_again(start, link);
-        }
+        };
         let request = start.request;
         let mut download = Download {
             start,
             set,
+            _pinned: pinned,
             extent,
             asked: 0,
             is_asking: false,
@@ -107,19 +108,11 @@ impl Downloads {
             next: None,
             written_bytes: 0,
             has_begun: false,
-            has_failed: false,
             is_over: false,
         };
-        match download.ask(link, blocks) {
-            Ok(()) => {
-                self.downloads.insert(request, download);
-                Ok(())
-            }
-            Err(_) => {
-                self.sets.unpin(set);
-                Err(Outcome::Busy)
-            }
-        }
+        download.ask(link, blocks).map_err(|_| Outcome::Busy)?;
+        self.downloads.insert(request, download);
+        Ok(())
     }
 
     /// A part came home. What is returned ends the download, and is for the caller to do.
@@ -148,7 +141,6 @@ impl Downloads {
             Outcome::Busy if download.has_begun => download.asked -= 1,
             Outcome::Absent if !download.has_begun => {
                 let download = self.downloads.remove(&request)?;
-                self.sets.unpin(download.set);
                 return read_again(download.start, link).err().map(Instead::Outcome);
             }
             _ => {
@@ -209,7 +201,7 @@ impl Downloads {
         blocks: &BlockPool,
     ) -> Option<Instead> {
         let download = self.downloads.get_mut(&request)?;
-        if download.is_complete() || download.has_failed {
+        if download.is_complete() || download.is_over {
             self.end(request);
             return None;
         }
@@ -229,7 +221,6 @@ impl Downloads {
         download.current = None;
         download.next = None;
         if !download.is_asking {
-            self.sets.unpin(download.set);
             self.downloads.remove(&request);
         }
     }
@@ -277,7 +268,7 @@ impl Download {
                 Ok(()) => self.has_begun = true,
                 // Nothing was sent, and the server answers 503.
                 Err(_) => {
-                    self.has_failed = true;
+                    self.is_over = true;
                     return Flow::Done;
                 }
             }
@@ -291,7 +282,7 @@ impl Download {
             let written = &part[..part.len().min(room_bytes)];
             // Without memory it cannot be completed: the server cuts it, which the client sees.
             if response.write(written).is_err() {
-                self.has_failed = true;
+                self.is_over = true;
                 return Flow::Done;
             }
             self.written_bytes += written.len() as u64;

@@ -644,8 +644,6 @@ impl<S: Engine> Service for EntityService<S> {
             self.take_answer(answer, completions);
         }
         self.answers = answers;
-        // Jobs that follow from answers leave now: no tick may come.
-        self.link.flush();
     }
 
     fn write_metrics(&self, out: &mut MetricsText<'_>) {

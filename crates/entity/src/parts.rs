@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::key::ID_BYTES_MAX;
-use crate::record::{Extent, HEAD_BYTES_MAX, Head, Value, Version, encode};
+use crate::record::{Extent, Head, PARTED_BYTES_MAX, Value, Version, encode};
 use crate::store::{Held as _, Snapshot, Store, StoreError};
 
 /// The length of a part. A longer value is stored in parts. Divisible by 3, so that parts that are sent in base64 need no
@@ -98,9 +98,9 @@ pub fn writes_of(id: Vec<u8>, head: &Head<'_>, value: &[u8]) -> Vec<(Vec<u8>, Ve
     for (index, part) in (0..).zip(value.chunks(PART_BYTES)) {
         writes.push((part_key(head.version, index).to_vec(), part.to_vec()));
     }
-    let mut room = [0; HEAD_BYTES_MAX];
-    let len = head.write_parted(&mut room);
-    writes.push((id, [&room[..len], &extent.to_bytes()].concat()));
+    let mut room = [0; PARTED_BYTES_MAX];
+    let len = head.write_parted(extent, &mut room);
+    writes.push((id, room[..len].to_vec()));
     writes
 }
 
@@ -153,7 +153,7 @@ impl Drop for Pinned {
 
 impl PartSets {
     /// Keeps a set from being deleted, until [`unpin`](Self::unpin). False: it is dead.
-    pub fn pin(&self, set: Version) -> bool {
+    fn pin(&self, set: Version) -> bool {
         self.is_used.store(true, Ordering::Relaxed);
         let mut state = self.lock();
         if state.condemned.contains(&set) {
@@ -164,7 +164,7 @@ impl PartSets {
     }
 
     /// Once for each [`pin`](Self::pin).
-    pub fn unpin(&self, set: Version) {
+    fn unpin(&self, set: Version) {
         let mut state = self.lock();
         match state.pinned.get_mut(&set) {
             Some(count) if *count > 1 => *count -= 1,
@@ -176,12 +176,6 @@ impl PartSets {
     /// Whether there may be any sets to look after.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Relaxed)
-    }
-
-    /// Sets in use now, for tests.
-    #[must_use]
-    pub fn pinned_count(&self) -> usize {
-        self.lock().pinned.len()
     }
 
     fn is_pinned(&self, set: Version) -> bool {
@@ -340,6 +334,6 @@ mod tests {
             "its parts are not found, which tells as much"
         );
         sets.unpin(used);
-        assert_eq!(sets.pinned_count(), 1);
+        assert_eq!(sets.lock().pinned.len(), 1);
     }
 }

@@ -86,7 +86,10 @@ pub struct Extent {
 }
 
 /// An extent as it is stored.
-pub(crate) const EXTENT_BYTES: usize = 12;
+const EXTENT_BYTES: usize = 12;
+
+/// The largest record of a value in parts.
+pub(crate) const PARTED_BYTES_MAX: usize = HEAD_BYTES_MAX + EXTENT_BYTES;
 
 impl Extent {
     /// How many parts there are.
@@ -105,7 +108,7 @@ impl Extent {
         usize::try_from(left.min(part_bytes)).unwrap_or(usize::MAX)
     }
 
-    pub(crate) fn to_bytes(self) -> [u8; EXTENT_BYTES] {
+    fn to_bytes(self) -> [u8; EXTENT_BYTES] {
         let mut bytes = [0; EXTENT_BYTES];
         let (value_bytes, part_bytes) = bytes.split_at_mut(8);
         value_bytes.copy_from_slice(&self.value_bytes.to_le_bytes());
@@ -198,12 +201,15 @@ impl<'a> Head<'a> {
         self.write_as(RECORD_FORMAT, room)
     }
 
-    /// The same, for a value in parts.
+    /// Writes the whole record of a value in parts; returns how many bytes it takes.
     ///
     /// # Panics
     /// As [`Self::write`].
-    pub(crate) fn write_parted(&self, room: &mut [u8; HEAD_BYTES_MAX]) -> usize {
-        self.write_as(RECORD_FORMAT_PARTED, room)
+    pub(crate) fn write_parted(&self, extent: Extent, room: &mut [u8; PARTED_BYTES_MAX]) -> usize {
+        let head_len = self.write_as(RECORD_FORMAT_PARTED, room);
+        let len = head_len + EXTENT_BYTES;
+        room[head_len..len].copy_from_slice(&extent.to_bytes());
+        len
     }
 
     /// Whether type and encoding are short enough to be kept.
@@ -221,7 +227,7 @@ impl<'a> Head<'a> {
         self.content_type.len() + encoding_len
     }
 
-    fn write_as(&self, format: u8, room: &mut [u8; HEAD_BYTES_MAX]) -> usize {
+    fn write_as(&self, format: u8, room: &mut [u8]) -> usize {
         let type_len = u8::try_from(self.type_len()).expect("the caller has checked it");
         room[0] = format;
         room[1] = type_len;
@@ -420,16 +426,16 @@ mod tests {
             content_type: b"text/plain",
             content_encoding: b"",
         };
-        let mut room = [0; HEAD_BYTES_MAX];
-        let len = head.write_parted(&mut room);
-        let record = |extent: &[u8]| [&room[..len], extent].concat();
         let extent = Extent {
             value_bytes: 1_000_001,
             part_bytes: 1000,
         };
         assert_eq!(extent.parts(), 1001);
-        let stored = record(&extent.to_bytes());
-        assert_eq!(Head::split(&stored), Ok((head, Value::Parted(extent))));
+        let mut room = [0; PARTED_BYTES_MAX];
+        let len = head.write_parted(extent, &mut room);
+        let stored = &room[..len];
+        assert_eq!(Head::split(stored), Ok((head, Value::Parted(extent))));
+        let record = |extent: &[u8]| [&stored[..len - EXTENT_BYTES], extent].concat();
         let bad = RecordError::BadExtent { found_bytes: 12 };
         assert_eq!(Head::split(&record(&[0; 12])), Err(bad));
         for found_bytes in [0, 11, 13] {

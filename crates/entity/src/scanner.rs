@@ -314,7 +314,7 @@ struct PartedValue {
     set: Version,
     extent: Extent,
     next: u32,
-    /// A snapshot may be given up before its reader has all.
+    /// A snapshot may be dropped before its reader has all.
     _pinned: Option<Pinned>,
 }
 

@@ -26,6 +26,7 @@ mod manifest;
 mod notes;
 mod shortage;
 mod replaceable;
+mod room;
 pub(crate) mod salvage;
 mod opening;
 mod closing;

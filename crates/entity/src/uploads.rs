@@ -9,9 +9,9 @@
 //!
 //! Held for each at a time: a part that is being written, and one that is being received ([`UPLOAD_BYTES`], of which there
 //! is a budget), and what one receive brought beyond that. An announcement costs nothing: before [`FREE_BYTES`] have come
-//! there is no hold. Those who have one and send too slowly for others that wait are answered 408. A body that turns out to be no longer than a part is put as
-//! any other value. What an upload has written that is cut off or refused is found as dead later (`parts`): it keeps its
-//! set pinned until nothing of it is under way.
+//! there is no hold. Those who have one and send too slowly for others that wait are answered 408. A body that turns out to
+//! be no longer than a part is put as any other value. What an upload has written that is cut off or refused is found as
+//! dead later (`parts`): it keeps its set pinned until nothing of it is under way.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::api::Reply;
 use crate::commit::{Job, JobKind, Outcome};
 use crate::condition::Condition;
 use crate::executor::ShardLink;
-use crate::parts::{COUNT_UNKNOWN, PART_BYTES, PartSets, header_key, part_key};
-use crate::record::{Extent, HEAD_BYTES_MAX, Head, Version};
+use crate::parts::{COUNT_UNKNOWN, PART_BYTES, PartSets, Pinned, header_key, part_key};
+use crate::record::{Extent, Head, PARTED_BYTES_MAX, Version};
 
 /// What an upload keeps in memory.
 pub(crate) const UPLOAD_BYTES: usize = 2 * PART_BYTES;
@@ -57,6 +57,8 @@ enum Step {
 struct Upload {
     start: UploadStart,
     set: Version,
+    /// From its first part on.
+    pinned: Option<Pinned>,
     filling: Buffer,
     /// Received whole and not being written; the first is the next. More than one only where a receive brought more.
     full: VecDeque<Buffer>,
@@ -115,11 +117,9 @@ impl Uploads {
                 Some(Step::Judge)
             }
         };
-        // No other upload has this version, so its set is not dead.
-        let is_pinned = self.sets.pin(set);
-        debug_assert!(is_pinned, "a version comes once");
         let upload = Upload {
             set,
+            pinned: None,
             filling: Buffer::new(),
             full: VecDeque::new(),
             parts: 0,
@@ -147,11 +147,10 @@ impl Uploads {
         (link, blocks): (&mut ShardLink, &BlockPool),
         now_ns: u64,
     ) -> Option<Result<Flow, Reply>> {
-        let value_bytes_max = self.value_bytes_max;
         let upload = self.uploads.get_mut(&request)?;
         let result = upload
-            .take(bytes, value_bytes_max, blocks, now_ns)
-            .and_then(|()| upload.go_on(link, blocks));
+            .take(bytes, self.value_bytes_max, blocks, now_ns)
+            .and_then(|()| upload.go_on(&self.sets, link, blocks));
         Some(self.or_over(request, result))
     }
 
@@ -164,7 +163,7 @@ impl Uploads {
     ) -> Option<Result<Flow, Reply>> {
         let upload = self.uploads.get_mut(&request)?;
         upload.has_ended = true;
-        let result = upload.go_on(link, blocks);
+        let result = upload.go_on(&self.sets, link, blocks);
         Some(self.or_over(request, result))
     }
 
@@ -192,7 +191,6 @@ impl Uploads {
         upload.filling = Buffer::new();
         upload.full.clear();
         if upload.step.is_none() {
-            self.sets.unpin(upload.set);
             self.uploads.remove(&request);
         }
     }
@@ -232,7 +230,7 @@ impl Uploads {
         }
         // Its memory goes back before more is asked for.
         drop(job);
-        match upload.go_on(link, &completions.pools().blocks) {
+        match upload.go_on(&self.sets, link, &completions.pools().blocks) {
             Ok(flow) => {
                 completions.proceed(request, |_, _| flow);
                 None
@@ -295,10 +293,20 @@ impl Upload {
     }
 
     /// Submits what comes next, if nothing is under way, and says what the exchange waits for.
-    fn go_on(&mut self, link: &mut ShardLink, blocks: &BlockPool) -> Result<Flow, Reply> {
+    fn go_on(
+        &mut self,
+        sets: &Arc<PartSets>,
+        link: &mut ShardLink,
+        blocks: &BlockPool,
+    ) -> Result<Flow, Reply> {
         if self.step.is_none()
             && let Some((step, job)) = self.next(link.shard_index(), blocks)?
         {
+            if step == Step::Header {
+                // Before anything of the set is there. No other upload has this version, so it is not dead.
+                self.pinned = Pinned::new(sets, self.set);
+                debug_assert!(self.pinned.is_some(), "a version comes once");
+            }
             self.step = Some(step);
             link.submit_or_delay(job);
         }
@@ -383,11 +391,10 @@ impl Upload {
                     value_bytes: self.parts_bytes,
                     part_bytes: PART_BYTES as u32,
                 };
-                let mut room = [0; HEAD_BYTES_MAX];
+                let mut room = [0; PARTED_BYTES_MAX];
                 let head = Head::of(&start.head).expect("this shard wrote it");
-                let len = head.write_parted(&mut room);
-                let record = joined([&room[..len], &extent.to_bytes()], blocks)?;
-                (Buffer::new(), record)
+                let len = head.write_parted(extent, &mut room);
+                (Buffer::new(), copy_of(&room[..len], blocks)?)
             }
         };
         let key = std::mem::take(&mut start.key);

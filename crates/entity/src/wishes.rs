@@ -13,6 +13,7 @@ use crate::executor::Overloaded;
 use crate::expiry::expiry_ms;
 use crate::record::{HEAD_BYTES_MAX, Head, Versions};
 use crate::replicas::acks;
+use crate::uploads::copy_of;
 
 /// Values up to this are copied behind their heads at once. A larger one stays where it was received,
 /// and the writer thread puts it behind its head.
@@ -73,9 +74,7 @@ impl From<SendError> for Refusal {
 }
 
 pub(crate) fn copy(key: &[u8], context: &ServiceContext<'_>) -> Result<Buffer, PoolError> {
-    let mut copy = Buffer::with_capacity(&context.pools.blocks, key.len())?;
-    copy.append_within_capacity(key);
-    Ok(copy)
+    copy_of(key, &context.pools.blocks)
 }
 
 /// The first id that can be behind this one: no bytes lie between the two.

@@ -75,7 +75,7 @@ impl ServerRequests {
         Ok(())
     }
 
-    /// The addresses, with `port` in the place of theirs; that of a unix socket has it where [`PORT_PLACE`] stands.
+    /// The addresses, with `port` instead of theirs; that of a unix socket has it where [`PORT_PLACE`] stands.
     pub(crate) fn addresses_at(&self, port: u16) -> Arc<[Address]> {
         let addresses = self.plan.target.addresses.iter();
         let placed = addresses.map(|address| match address {

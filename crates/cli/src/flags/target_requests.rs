@@ -80,7 +80,7 @@ impl TargetRequestFlags {
         !self.url.is_empty() || self.asked.urls.is_some()
     }
 
-    /// The requests, with `urls` in the place of --url.
+    /// The requests, with `urls` instead of --url.
     pub(super) fn requests(&self, urls: &[String]) -> Result<ServerRequests, Failure> {
         let parsed = self.asked.parse_urls(urls)?;
         let mut asked = self.asked.clone();

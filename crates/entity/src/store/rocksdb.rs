@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rocksdb::perf::{PerfStatsLevel, set_perf_stats};
 use rocksdb::{
@@ -25,6 +25,7 @@ use super::opening::{
     open_read_only,
 };
 use super::replaceable::{Reading, Replaceable};
+use super::room::{RoomReopening, default_reserve_bytes, fitting_memtables, log_bytes};
 use super::{
     CachedRead, DataSizes, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held,
     Linkage, Room, Snapshot, Store, StoreError, Visit, Write,
@@ -43,9 +44,6 @@ const MEMTABLE_COUNT_MAX: usize = 3;
 
 /// Of tables in the engine; its default.
 const LEVELS: u32 = 7;
-
-/// With less a memtable would be written out after a few hundred values.
-const MEMTABLE_BYTES_MIN: u64 = 3 << 20;
 
 /// A longer record is not kept while the batch that it went into is written: the engine copies it again.
 const JOINED_BYTES_KEPT: usize = 1 << 20;
@@ -73,27 +71,6 @@ const TRIES_BEFORE_REOPENING: u32 = 4;
 
 /// One in so many tries opens the engine again where it is open for reads alone: each reads the log anew.
 const TRIES_BETWEEN_REOPENINGS: u32 = 8;
-
-/// From one opening for want of room to the next: requests are refused meanwhile, for some milliseconds. Doubled as long
-/// as the disk stays full.
-const ROOM_REOPENING_WAIT_MIN: Duration = Duration::from_secs(5);
-const ROOM_REOPENING_WAIT_MAX: Duration = Duration::from_secs(300);
-
-/// When the engine may be opened again because its merges were refused for want of room.
-#[derive(Clone, Copy, Debug)]
-struct RoomReopening {
-    next: Instant,
-    wait: Duration,
-}
-
-impl RoomReopening {
-    fn new() -> Self {
-        Self {
-            next: Instant::now(),
-            wait: ROOM_REOPENING_WAIT_MIN,
-        }
-    }
-}
 
 /// How much memory and disk the engine may use, how it packs, and what it does about a loss.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -485,12 +462,11 @@ impl RocksDbStore {
             *reopening = RoomReopening::new();
             return Ok(false);
         }
-        let is_asked = has_failed_merges && Instant::now() >= reopening.next;
+        let is_asked = has_failed_merges && reopening.is_due();
         if !is_asked || self.is_read_only() || !self.has_resources() {
             return Ok(false);
         }
-        reopening.next = Instant::now() + reopening.wait;
-        reopening.wait = (2 * reopening.wait).min(ROOM_REOPENING_WAIT_MAX);
+        reopening.begin();
         log::write(
             LogLevel::Info,
             format_args!(
@@ -608,58 +584,6 @@ fn begin_notes(path: &Path, examined: &Examined) -> Result<Option<Notes>, DataDi
             Ok(None)
         }
         Err(error) => Err(data_dir::failed(path, "write to", error)),
-    }
-}
-
-/// What the engine's write-ahead logs hold.
-fn log_bytes(path: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(path) else {
-        return 0;
-    };
-    let logs = entries.filter_map(Result::ok).filter(|entry| {
-        let name = entry.path();
-        name.extension().is_some_and(|kind| kind == "log")
-    });
-    logs.filter_map(|entry| Some(entry.metadata().ok()?.len()))
-        .sum()
-}
-
-/// Room that writes leave on a disk of that size. Memtables are written out beside the logs that they come from, which are
-/// as much again, and merging takes what it gives back first: the first level is 256 MiB, and what lies over it is not
-/// much more. Of a small disk it is a sixteenth, but what memtables and their logs may take in any case.
-fn default_reserve_bytes(memtable_bytes: u64, whole_bytes: u64) -> u64 {
-    let written_bytes = memtable_bytes.saturating_mul(2);
-    let merging_bytes = 1 << 30;
-    (whole_bytes / 16)
-        .max(written_bytes)
-        .min(written_bytes.saturating_add(merging_bytes))
-}
-
-/// Memtables that fit on the disk of `path` beside their logs, with as much left for tables as for both: what `asked`
-/// says, or less, with a line about it. Whoever says how much room is to be left has reckoned.
-fn fitting_memtables(path: &Path, asked: RocksDbOptions) -> RocksDbOptions {
-    let Ok(found) = rustix::fs::statvfs(path) else {
-        return asked;
-    };
-    let whole_bytes = found.f_blocks.saturating_mul(found.f_frsize);
-    let fitting_bytes = (whole_bytes / 8).max(MEMTABLE_BYTES_MIN);
-    if asked.disk_reserve_bytes.is_some() || asked.memtable_bytes <= fitting_bytes {
-        return asked;
-    }
-    log::write(
-        LogLevel::Warn,
-        format_args!(
-            "memory for writes is {} MiB in place of {}: the disk of {} has {} MiB, and they are written out beside \
-             their logs (--memtable, --disk-reserve)",
-            fitting_bytes >> 20,
-            asked.memtable_bytes >> 20,
-            path.display(),
-            whole_bytes >> 20
-        ),
-    );
-    RocksDbOptions {
-        memtable_bytes: fitting_bytes,
-        ..asked
     }
 }
 
@@ -1080,6 +1004,7 @@ fn table_options(block_cache: &Cache) -> BlockBasedOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     const OPTIONS: RocksDbOptions = RocksDbOptions {
         block_cache_bytes: 8 << 20,

@@ -50,7 +50,7 @@ pub(super) struct Export {
     /// The data directory, the backup, or the URL of a server (http://HOST:PORT)
     #[arg(value_name = "DIR|URL")]
     from: Place,
-    /// Write to FILE in the place of stdout
+    /// Write to FILE instead of stdout
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
     output: Option<JsonFile>,
     /// Send the token in FILE, one of the server's --read-tokens or --write-tokens
