@@ -14,7 +14,16 @@ pub(crate) struct SmallDisk {
 }
 
 impl SmallDisk {
-    pub(crate) fn mount(mount_point: &Path, size: &str) -> Result<Self, String> {
+    /// `None`, and a line about it: none can be mounted here.
+    pub(crate) fn mount_or_skip(mount_point: &Path, size: &str) -> Option<Self> {
+        let mounted = Self::mount(mount_point, size);
+        if let Err(reason) = &mounted {
+            println!("skipped: no small file system could be mounted here ({reason})");
+        }
+        mounted.ok()
+    }
+
+    fn mount(mount_point: &Path, size: &str) -> Result<Self, String> {
         let output = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
             .arg(mount_point)
@@ -71,12 +80,8 @@ fn disk_filled_by_the_log() {
 /// there is room and the server is started again.
 fn refuses_writes_and_keeps_what_it_promised(memtable_bytes: u64) {
     let directory = tempfile::tempdir().unwrap();
-    let disk = match SmallDisk::mount(directory.path(), "12m") {
-        Ok(disk) => disk,
-        Err(reason) => {
-            println!("skipped: no small file system could be mounted here ({reason})");
-            return;
-        }
+    let Some(disk) = SmallDisk::mount_or_skip(directory.path(), "12m") else {
+        return;
     };
     let mut config = EntityConfig::new(directory.path().join("data"));
     config.memtable_bytes = memtable_bytes;
@@ -147,12 +152,8 @@ fn refuses_writes_and_keeps_what_it_promised(memtable_bytes: u64) {
 #[test]
 fn disk_with_room_again_is_written_without_a_restart() {
     let directory = tempfile::tempdir().unwrap();
-    let disk = match SmallDisk::mount(directory.path(), "96m") {
-        Ok(disk) => disk,
-        Err(reason) => {
-            println!("skipped: no small file system could be mounted here ({reason})");
-            return;
-        }
+    let Some(disk) = SmallDisk::mount_or_skip(directory.path(), "96m") else {
+        return;
     };
     let mut config = EntityConfig::new(directory.path().join("data"));
     config.memtable_bytes = 3 << 20;
@@ -208,12 +209,8 @@ fn disk_with_room_again_is_written_without_a_restart() {
 fn room_comes_back_by_itself() {
     for ends in [false, true] {
         let directory = tempfile::tempdir().unwrap();
-        let disk = match SmallDisk::mount(directory.path(), "128m") {
-            Ok(disk) => disk,
-            Err(reason) => {
-                println!("skipped: no small file system could be mounted here ({reason})");
-                return;
-            }
+        let Some(disk) = SmallDisk::mount_or_skip(directory.path(), "128m") else {
+            return;
         };
         let mut config = EntityConfig::new(directory.path().join("data"));
         config.memtable_bytes = 6 << 20;

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::sync::Arc;
 
+use crate::range::of_hundred_records;
 use crate::support::{Client, TestServer, request_with, rocksdb, target};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millpond_entity::Store as _;
-use millpond_entity::record::{Head, Version, encode};
-use millpond_entity::store::faulty::{Faults, FaultyStore};
+use millpond_entity::store::faulty::Faults;
 use millpond_entity::store::memory::MemoryStore;
-use millpond_entity::store::{Durability, Write};
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_io::Address;
 use millpond_io::connection_pool::Place;
@@ -319,24 +317,7 @@ fn cut_answers_have_no_last_line() {
         failed_visit: Some(3),
         ..Faults::default()
     };
-    let store = FaultyStore::new(MemoryStore::new(), faults);
-    let head = Head {
-        version: Version(1),
-        expires_ms: 0,
-        content_type: b"",
-        content_encoding: b"",
-    };
-    let record = encode(&head, &[7; 20_000]);
-    for n in 0..100_u8 {
-        let write = Write::Put {
-            key: &[n],
-            head: b"",
-            value: &record,
-        };
-        store
-            .commit([write].into_iter(), 0, Durability::Synced)
-            .unwrap();
-    }
+    let store = of_hundred_records(faults);
     let server = TestServer::start(&Arc::new(store), |_, _| {});
     let mut client = server.connect();
     client

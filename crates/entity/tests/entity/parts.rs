@@ -199,7 +199,7 @@ fn dead_parts_go_by_themselves() {
     wait_until(|| client.metric("millpond_entity_dead_parts_deleted_total ") > 9 + 6);
 }
 
-/// Goal: what a reader has begun to get he gets to the end, however often it is overwritten, and the next one gets the
+/// Goal: an answer that has begun is complete, however often its value is overwritten meanwhile, and the next one has the
 /// newest.
 #[test]
 fn readers_get_what_they_began_with() {

@@ -441,7 +441,7 @@ fn failed_scan_is_seen() {
 }
 
 /// Records of which a turn holds one.
-fn of_hundred_records(faults: Faults) -> FaultyStore<MemoryStore> {
+pub(crate) fn of_hundred_records(faults: Faults) -> FaultyStore<MemoryStore> {
     let store = FaultyStore::new(MemoryStore::new(), faults);
     let head = Head {
         version: Version(1),

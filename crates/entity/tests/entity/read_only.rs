@@ -167,12 +167,8 @@ fn everything_reads(data: &Path, home: &Path) {
 #[test]
 fn a_read_only_mount_is_read() {
     let (home, mount) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let disk = match SmallDisk::mount(mount.path(), "100m") {
-        Ok(disk) => disk,
-        Err(reason) => {
-            println!("skipped: no small file system could be mounted here ({reason})");
-            return;
-        }
+    let Some(disk) = SmallDisk::mount_or_skip(mount.path(), "100m") else {
+        return;
     };
     let data = mount.path().join("data");
     fill(&data);
@@ -193,12 +189,8 @@ fn a_read_only_mount_is_read() {
 #[test]
 fn a_full_disk_is_read() {
     let (home, mount) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let disk = match SmallDisk::mount(mount.path(), "100m") {
-        Ok(disk) => disk,
-        Err(reason) => {
-            println!("skipped: no small file system could be mounted here ({reason})");
-            return;
-        }
+    let Some(disk) = SmallDisk::mount_or_skip(mount.path(), "100m") else {
+        return;
     };
     let data = mount.path().join("data");
     fill(&data);

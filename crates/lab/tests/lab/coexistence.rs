@@ -42,7 +42,8 @@ fn config(directory: &Path, port: &str, more: &[&str]) -> CompareConfig {
     config
 }
 
-fn run(config: &CompareConfig) -> Result<ComparisonRecord, LabError> {
+/// Compares; every run of it has to be done.
+pub(crate) fn run(config: &CompareConfig) -> Result<ComparisonRecord, LabError> {
     let outcome = compare(config, &mut |_| {}, &AtomicBool::new(false))?;
     let record = outcome.record;
     let runs = record.candidates.iter().flat_map(|one| &one.rounds);

@@ -3,16 +3,15 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use millpond_http::Method;
 use millpond_io::Address;
 use millpond_io::tls::{TlsClient, TlsClientOptions, Trust};
-use millpond_lab::{CompareConfig, LabError, ServerRequests, Target, compare};
+use millpond_lab::{CompareConfig, LabError, ServerRequests, Target};
 use millpond_load::{
     RequestBody, RequestClass, RequestMix, ScriptConfig, StatusSet, Validation, Workload,
 };
-use millpond_measure::record::{Coexistence, ComparisonRecord, RoundStatus, SentRequests};
+use millpond_measure::record::{Coexistence, ComparisonRecord, SentRequests};
 use rcgen::{CertificateParams, KeyPair};
 
 use crate::common::{free_address, short_comparison};
@@ -62,12 +61,7 @@ fn config(directory: &Path, listen: &str, requests: ServerRequests) -> CompareCo
 }
 
 fn run(config: &CompareConfig) -> Result<ComparisonRecord, LabError> {
-    let outcome = compare(config, &mut |_| {}, &AtomicBool::new(false))?;
-    let record = outcome.record;
-    let runs = record.candidates.iter().flat_map(|one| &one.rounds);
-    for run in runs {
-        assert_eq!(run.status, RoundStatus::Done, "{record:?}");
-    }
+    let record = crate::coexistence::run(config)?;
     assert_eq!(
         record.settings.coexistence,
         Some(Coexistence::PortInCommand)
