@@ -36,10 +36,8 @@ pub enum NotReady {
     #[error("it accepts connections but does not answer in HTTP: {0}")]
     NotHttp(String),
     /// Something listens, and no TLS handshake with it succeeds. Waiting seldom helps.
-    #[error(
-        "no TLS handshake with it succeeds: is it an https:// server, and its certificate for this name (--sni, --ca, --insecure)?"
-    )]
-    Handshake,
+    #[error("no TLS handshake with it succeeds: {0}")]
+    Handshake(ConnectFailure),
 }
 
 /// What to ask, and where.
@@ -199,9 +197,9 @@ impl Probe {
         let record = millpond_load::run(&config, &|_| (), &AtomicBool::new(false));
         record.map_err(|error| match error {
             LoadError::Unreachable {
-                cause: ConnectFailure::Handshake,
+                cause: cause @ ConnectFailure::Handshake(_),
                 ..
-            } => NotReady::Handshake,
+            } => NotReady::Handshake(cause),
             error => NotReady::NotYet(error.to_string()),
         })
     }

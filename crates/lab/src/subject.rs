@@ -228,7 +228,7 @@ impl Subject {
             }
             let bound = match last_try {
                 NotReady::NotYet(_) => bound,
-                NotReady::NotHttp(_) | NotReady::Handshake => bound.min(OTHER_PROTOCOL_BOUND),
+                NotReady::NotHttp(_) | NotReady::Handshake(_) => bound.min(OTHER_PROTOCOL_BOUND),
             };
             if began.elapsed() >= bound {
                 return Err(SubjectError::NeverReady {

@@ -1,6 +1,7 @@
 //! Why a run did not start or could not go on.
 //!
 //! A request that fails is not an error here: it is counted by phase in the record.
+use millpond_io::connection_pool::HandshakeError;
 use millpond_io::{Address, Errno, IoError};
 use millpond_mempool::PoolError;
 use std::path::PathBuf;
@@ -91,6 +92,16 @@ fn in_words(addresses: &[Address]) -> String {
     texts.join(" or ")
 }
 
+/// What of a command line would let the handshake succeed.
+const fn flags_against(failure: HandshakeError) -> &'static str {
+    match failure {
+        HandshakeError::CertificateName => " (--sni, or --insecure)",
+        HandshakeError::CertificateAuthority => " (--ca, or --insecure)",
+        HandshakeError::CertificateExpired | HandshakeError::Certificate => " (or --insecure)",
+        _ => "",
+    }
+}
+
 /// Why a connection did not come up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ConnectFailure {
@@ -98,11 +109,8 @@ pub enum ConnectFailure {
     #[error("{0}")]
     Refused(Errno),
     /// The connection stood and TLS did not come about.
-    #[error(
-        "the TLS handshake failed: the certificate is not trusted (name its authority with --ca, or \
-         use --insecure), or the server does not speak TLS there"
-    )]
-    Handshake,
+    #[error("the TLS handshake failed: {0}{flags}", flags = flags_against(*.0))]
+    Handshake(HandshakeError),
     /// Nobody answered.
     #[error("no answer within {} ms", timeout_ns / 1_000_000)]
     TimedOut {

@@ -38,6 +38,7 @@ use crate::target_threads::TargetWatch;
 use crate::timeline::Seconds;
 use crate::wake::Sampling;
 use millpond_http::LastHead;
+use millpond_io::connection_pool::HandshakeError;
 use millpond_io::{Driver, Errno, Event, IoError, Protocol, ShardContext, WaitPlan};
 use millpond_measure::record::LoadFailureKind;
 use std::collections::VecDeque;
@@ -318,11 +319,9 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
                     }
                     self.lost(index, phase, now_ns);
                 } else {
-                    let is_handshake = self.shared.config.tls.is_some() && error == Errno::PROTO;
-                    let failure = if is_handshake {
-                        ConnectFailure::Handshake
-                    } else {
-                        ConnectFailure::Refused(error)
+                    let failure = match shard.driver.tls_failure(socket) {
+                        None => ConnectFailure::Refused(error),
+                        tls => ConnectFailure::Handshake(HandshakeError::new(tls, error)),
                     };
                     self.connect_failed(index, failure, now_ns);
                 }

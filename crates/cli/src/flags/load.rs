@@ -446,7 +446,7 @@ fn exit_of_ab(error: &LoadError, url: &str) -> Result<Exit, Failure> {
         ConnectFailure::TimedOut { .. } => {
             ("The timeout specified has expired".to_owned(), TIMED_OUT)
         }
-        ConnectFailure::Handshake => return Err(Failure::failed(error)),
+        ConnectFailure::Handshake(_) => return Err(Failure::failed(error)),
     };
     output::print(ab::banner(env!("CARGO_PKG_VERSION"), url))?;
     output::note(format!("apr_socket_connect: {sentence} ({number})"));

@@ -147,6 +147,7 @@ fn progress_line(now: &millpond_load::Progress, tails_ns: Option<(u64, u64)>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millpond_io::connection_pool::HandshakeError;
     use millpond_load::ConnectFailure;
     use millpond_measure::record::LoadErrors;
 
@@ -161,8 +162,12 @@ mod tests {
         };
         let line = connecting_line(&now);
         assert_eq!(line, "connecting: 600 of 4000 connections open after 2 s");
-        now.last_failure = Some(ConnectFailure::Handshake);
-        assert!(connecting_line(&now).contains("TLS handshake failed"));
+        now.last_failure = Some(ConnectFailure::Handshake(HandshakeError::CertificateName));
+        let line = connecting_line(&now);
+        assert!(
+            line.contains("TLS handshake failed: its certificate is for another name"),
+            "{line}"
+        );
     }
 
     /// Goal: one line says how far the run is, how it goes, and what fails.

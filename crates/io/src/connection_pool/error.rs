@@ -51,7 +51,9 @@ pub enum HandshakeError {
 
 #[cfg(feature = "tls")]
 impl HandshakeError {
-    pub(super) fn new(failure: Option<crate::tls::TlsFailure>, error: Errno) -> Self {
+    /// Of what [`tls_failure`](crate::Driver::tls_failure) says of a socket that failed with `error`.
+    #[must_use]
+    pub fn new(failure: Option<crate::tls::TlsFailure>, error: Errno) -> Self {
         use crate::tls::TlsFailure;
         match failure {
             Some(TlsFailure::CertificateName) => Self::CertificateName,

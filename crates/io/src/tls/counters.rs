@@ -111,7 +111,10 @@ impl TlsFailure {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 Self::CertificateName
             }
-            CertificateError::UnknownIssuer => Self::CertificateAuthority,
+            // A signature by another key: an authority that was made anew under its old name.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                Self::CertificateAuthority
+            }
             CertificateError::Expired
             | CertificateError::ExpiredContext { .. }
             | CertificateError::NotValidYet

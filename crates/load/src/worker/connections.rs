@@ -159,7 +159,7 @@ impl Worker<'_> {
             _ => self.outcome.errors.connect += 1,
         }
         let kind = match failure {
-            ConnectFailure::Handshake => LoadFailureKind::Tls,
+            ConnectFailure::Handshake(_) => LoadFailureKind::Tls,
             _ => LoadFailureKind::Connect,
         };
         let place = self.place_of(index);
@@ -267,7 +267,8 @@ impl Worker<'_> {
             session.state = State::Closed { retry_ns: u64::MAX };
             self.outcome.errors.connect += 1;
         }
-        if self.shared.doors.last_failure() == Some(ConnectFailure::Handshake) {
+        let failure = self.shared.doors.last_failure();
+        if matches!(failure, Some(ConnectFailure::Handshake(_))) {
             self.outcome.causes.tls = self.outcome.errors.connect;
         }
         self.closed
