@@ -9,7 +9,7 @@
 use crate::outcome::{Outcome, add_errors};
 use crate::schedule::Schedule;
 use crate::steadiness::Steadiness;
-use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::histogram::{LatencyHistogram, LatencySummary};
 use millpond_measure::record::{LoadErrors, LoadSecond, RunPart};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -34,6 +34,16 @@ impl Clocks {
         self.response.merge(&other.response);
         self.service.merge(&other.service);
         self.slip.merge(&other.slip);
+    }
+
+    /// Figures of `service`. Where every request left when it was due, they are those of `response`: a closed loop's
+    /// always.
+    fn service_summary(&self, response_ns: &LatencySummary) -> LatencySummary {
+        let left_on_time = self.slip.max() == 0 && self.slip.count() == self.response.count();
+        match left_on_time {
+            true => *response_ns,
+            false => self.service.summary(),
+        }
     }
 
     fn clear(&mut self) {
@@ -396,6 +406,7 @@ impl<'run> Timeline<'run> {
         // the last answer came is one.
         if !is_empty || duration_ns > 0 && span.part != RunPart::Drain {
             let rate = requests as f64 * 1e9 / duration_ns as f64;
+            let response_ns = clocks.response.summary();
             let figures = LoadSecond {
                 part: span.part,
                 second: self.seconds.len() as u64,
@@ -407,8 +418,8 @@ impl<'run> Timeline<'run> {
                 sent: counts.sent,
                 shed: counts.shed,
                 errors: counts.errors,
-                response_ns: clocks.response.summary(),
-                service_ns: clocks.service.summary(),
+                response_ns,
+                service_ns: clocks.service_summary(&response_ns),
                 slip_ns: clocks.slip.summary(),
             };
             each(&Second {

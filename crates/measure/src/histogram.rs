@@ -69,6 +69,9 @@ impl LatencyHistogram {
 
     /// Adds every sample of `other`.
     pub fn merge(&mut self, other: &Self) {
+        if other.is_empty() {
+            return;
+        }
         self.inner
             .add(&other.inner)
             .expect("all latency histograms share one range");
@@ -88,7 +91,9 @@ impl LatencyHistogram {
 
     /// Forgets every sample, keeps the memory. For the end of a warm-up.
     pub fn clear(&mut self) {
-        self.inner.reset();
+        if !self.is_empty() {
+            self.inner.reset();
+        }
     }
 
     /// Samples recorded.
@@ -132,7 +137,7 @@ impl LatencyHistogram {
         if self.is_empty() {
             0.0
         } else {
-            self.inner.mean()
+            self.moments().0
         }
     }
 
@@ -142,7 +147,7 @@ impl LatencyHistogram {
         if self.is_empty() {
             0.0
         } else {
-            self.inner.stdev()
+            self.moments().1
         }
     }
 
@@ -152,7 +157,8 @@ impl LatencyHistogram {
         if self.is_empty() {
             return 0.0;
         }
-        let (mean, spread) = (self.mean(), self.stdev() * width);
+        let (mean, stdev) = self.moments();
+        let spread = stdev * width;
         let (low, high) = ((mean - spread).max(0.0), mean + spread);
         let inside: u64 = self
             .inner
@@ -211,20 +217,21 @@ impl LatencyHistogram {
         }
     }
 
-    /// Mean and standard deviation in one walk over the bins, which is most of the work.
+    /// Mean and standard deviation in one walk over the bins, which is most of the work. Both are of the distances from
+    /// the smallest, so that the difference of squares keeps its digits.
     fn moments(&self) -> (f64, f64) {
         let total = self.count() as f64;
-        let mut mean = 0.0;
-        let mut bins: Vec<(f64, f64)> = Vec::with_capacity(512);
+        let smallest = self.min() as f64;
+        let (mut sum, mut squares) = (0.0, 0.0);
         for step in self.inner.iter_recorded() {
             let middle = self.inner.median_equivalent(step.value_iterated_to()) as f64;
-            let count = step.count_at_value() as f64;
-            mean += middle * count / total;
-            bins.push((middle, count));
+            let distances = (middle - smallest) * step.count_at_value() as f64;
+            sum += distances;
+            squares += distances * (middle - smallest);
         }
-        let square = |(middle, count): &(f64, f64)| (middle - mean).powi(2) * count;
-        let squares: f64 = bins.iter().map(square).sum();
-        (mean, (squares / total).sqrt())
+        let mean = sum / total;
+        let variance = (squares / total - mean * mean).max(0.0);
+        (smallest + mean, variance.sqrt())
     }
 
     /// Points of the curve value over percentile, denser towards the tail: `ticks` per halving of
@@ -420,6 +427,22 @@ mod tests {
             // Each figure by itself is what the summary says.
             let rounded = (whole.mean().round() as u64, whole.stdev().round() as u64);
             prop_assert_eq!((whole.summary().mean, whole.summary().stdev), rounded);
+        }
+
+        /// Goal: mean and standard deviation are those that HdrHistogram computes in two walks, however far from zero and
+        /// close together the times lie.
+        #[test]
+        fn moments_are_those_of_two_walks(
+            offset in 0_u64..4_000_000_000,
+            values in prop::collection::vec((0_u64..2_000_000_000, 1_u64..1_000), 1..50),
+            shift in 0_u32..31,
+        ) {
+            let mut histogram = LatencyHistogram::new();
+            values.iter().for_each(|(value, count)| histogram.record_many(offset + (value >> shift), *count));
+            let (mean, stdev) = (histogram.inner.mean(), histogram.inner.stdev());
+            let (close, near) = (histogram.mean() / mean.max(1.0), histogram.stdev() / stdev.max(1.0));
+            prop_assert!((close - mean / mean.max(1.0)).abs() < 1e-9, "{} for {}", histogram.mean(), mean);
+            prop_assert!((near - stdev / stdev.max(1.0)).abs() < 1e-6, "{} for {}", histogram.stdev(), stdev);
         }
     }
 }

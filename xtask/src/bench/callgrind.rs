@@ -77,32 +77,11 @@ fn count(
 
 /// All instructions of one run of `millpond` with these words.
 pub(super) fn instructions(bench: &Bench, name: &str, words: &[&str]) -> Result<f64, String> {
-    instructions_in(bench, name, &[], words)
-}
-
-/// The same, of one function and what it calls.
-pub(super) fn instructions_of(
-    bench: &Bench,
-    name: &str,
-    function: &str,
-    words: &[&str],
-) -> Result<f64, String> {
-    let toggle = format!("--toggle-collect={function}");
-    instructions_in(bench, name, &[&toggle], words)
-}
-
-fn instructions_in(
-    bench: &Bench,
-    name: &str,
-    options: &[&str],
-    words: &[&str],
-) -> Result<f64, String> {
     let file = bench.scratch.join(format!("{name}.callgrind"));
     let _ = std::fs::remove_file(&file);
     let mut command = Command::new("valgrind");
     command
         .args(["--quiet", "--tool=callgrind"])
-        .args(options)
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(&bench.millpond)
         .args(words);

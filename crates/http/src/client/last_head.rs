@@ -72,18 +72,36 @@ impl LastHead {
         {
             return None;
         }
+        let alike = |count| AlikeResponses {
+            count,
+            status: self.meaning.status,
+            body_bytes,
+        };
         let head = &self.bytes[..self.length];
+        if let Some(count) = self.repetitions(bytes, head)
+            && count <= expected.count
+        {
+            return Some((alike(count), bytes.len()));
+        }
         let (mut count, mut rest) = (0, bytes);
         while count < expected.count && rest.len() >= self.whole_bytes && rest.starts_with(head) {
             count += 1;
             rest = &rest[self.whole_bytes..];
         }
-        let alike = AlikeResponses {
-            count,
-            status: self.meaning.status,
-            body_bytes,
-        };
-        (count > 0).then_some((alike, bytes.len() - rest.len()))
+        (count > 0).then_some((alike(count), bytes.len() - rest.len()))
+    }
+
+    /// How many responses `bytes` are if they are one again and again, its body too, as those of a pipeline mostly are:
+    /// one comparison of the bytes with themselves, a response later.
+    #[inline]
+    fn repetitions(&self, bytes: &[u8], head: &[u8]) -> Option<usize> {
+        let later = bytes.get(self.whole_bytes..)?;
+        let is_repeated = self.whole_bytes <= LAST_HEAD_BYTES_MAX
+            && !later.is_empty()
+            && bytes.len().is_multiple_of(self.whole_bytes)
+            && bytes.starts_with(head)
+            && *later == bytes[..later.len()];
+        is_repeated.then(|| bytes.len() / self.whole_bytes)
     }
 
     pub(super) fn remember(&mut self, head: &[u8], meaning: Meaning) {
