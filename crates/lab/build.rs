@@ -1,6 +1,6 @@
 //! Compiles the shared objects that the lab preloads and that are ours, so that the library can
 //! embed them and `millpond` stays one file: the heap call counter (`preload/trace`), the sampler of heap
-//! calls (`preload/sample`) and our pools as malloc (`preload/mempool`).
+//! calls (`preload/sample`), the thread that trims (`preload/trim`) and our pools as malloc (`preload/mempool`).
 //!
 //! They are packages of this workspace, built by a cargo of their own: what is preloaded into
 //! somebody else's program must not unwind and has its own profile, which a dependency of this crate
@@ -37,6 +37,12 @@ const SHIMS: &[Shim] = &[
         variable: "MILLPOND_SAMPLE_OBJECT",
         // It has some of the counter's files.
         sources: &["preload/sample", "preload/shared", "preload/trace/src"],
+    },
+    Shim {
+        package: "millpond-preload-trim",
+        file: "libmillpond_trim.so",
+        variable: "MILLPOND_TRIM_OBJECT",
+        sources: &["preload/trim"],
     },
     Shim {
         package: "millpond-preload-mempool",

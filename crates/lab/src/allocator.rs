@@ -19,14 +19,17 @@ mod cpu_count;
 mod version;
 mod catalogue;
 mod selection;
+mod trim;
+mod remedies;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::embedded::{self, PrivateDirectory};
 use known::{KNOWN, USUAL};
+use trim::Trim;
 
 pub use built::DIRECTORY_VARIABLE;
 pub use catalogue::{CatalogueEntry, NOT_TO_BE_HAD, catalogue};
@@ -34,6 +37,7 @@ pub(crate) use effect::has_background_thread;
 pub use error::AllocatorError;
 pub(crate) use family::family_by_symbol;
 pub use family::name_of_library;
+pub use remedies::REMEDIES;
 pub use selection::{select, select_with_settings};
 pub(crate) use version::major_and_minor;
 
@@ -57,6 +61,8 @@ pub struct Allocator {
     proved: Option<&'static str>,
     /// Where `library` was written, if it is part of this program.
     written: Option<Arc<PrivateDirectory>>,
+    /// The thread that trims beside it.
+    trim: Option<Trim>,
 }
 
 impl Allocator {
@@ -71,6 +77,7 @@ impl Allocator {
             proved: None,
             family: known::find(name).map(|known| known.name),
             written: None,
+            trim: None,
         }
     }
 
@@ -90,13 +97,24 @@ impl Allocator {
             proved: None,
             family: known::find(name).map(|known| known.name),
             written: None,
+            trim: None,
         }
     }
 
-    /// True for what a target has by itself, with no settings of the user's.
+    /// True for what a target has by itself, with no settings of the user's and nothing beside it.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.library.is_none() && self.settings.is_empty()
+        self.library.is_none() && self.settings.is_empty() && self.trim.is_none()
+    }
+
+    /// What is preloaded beside `library` and does not replace malloc.
+    pub(crate) fn companion(&self) -> Option<&Path> {
+        self.trim.as_ref().map(|trim| trim.object.as_path())
+    }
+
+    /// Everything that is preloaded, what replaces malloc first.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Path> {
+        self.library.as_deref().into_iter().chain(self.companion())
     }
 
     /// `environment` as a process is started with it.
@@ -244,6 +262,7 @@ fn mempool() -> io::Result<Allocator> {
         proved: None,
         family: Some(MEMPOOL),
         written: Some(directory),
+        trim: None,
     })
 }
 

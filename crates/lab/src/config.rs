@@ -299,6 +299,7 @@ impl CompareConfig {
                 }
                 warnings.extend(one.without_effect(&self.launcher));
                 warnings.extend(one.public_reports());
+                warnings.extend(one.frozen_threshold());
                 chosen.push(one);
             }
             return Ok(chosen);

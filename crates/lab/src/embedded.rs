@@ -30,6 +30,12 @@ pub(crate) const SAMPLE: Embedded = Embedded {
     bytes: include_bytes!(env!("MILLPOND_SAMPLE_OBJECT")),
 };
 
+/// The thread that calls `malloc_trim`, `preload/trim`.
+pub(crate) const TRIM: Embedded = Embedded {
+    file_name: "libmillpond-trim.so",
+    bytes: include_bytes!(env!("MILLPOND_TRIM_OBJECT")),
+};
+
 /// Our pools as malloc, `preload/mempool`.
 pub(crate) const MEMPOOL: Embedded = Embedded {
     file_name: "libmillpond-mempool.so",

@@ -217,6 +217,9 @@ fn prove_one(
         Some(library) => process.demand(library, front)?,
         None => process.demand_plain(allocator, native.as_deref())?,
     }
+    if let Some(companion) = allocator.companion() {
+        process.demand_mapped(companion)?;
+    }
     demand_settings(pid, &process.program, allocator)?;
     Ok(native)
 }
@@ -233,11 +236,11 @@ fn prove_one_emulated(pid: i32, allocator: &Allocator) -> Result<(), PresenceErr
         reason: error.to_string(),
     };
     let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(unreadable)?;
-    if let Some(library) = &allocator.library {
+    for library in allocator.objects() {
         let image = Image::open(pid).map_err(unreadable)?;
-        if !image.mappings.iter().any(|one| one.file == *library) {
+        if !image.mappings.iter().any(|one| one.file == library) {
             return Err(PresenceError::NotMapped {
-                library: library.clone(),
+                library: library.to_owned(),
                 pid,
                 program,
                 reason: "it was not loaded under the emulator".to_owned(),
@@ -398,17 +401,7 @@ impl Process {
                 reason,
             });
         }
-        if !self.code.iter().any(|file| file == library) {
-            return Err(PresenceError::NotMapped {
-                library: library.to_owned(),
-                pid,
-                reason:
-                    "its environment lost LD_PRELOAD (a wrapper script?) or the dynamic linker \
-                         could not load the library (see the log)"
-                        .to_owned(),
-                program: self.program.clone(),
-            });
-        }
+        self.demand_mapped(library)?;
         if self
             .file
             .elf
@@ -437,6 +430,21 @@ impl Process {
             });
         }
         Ok(())
+    }
+
+    /// The code of a preloaded object is there.
+    fn demand_mapped(&self, object: &Path) -> Result<(), PresenceError> {
+        if self.code.iter().any(|file| file == object) {
+            return Ok(());
+        }
+        Err(PresenceError::NotMapped {
+            library: object.to_owned(),
+            pid: self.pid,
+            reason: "its environment lost LD_PRELOAD (a wrapper script?) or the dynamic linker could not load the \
+                     library (see the log)"
+                .to_owned(),
+            program: self.program.clone(),
+        })
     }
 
     /// Settings of the C library's malloc mean something only where that is in use.

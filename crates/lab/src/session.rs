@@ -205,7 +205,7 @@ impl Workshop {
             preload.push(front.object.to_owned());
             environment.push((front.variable.into(), front.file.into()));
         }
-        preload.extend(candidate.allocator.library.clone());
+        preload.extend(candidate.allocator.objects().map(Path::to_owned));
         preload.extend(options.inherited.preload());
         environment.extend(own_variables(candidate, endpoint));
         LaunchSpec {
@@ -367,7 +367,7 @@ impl Session {
         let started = start.until_proved(&mut subject);
         let address_space_bytes =
             workshop.address_space_bytes(started.as_ref().ok().map(|(presence, _)| presence));
-        let has_library = candidate.allocator.library.is_some();
+        let has_library = candidate.allocator.objects().next().is_some();
         let evidence = Evidence {
             cgroup: cgroup.as_ref(),
             memory_group: memory_group.as_ref(),

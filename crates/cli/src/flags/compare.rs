@@ -97,7 +97,8 @@ each start has for itself. A script begins anew in each slice.
 One comparison at a time runs on a machine: MILLPOND_LOCK names another file to
 lock than /tmp/millpond-compare.lock, or, empty, none.")]
 pub(crate) struct CompareFlags {
-    /// Allocators to compare; all: every one that is installed [default: glibc, jemalloc, tcmalloc, mimalloc and
+    /// Allocators to compare; all: every one that is installed; remedies: what people do against memory that a
+    /// service keeps [default: glibc, jemalloc, tcmalloc, mimalloc and
     /// mempool, as far as they are installed]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     allocators: Option<Vec<String>>,

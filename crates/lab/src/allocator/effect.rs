@@ -16,7 +16,7 @@ use millpond_measure::units::format_bytes;
 
 use super::known::Dialect;
 use super::tuning::{self, Setting, answer, mimalloc_option, number};
-use super::{Allocator, base_name, known, version};
+use super::{Allocator, GLIBC, base_name, known, version};
 use crate::launch::{PROBE_STAGE, Place, read_answer};
 use crate::subject::Launcher;
 
@@ -61,6 +61,25 @@ impl Allocator {
             format!("{}: {key}={value} {holds}", self.name)
         };
         found.into_iter().map(sentence).collect()
+    }
+
+    /// What a setting does beside what it says: either threshold of the C library ends the adjusting of both.
+    pub(crate) fn frozen_threshold(&self) -> Option<String> {
+        let other = match (
+            self.setting("mmap_threshold"),
+            self.setting("trim_threshold"),
+        ) {
+            (Some(_), None) => "trim_threshold",
+            (None, Some(_)) => "mmap_threshold",
+            _ => return None,
+        };
+        (self.family == Some(GLIBC)).then(|| {
+            format!(
+                "{}: this also stops {other} from being adjusted, which stays at 128 KiB; without either, the C library \
+                 raises both to what is freed: set both, or neither",
+                self.name
+            )
+        })
     }
 
     /// What is publicly known of this version that a comparison of minutes may not show.
@@ -356,6 +375,24 @@ mod tests {
         assert_eq!(of("mimalloc3", "3.4.1"), None);
         assert_eq!(of("mimalloc2", "2.3.2"), None);
         assert_eq!(of("rpmalloc", "3.3.2"), None);
+    }
+
+    /// Goal: who sets one threshold of the C library is told what becomes of the other.
+    #[test]
+    fn one_threshold_freezes_the_other() {
+        let told = |word: &str| {
+            let words: Vec<String> = word.split(',').map(str::to_owned).collect();
+            super::super::select_with_settings(&words).unwrap()[0].frozen_threshold()
+        };
+        let alone = told("glibc:mmap_threshold=131072").unwrap();
+        assert!(alone.contains("stops trim_threshold"), "{alone}");
+        let alone = told("glibc:trim_threshold=131072").unwrap();
+        assert!(alone.contains("stops mmap_threshold"), "{alone}");
+        assert_eq!(
+            told("glibc:mmap_threshold=131072,trim_threshold=131072"),
+            None
+        );
+        assert_eq!(told("glibc:arena_max=2"), None);
     }
 
     /// Goal: the version of the C library decides which bounds hold; background threads are found by their names.

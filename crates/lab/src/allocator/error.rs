@@ -64,6 +64,14 @@ pub enum AllocatorError {
         /// The end of the sentence.
         remedy: String,
     },
+    /// A thread that trims, where or how it cannot be.
+    #[error("allocator {word}: {reason}; trimming is written glibc+trim=30s")]
+    Trim {
+        /// As given.
+        word: String,
+        /// Why not.
+        reason: String,
+    },
     /// Not KEY=VALUE.
     #[error(
         "allocator {word}: \"{part}\" is no setting; settings are written \

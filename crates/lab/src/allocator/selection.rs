@@ -7,8 +7,8 @@
 
 use super::known::Known;
 use super::{
-    ALL, Allocator, AllocatorError, GLIBC, NATIVE, NOT_TO_BE_HAD, base_name, discover, known,
-    remedy, spelling, tuning, user, version, without_settings,
+    ALL, Allocator, AllocatorError, GLIBC, NATIVE, NOT_TO_BE_HAD, REMEDIES, base_name, discover,
+    known, remedies, remedy, spelling, trim, tuning, user, version, without_settings,
 };
 use std::fmt::Write as _;
 
@@ -31,10 +31,10 @@ pub fn select_with_settings(wanted: &[String]) -> Result<Vec<Allocator>, Allocat
     let found = discover();
     let mut selected: Vec<Allocator> = Vec::with_capacity(wanted.len());
     for word in regroup(wanted) {
-        let meant = if word == ALL {
-            found.clone()
-        } else {
-            vec![resolve(&word, &found)?]
+        let meant = match word.as_str() {
+            ALL => found.clone(),
+            REMEDIES => remedies::all()?,
+            _ => vec![resolve(&word, &found)?],
         };
         for allocator in meant {
             if selected
@@ -58,6 +58,7 @@ fn regroup(words: &[String]) -> Vec<String> {
     let mut grouped: Vec<String> = Vec::with_capacity(words.len());
     for word in words.iter().map(|word| word.trim()) {
         let is_setting = match word.split_once('=') {
+            Some((key, _)) if key.ends_with(trim::MARK) => false,
             Some((key, value)) => !key.contains(':') && !value.contains('/'),
             None => word
                 .split_once(':')
@@ -80,6 +81,9 @@ fn resolve(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError>
             word: word.to_owned(),
             right,
         });
+    }
+    if let Some((name, rest)) = word.split_once(trim::MARK) {
+        return trimmed(word, name, rest, found);
     }
     // Whichever comes first: `mine=/a.so:X=1` is a library, `jemalloc:narenas=2` has settings.
     match word.find(['=', ':']).map(|at| word.split_at(at)) {
@@ -132,6 +136,25 @@ fn tuned(
         });
     };
     give_settings(&mut allocator, known, word, settings)?;
+    Ok(allocator)
+}
+
+/// `glibc+trim=30s`, and settings behind it.
+fn trimmed(
+    word: &str,
+    name: &str,
+    rest: &str,
+    found: &[Allocator],
+) -> Result<Allocator, AllocatorError> {
+    let (interval, settings) = match rest.split_once(':') {
+        Some((interval, settings)) => (interval, Some(settings)),
+        None => (rest, None),
+    };
+    let mut allocator = match settings {
+        Some(settings) => tuned(word, name, settings, found)?,
+        None => resolve(name, found)?,
+    };
+    trim::give(&mut allocator, word, interval)?;
     Ok(allocator)
 }
 
