@@ -103,9 +103,8 @@ extern "C" fn start() {
     unsafe { pthread_atfork(None, None, Some(start_thread)) };
 }
 
-#[cfg(not(test))]
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static START: extern "C" fn() = start;
 
 /// Without a thread the program is as it was; that it lacks shows in `/proc/PID/task`.
