@@ -131,6 +131,7 @@ impl EpollDriver {
             && flags == EventFlags::IN
             && socket.life.receiving() == Receiving::On
         {
+            let turn_bytes = socket.usage.receive_bytes(turn_bytes);
             let received = receive(socket, buffer, turn_bytes, receive_stamps);
             if let Received::Bytes(count) = received
                 && count < turn_bytes

@@ -42,6 +42,7 @@ impl EpollDriver {
             let flags = socket.ready;
             return self.ready_but_unwanted(id, flags, pools, handler);
         }
+        let turn_bytes = socket.usage.receive_bytes(turn_bytes);
         let received = receive(socket, buffer, turn_bytes, receive_stamps);
         self.report_received(id, is_turn, received, buffer, pools, handler);
     }
@@ -95,6 +96,7 @@ impl EpollDriver {
             socket.usage = Usage::NEW;
             return self.put_off(id, flags);
         }
+        let turn_bytes = socket.usage.receive_bytes(turn_bytes);
         socket.ready = left_after(received, flags, turn_bytes);
         self.look_again(id);
         if let Received::Bytes(_) = received {

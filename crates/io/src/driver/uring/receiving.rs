@@ -83,31 +83,34 @@ impl UringDriver {
             return;
         }
         let bytes = self.waiting.receive_bytes();
-        let mut left = RECEIVES_BYTES / bytes;
-        while left > 0
+        let mut left_bytes = RECEIVES_BYTES;
+        while left_bytes > 0
             && let Some(id) = self.waiting.pop(&mut self.scheduler)
         {
-            left -= 1;
-            self.arm_turn(id, bytes);
+            left_bytes = left_bytes.saturating_sub(self.arm_turn(id, bytes));
         }
     }
 
-    fn arm_turn(&mut self, id: SocketId, bytes: usize) {
+    /// Says how much the socket may receive, which is counted whether or not it still can.
+    fn arm_turn(&mut self, id: SocketId, bytes: usize) -> usize {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
-            return;
+            return bytes;
         };
+        let bytes = socket.usage.receive_bytes(bytes);
         if socket.receive != ReceiveOperation::Waiting {
-            return;
+            return bytes;
         }
         if socket.life.stage() != Stage::Open || socket.life.receiving() != Receiving::On {
             socket.receive = ReceiveOperation::None;
-            return self.after_receive(id);
+            self.after_receive(id);
+            return bytes;
         }
         socket.receive = ReceiveOperation::Turn;
         #[expect(clippy::cast_possible_truncation, reason = "at most a buffer")]
         let entry = receive_once_entry(socket.raw_fd(), bytes as u32);
         // SAFETY: the entry points to no memory; its buffers come from the registered table.
         unsafe { self.ring.push(&entry.user_data(Operation::Receive.on(id))) };
+        bytes
     }
 
     /// Queues a socket that has more to receive than it got.
