@@ -512,7 +512,8 @@ impl<S: Engine> EntityService<S> {
             // The shard's own buffers, home from the commit: they stay as they are. A record in
             // two pieces does not: it is too large to copy here.
             (Reply::Created(_), Some(stamp)) if job.head.is_empty() => {
-                self.cache.insert(job.key, job.value, stamp);
+                let blocks = &completions.pools().blocks;
+                self.cache.insert(blocks, job.key, job.value, stamp);
             }
             (Reply::Created(_) | Reply::Accepted, _) => self.cache.remove(&job.key),
             _ => {}
