@@ -80,13 +80,19 @@ impl Job {
         self.key.len() + self.head.len() + self.value.len()
     }
 
-    /// The same, without what the hold counts: for limits on what waits.
+    /// The same with a long condition, and without what the hold counts: for limits on what waits.
     #[must_use]
     pub fn uncounted_bytes(&self) -> usize {
-        match self.hold {
+        let bytes = match self.hold {
             Some(_) => self.key.len() + self.head.len(),
             None => self.bytes(),
-        }
+        };
+        bytes + self.condition.heap_bytes()
+    }
+
+    /// What a read was counted as when it left, before it found a value.
+    pub(crate) fn asked_bytes(&self) -> usize {
+        self.key.len() + self.condition.heap_bytes()
     }
 
     /// The head of the record to put.

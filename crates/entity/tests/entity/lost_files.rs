@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use crate::support::{TestServer, wait_until};
 use millpond_entity::record::{Head, Version, Versions, encode, now_ms};
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, Missing, Write};
@@ -331,9 +333,12 @@ fn a_loss_is_told() {
     );
     let in_log = u64::from(COUNT - IN_TABLE - 1 + DELETED);
     assert_eq!(loss.writes_max, Some(in_log));
-    let store = open_accepting(&path).unwrap();
+    let store = Arc::new(open_accepting(&path).unwrap());
     assert_eq!(store.gauges().accepted_loss, in_log);
-    drop(store);
+    let server = TestServer::start(&store, |_, _| {});
+    let mut client = server.connect();
+    wait_until(|| client.metric("millpond_entity_accepted_loss_writes ") == in_log);
+    drop((client, server.stop(), store));
     assert_eq!(open_at(&path).unwrap().gauges().accepted_loss, in_log);
 }
 
