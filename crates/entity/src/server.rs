@@ -276,6 +276,11 @@ fn executor_config(
     })
 }
 
+/// Memtables are most of what comes and goes in malloc's memory.
+fn free_heap_bytes_max(config: &EntityConfig) -> usize {
+    usize::try_from(config.memtable_bytes / 4).unwrap_or(usize::MAX)
+}
+
 fn cache_bytes(config: &EntityConfig) -> usize {
     usize::try_from(config.cache_bytes).unwrap_or(usize::MAX)
 }
@@ -356,6 +361,7 @@ impl<S: Engine> Parts<S> {
             executor.panics(),
             executor.shard_counters(),
             config.checkpoints.clone(),
+            free_heap_bytes_max(config),
             PartSweep::new(executor.part_sets(), executor.wake_writer()),
         )
         .map_err(EntityError::Thread)?;

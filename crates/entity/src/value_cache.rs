@@ -30,10 +30,10 @@ const ENTRY_SHARE: usize = 8;
 
 /// After so many of its bytes have come in anew the cache looks at what is free in the pool: where other lengths come
 /// in than leave, no block that is free fits, and its pages would stay for a while beside the new ones.
-const LOOK_SHARE: usize = 32;
+const LOOK_SHARE: usize = 64;
 
 /// So much of the cache may be free in the pool; more goes back to the system.
-const FREE_SHARE: usize = 8;
+const FREE_SHARE: usize = 16;
 
 /// What a slot costs, filled or free: the list of slots never shrinks.
 const SLOT_BYTES: usize = size_of::<Option<Entry>>() + size_of::<u32>();

@@ -5,7 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::support::process::ServerProcess;
-use crate::support::{Client, request, target, wait_until};
+use crate::support::{Client, TestServer, request, target, wait_until};
+use millpond_entity::store::memory::MemoryStore;
+use std::sync::Arc;
 
 /// Half of what is written.
 const MEMORY_BYTES: u64 = 48 << 20;
@@ -125,6 +127,30 @@ fn resident_memory_stays_within_the_budget() {
         "{resident_bytes} bytes were resident"
     );
     drop(sleepers);
+}
+
+/// Resident now, of this process.
+pub(crate) fn own_resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = pages.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// Each thread's arena kept the blocks of less than a part that lay between small ones: 18 MB where 128 were all.
+///
+/// Goal: what is free in malloc's memory goes back to the system while the server runs.
+#[test]
+fn free_heap_goes_back() {
+    const BLOCKS: usize = 400;
+    const BLOCK_BYTES: usize = 100_000;
+    let _server = TestServer::start(&Arc::new(MemoryStore::new()), |_, _| {});
+    let (blocks, small): (Vec<_>, Vec<_>) = (0..BLOCKS)
+        .map(|_| (vec![1_u8; BLOCK_BYTES], Box::new([1_u8; 64])))
+        .unzip();
+    let full_bytes = own_resident_bytes();
+    drop(blocks);
+    wait_until(|| own_resident_bytes() + BLOCKS * BLOCK_BYTES / 4 * 3 < full_bytes);
+    drop(small);
 }
 
 const LARGE_MEMORY_BYTES: u64 = 64 << 20;
