@@ -397,7 +397,9 @@ impl<S: Store> Committer<S> {
     }
 
     fn delete_parts(&mut self, dead: DeadSet) -> Result<(), Failure> {
-        let parts: Vec<_> = (0..dead.parts).map(|n| part_key(dead.set, n)).collect();
+        // From the last on: where it is cut off, those that are left are counted by the first that is not there.
+        let parts = (0..dead.parts).rev().map(|n| part_key(dead.set, n));
+        let parts: Vec<_> = parts.collect();
         let batches = parts.chunks(DELETES_PER_BATCH);
         for keys in batches {
             self.delete_all(keys.iter().map(|key| &key[..]))?;
