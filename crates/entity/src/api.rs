@@ -18,13 +18,14 @@
 //! answers 403 to all writes; one with names of its own, 421 to requests for others.
 //! What the service does not do and would change a request's meaning is refused (`strictness`): 400, 411, 412, 415.
 //! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
-//! an unknown path, 405 for another method, 503 when the store cannot, 507 for writes without room. Sizes are `http`'s (413,
+//! an unknown path, 405 for another method, 501 for an unknown one, 204 to OPTIONS, 503 when the store cannot, 507 for writes without room. Sizes are `http`'s (413,
 //! 414, 431). Nothing negotiates a value's content: it is opaque bytes under the type it was put with.
 
 use std::io::Write as _;
 
 use millpond_http::{
     BodyLength, Field, FieldName, FieldValue, Method, Request, Response, SendError, StatusCode,
+    answer_other_method,
 };
 
 use crate::access::{AccessRefusal, Right};
@@ -38,9 +39,9 @@ use crate::replicas::ReplicasError;
 
 const TEXT: FieldValue<'_> = FieldValue::from_static("text/plain; charset=utf-8");
 const CONTENT_IS_TEXT: Field<'_> = (FieldName::CONTENT_TYPE, TEXT);
-const READ_AND_WRITE: FieldValue<'_> = FieldValue::from_static("GET, HEAD, PUT, DELETE");
-const READ: FieldValue<'_> = FieldValue::from_static("GET, HEAD");
-const WRITE: FieldValue<'_> = FieldValue::from_static("PUT");
+const READ_AND_WRITE: FieldValue<'_> = FieldValue::from_static("GET, HEAD, PUT, DELETE, OPTIONS");
+const READ: FieldValue<'_> = FieldValue::from_static("GET, HEAD, OPTIONS");
+const WRITE: FieldValue<'_> = FieldValue::from_static("PUT, OPTIONS");
 const CONTENT_ENCODING: FieldName<'_> = FieldName::from_static("Content-Encoding");
 const CONTENT_TYPE_OPTIONS: FieldName<'_> = FieldName::from_static("X-Content-Type-Options");
 const NO_SNIFF: FieldValue<'_> = FieldValue::from_static("nosniff");
@@ -89,10 +90,16 @@ impl Route<'_> {
     }
 }
 
+/// A path that is known, and has no such method.
+fn other_method<'a>(request: &Request<'a>, allow: FieldValue<'static>) -> Route<'a> {
+    let method = request.method;
+    Route::Refuse(Reply::OtherMethod { method, allow })
+}
+
 fn upkeep<'a>(request: &Request<'a>, upkeep: Upkeep) -> Route<'a> {
     match request.method {
         Method::Put => Route::Upkeep(upkeep),
-        _ => Route::Refuse(Reply::MethodNotAllowed { allow: WRITE }),
+        _ => other_method(request, WRITE),
     }
 }
 
@@ -105,11 +112,7 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
                 Method::Get | Method::Head => Route::Get,
                 Method::Put => Route::Put,
                 Method::Delete => Route::Delete,
-                _ => {
-                    return Route::Refuse(Reply::MethodNotAllowed {
-                        allow: READ_AND_WRITE,
-                    });
-                }
+                _ => return other_method(request, READ_AND_WRITE),
             };
             match request.query_parameter(b"id") {
                 Some(encoded) => with_id(encoded),
@@ -120,23 +123,25 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
             Method::Get | Method::Head => {
                 RangeQuery::of(request).map_or_else(Route::Refuse, Route::Range)
             }
-            _ => Route::Refuse(Reply::MethodNotAllowed { allow: READ }),
+            _ => other_method(request, READ),
         },
         b"/v0/status" => match request.method {
             Method::Get | Method::Head => Route::Status,
-            _ => Route::Refuse(Reply::MethodNotAllowed { allow: READ }),
+            _ => other_method(request, READ),
         },
         // Not POST, which a web page may send to any server of its reader's machine without asking.
         b"/v0/admin/checkpoint" => match request.method {
             Method::Put => Route::Checkpoint(request.query_parameter(b"name").unwrap_or_default()),
-            _ => Route::Refuse(Reply::MethodNotAllowed { allow: WRITE }),
+            _ => other_method(request, WRITE),
         },
         b"/v0/admin/flush" => upkeep(request, Upkeep::Flush),
         b"/v0/admin/compact" => upkeep(request, Upkeep::Compact),
+        // Of the server as a whole, which only OPTIONS may ask for.
+        b"*" => other_method(request, READ_AND_WRITE),
         b"/metrics" => Route::Metrics,
         b"/openapi.json" => match request.method {
             Method::Get | Method::Head => Route::OpenApi,
-            _ => Route::Refuse(Reply::MethodNotAllowed { allow: READ }),
+            _ => other_method(request, READ),
         },
         _ => Route::Refuse(Reply::UnknownPath),
     }
@@ -197,8 +202,10 @@ pub enum Reply {
     NoDates,
     /// 412: another version is there than the request depends on.
     PreconditionFailed,
-    /// 405, with what the path does allow.
-    MethodNotAllowed {
+    /// What the path does allow: 204 to OPTIONS, 405 to another method, 501 to one that is not known.
+    OtherMethod {
+        /// The request's.
+        method: Method,
         /// The `Allow` field.
         allow: FieldValue<'static>,
     },
@@ -389,11 +396,10 @@ impl Reply {
                 response,
                 &format_args!("a Content-Type has {CONTENT_TYPE_BYTES_MAX} bytes at most"),
             ),
-            Self::MethodNotAllowed { allow } => response.send_with(
-                StatusCode::METHOD_NOT_ALLOWED,
-                &[(FieldName::ALLOW, allow)],
-                b"",
-            ),
+            Self::OtherMethod { method, allow } => {
+                answer_other_method(method, response, allow, b"not with this method: see Allow\n");
+                Ok(())
+            }
             Self::NotAllowed(refusal) => not_allowed(response, refusal),
             Self::Overloaded => response.send_with(
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -80,13 +80,19 @@ impl Job {
         self.key.len() + self.head.len() + self.value.len()
     }
 
-    /// The same, without what the hold counts: for limits on what waits.
+    /// The same with a long condition, and without what the hold counts: for limits on what waits.
     #[must_use]
     pub fn uncounted_bytes(&self) -> usize {
-        match self.hold {
+        let bytes = match self.hold {
             Some(_) => self.key.len() + self.head.len(),
             None => self.bytes(),
-        }
+        };
+        bytes + self.condition.heap_bytes()
+    }
+
+    /// What a read was counted as when it left, before it found a value.
+    pub(crate) fn asked_bytes(&self) -> usize {
+        self.key.len() + self.condition.heap_bytes()
     }
 
     /// The head of the record to put.
@@ -391,7 +397,9 @@ impl<S: Store> Committer<S> {
     }
 
     fn delete_parts(&mut self, dead: DeadSet) -> Result<(), Failure> {
-        let parts: Vec<_> = (0..dead.parts).map(|n| part_key(dead.set, n)).collect();
+        // From the last on: where it is cut off, those that are left are counted by the first that is not there.
+        let parts = (0..dead.parts).rev().map(|n| part_key(dead.set, n));
+        let parts: Vec<_> = parts.collect();
         let batches = parts.chunks(DELETES_PER_BATCH);
         for keys in batches {
             self.delete_all(keys.iter().map(|key| &key[..]))?;

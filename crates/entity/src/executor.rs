@@ -481,7 +481,7 @@ impl ShardLink {
             let bytes = match answer.job.kind.is_write() {
                 // It brings a value home that was not counted when it left.
                 false => {
-                    let bytes = answer.job.key.len() as u64;
+                    let bytes = answer.job.asked_bytes() as u64;
                     self.reads.take(bytes);
                     bytes
                 }

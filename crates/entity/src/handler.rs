@@ -130,7 +130,7 @@ impl<S: Engine> EntityService<S> {
                 request: context.token,
                 key: copy(key, context)?,
                 record,
-                condition,
+                condition: condition.clone(),
                 acks,
                 attempt: 0,
             })
@@ -170,7 +170,8 @@ impl<S: Engine> EntityService<S> {
                 counted_read(self.link.counters(), Sent::Reply(Reply::NotFound))
             }
             Ok(CachedRead::NotCached | CachedRead::Found(None)) => {
-                self.link.admit(JobKind::Get, key.len())?;
+                let bytes = key.len() + condition.heap_bytes();
+                self.link.admit(JobKind::Get, bytes)?;
                 let key = copy(key, context)?;
                 self.link.counters().cold_reads.add(1);
                 let job = Job {
@@ -226,7 +227,8 @@ impl<S: Engine> EntityService<S> {
         let key = copy(key, context)?;
         self.check_writable(JobKind::Put)?;
         let Wishes { condition, acks } = self.write_wishes(request)?;
-        self.link.admit(JobKind::Judge, key.len())?;
+        self.link
+            .admit(JobKind::Judge, key.len() + condition.heap_bytes())?;
         let start = UploadStart {
             request: context.token,
             key,
@@ -285,7 +287,8 @@ impl<S: Engine> EntityService<S> {
         // is counted by it.
         let is_counted = !is_put || request.has_held_body();
         let value_len = if is_counted { 0 } else { request.body().len() };
-        let held_bytes = key.len() + value_len + if is_put { HEAD_BYTES_MAX } else { 0 };
+        let head_len = if is_put { HEAD_BYTES_MAX } else { 0 };
+        let held_bytes = key.len() + head_len + value_len + condition.heap_bytes();
         self.link.admit(kind, held_bytes)?;
         let key = copy(key, context)?;
         let (head, value, hold) = match is_put {
@@ -512,7 +515,8 @@ impl<S: Engine> EntityService<S> {
             // The shard's own buffers, home from the commit: they stay as they are. A record in
             // two pieces does not: it is too large to copy here.
             (Reply::Created(_), Some(stamp)) if job.head.is_empty() => {
-                self.cache.insert(job.key, job.value, stamp);
+                let blocks = &completions.pools().blocks;
+                self.cache.insert(blocks, job.key, job.value, stamp);
             }
             (Reply::Created(_) | Reply::Accepted, _) => self.cache.remove(&job.key),
             _ => {}
@@ -552,7 +556,7 @@ impl<S: Engine> Service for EntityService<S> {
                 Ok(()) => Ok(Flow::Pending),
                 Err(CheckpointRefusal::Off) => Err(Reply::NoCheckpoints.into()),
                 Err(CheckpointRefusal::BadName) => Err(Reply::BadName.into()),
-                Err(CheckpointRefusal::Busy) => Err(Reply::Overloaded.into()),
+                Err(CheckpointRefusal::Busy) => Err(Reply::UpkeepBusy.into()),
             },
             Route::Upkeep(upkeep) => match self.keeper.ask_upkeep(context.token, upkeep) {
                 Ok(()) => Ok(Flow::Pending),
@@ -736,6 +740,6 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::UpkeepBusy
         | Reply::NotNew
         | Reply::CheckpointFailed
-        | Reply::MethodNotAllowed { .. } => {}
+        | Reply::OtherMethod { .. } => {}
     }
 }

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use millpond_http::RequestToken;
 use millpond_http::log::{self, CountedEvent, LogLevel};
 use millpond_io::{Mailbox, MailboxSender, Waker, monotonic_ns};
+use millpond_mempool::{free_heap_bytes, give_back_free_heap};
 
 use crate::counters::{CommitCounters, EngineCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::data_dir::DataDirError;
@@ -127,6 +128,8 @@ struct Shared {
     panics: Arc<ThreadPanics>,
     /// Where checkpoints are made, if they are.
     directory: Option<PathBuf>,
+    /// So much of malloc's memory may be free; then its pages go back to the system.
+    free_heap_bytes_max: usize,
     /// A flush or a compaction waits or is under way: one more would do nothing that it does not.
     has_upkeep: AtomicBool,
 }
@@ -148,6 +151,7 @@ impl Keeper {
         panics: Arc<ThreadPanics>,
         shards: Box<[Arc<ShardCounters>]>,
         directory: Option<PathBuf>,
+        free_heap_bytes_max: usize,
         part_sweep: PartSweep,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
@@ -158,6 +162,7 @@ impl Keeper {
             shards,
             panics,
             directory,
+            free_heap_bytes_max,
             has_upkeep: AtomicBool::new(false),
         });
         look(&**store, &shared);
@@ -335,6 +340,10 @@ fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
             return;
         }
         look(store, shared);
+        // What memtables, tables that are merged and values of less than a part have left, between small blocks.
+        if free_heap_bytes() > shared.free_heap_bytes_max {
+            give_back_free_heap();
+        }
         let shards = shared.shards.iter();
         let cut = shards.map(|shard| shard.slow_readers_cut.value()).sum();
         work.slow_readers.look(cut, monotonic_ns());

@@ -39,7 +39,7 @@ pub(crate) type HeaderKey = [u8; INDEX_AT];
 /// The key of a part.
 pub(crate) type PartKey = [u8; INDEX_AT + 4];
 
-/// In a header: nobody knew yet how many parts there would be.
+/// In a header: nobody knew yet how many parts there would be (a body in chunks).
 pub(crate) const COUNT_UNKNOWN: u32 = 0;
 
 /// So many dead sets are looked for in one go.
@@ -109,7 +109,7 @@ pub fn writes_of(id: Vec<u8>, head: &Head<'_>, value: &[u8]) -> Vec<(Vec<u8>, Ve
 pub struct DeadSet {
     /// Its name.
     pub(crate) set: Version,
-    /// How many parts it has, or a few more.
+    /// How many parts it has.
     pub(crate) parts: u32,
 }
 
@@ -242,10 +242,7 @@ pub(crate) fn find_dead<S: Store>(store: &S, sets: &PartSets) -> Result<usize, S
     })?;
     let count = found.len();
     for (set, parts) in found {
-        let parts = match parts {
-            COUNT_UNKNOWN => count_parts(&snapshot, set)?,
-            parts => parts,
-        };
+        let parts = count_parts(&snapshot, set, parts)?;
         sets.condemn(DeadSet { set, parts });
     }
     failed.map_or(Ok(count), Err)
@@ -270,20 +267,45 @@ fn is_alive<S: Store>(store: &S, set: Version, header: &[u8]) -> Result<bool, St
     Ok(alive.unwrap_or(false))
 }
 
-/// How many parts of a set there are.
-fn count_parts(snapshot: &impl Snapshot, set: Version) -> Result<u32, StoreError> {
-    let mut count = 0;
-    let end = part_key(set, u32::MAX);
-    snapshot.visit(&part_key(set, 0), Some(&end), &mut |_, _| {
-        count += 1;
-        ControlFlow::Continue(())
-    })?;
-    Ok(count)
+/// How many parts of a set there are, of which as many were announced. They are written from the first on and deleted from
+/// the last on, so that a few of them are looked at, and not all are read.
+fn count_parts(snapshot: &impl Snapshot, set: Version, announced: u32) -> Result<u32, StoreError> {
+    let is_there = |index: u32| {
+        let mut is_there = false;
+        let (from, end) = (part_key(set, index), part_key(set, index.saturating_add(1)));
+        snapshot.visit(&from, Some(&end), &mut |_, _| {
+            is_there = true;
+            ControlFlow::Break(())
+        })?;
+        Ok::<_, StoreError>(is_there)
+    };
+    // Those below `there` are, the one at `absent` is not.
+    let (mut there, mut absent) = (0, announced);
+    if announced == COUNT_UNKNOWN {
+        absent = 1;
+        while is_there(absent - 1)? {
+            there = absent;
+            absent = absent.saturating_mul(2);
+        }
+        absent -= 1;
+    } else if is_there(announced - 1)? {
+        return Ok(announced);
+    }
+    while there < absent {
+        let middle = there + (absent - there) / 2;
+        match is_there(middle)? {
+            true => there = middle + 1,
+            false => absent = middle,
+        }
+    }
+    Ok(there)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::memory::MemoryStore;
+    use crate::store::{Durability, Write};
 
     /// Goal: all keys of parts lie behind all ids, sets in the order of their versions and parts in that of their indexes.
     #[test]
@@ -306,6 +328,37 @@ mod tests {
         assert_eq!(set_of_part(&keys[1]), None);
         assert_eq!(set_of_header(&keys[1]), Some(Version(u64::MAX)));
         assert_eq!(set_of_header(&keys[4]), None);
+    }
+
+    /// All parts of a value whose length nobody knew were read to count them, and of one that was cut off as many were
+    /// deleted as had been announced.
+    ///
+    /// Goal: the count is exact, whatever was announced, and few parts are looked at.
+    #[test]
+    fn parts_are_counted_by_a_few_looks() {
+        let store = MemoryStore::new();
+        let commit = |key: &[u8]| {
+            let (head, value) = (&b""[..], &b"part"[..]);
+            let put = Write::Put { key, head, value };
+            store
+                .commit([put].into_iter(), 10, Durability::Written)
+                .unwrap();
+        };
+        let set = Version(7);
+        // Of its neighbours.
+        commit(&part_key(Version(6), 3));
+        commit(&part_key(Version(8), 0));
+        for count in 0..70 {
+            let held = store.hold().unwrap();
+            let snapshot = held.snapshot();
+            for announced in [COUNT_UNKNOWN, count.max(1), count + 1, 100, 4000, u32::MAX] {
+                let counted = count_parts(&snapshot, set, announced).unwrap();
+                assert_eq!(counted, count, "{announced} announced");
+            }
+            drop(snapshot);
+            drop(held);
+            commit(&part_key(set, count));
+        }
     }
 
     /// Goal: what is in use is not condemned, and what is condemned is not taken into use.

@@ -20,6 +20,7 @@ use crate::data_dir::DataDirError;
 use crate::executor::{Executor, ExecutorConfig};
 use crate::handler::EntityService;
 use crate::keeper::{Keeper, PartSweep};
+use crate::large::LARGE_BYTES;
 use crate::metrics::Metrics;
 use crate::range::Ranges;
 use crate::record::SHARDS_MAX;
@@ -28,9 +29,10 @@ use crate::store::rocksdb::{RocksDbOptions, RocksDbStore};
 use crate::store::{Engine, EngineInfo, Linkage, Store};
 use crate::value_cache::ValueCache;
 
-/// Blocks from here on go back to the system as soon as they are free: those of large values, which the engine
-/// holds on five threads in turn. Whatever is needed all the time is smaller, or lasts.
-const MAPPED_BYTES: u32 = 1 << 20;
+/// Blocks from here on go back to the system as soon as they are free: those of large values and of parts, which
+/// shards, store threads and the engine's threads hold in turn. Each thread's arena would keep a few of them, between
+/// small blocks that last: that came to a quarter of `--memory`. Whatever is needed all the time is smaller.
+const MAPPED_BYTES: u32 = LARGE_BYTES as u32;
 
 /// One stamp of eight bytes for this much cache: with values of 1 KiB there are ten stamps for
 /// each, so a write kills the cached value of one neighbour in ten; and 1/16 of the memory.
@@ -274,6 +276,11 @@ fn executor_config(
     })
 }
 
+/// Memtables are most of what comes and goes in malloc's memory.
+fn free_heap_bytes_max(config: &EntityConfig) -> usize {
+    usize::try_from(config.memtable_bytes / 4).unwrap_or(usize::MAX)
+}
+
 fn cache_bytes(config: &EntityConfig) -> usize {
     usize::try_from(config.cache_bytes).unwrap_or(usize::MAX)
 }
@@ -354,6 +361,7 @@ impl<S: Engine> Parts<S> {
             executor.panics(),
             executor.shard_counters(),
             config.checkpoints.clone(),
+            free_heap_bytes_max(config),
             PartSweep::new(executor.part_sets(), executor.wake_writer()),
         )
         .map_err(EntityError::Thread)?;

@@ -106,7 +106,7 @@ impl Uploads {
             true => None,
             false => {
                 link.submit(Job {
-                    condition: start.condition,
+                    condition: start.condition.clone(),
                     ..Job::new(
                         link.shard_index(),
                         start.request,
@@ -401,7 +401,7 @@ impl Upload {
         Ok(Job {
             head,
             value,
-            condition: start.condition,
+            condition: std::mem::take(&mut start.condition),
             acks: start.acks,
             ..Job::new(shard_index, start.request, JobKind::Put, key)
         })

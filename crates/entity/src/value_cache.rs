@@ -28,6 +28,13 @@ const BYTES_PER_PLACE: usize = 256;
 /// An entry may take this part of the cache at most; a larger one would empty it for one reader.
 const ENTRY_SHARE: usize = 8;
 
+/// After so many of its bytes have come in anew the cache looks at what is free in the pool: where other lengths come
+/// in than leave, no block that is free fits, and its pages would stay for a while beside the new ones.
+const LOOK_SHARE: usize = 64;
+
+/// So much of the cache may be free in the pool; more goes back to the system.
+const FREE_SHARE: usize = 16;
+
 /// What a slot costs, filled or free: the list of slots never shrinks.
 const SLOT_BYTES: usize = size_of::<Option<Entry>>() + size_of::<u32>();
 
@@ -62,6 +69,8 @@ pub struct ValueCache {
     hand: usize,
     used_bytes: usize,
     limit_bytes: usize,
+    /// Came in since what is free in the pool was looked at.
+    unlooked_bytes: usize,
 }
 
 /// The answer of [`ValueCache::get`].
@@ -94,6 +103,7 @@ impl ValueCache {
             hand: 0,
             used_bytes: 0,
             limit_bytes: memory_bytes - places * PLACE_BYTES,
+            unlooked_bytes: 0,
         }
     }
 
@@ -129,6 +139,7 @@ impl ValueCache {
             return;
         };
         self.keep(missed.hash, key, value, stamp);
+        self.look_at_pool(blocks);
     }
 
     /// Like [`fill`](Self::fill), for a read by a store thread: `stamp` is from before it.
@@ -141,10 +152,11 @@ impl ValueCache {
     }
 
     /// Keeps what a commit made durable; `stamp` is what the committer marked the job with.
-    pub fn insert(&mut self, key: Buffer, value: Buffer, stamp: Stamp) {
+    pub fn insert(&mut self, blocks: &BlockPool, key: Buffer, value: Buffer, stamp: Stamp) {
         let hash = self.stamps.hash(&key);
         if self.stamps.is_current(hash, stamp) {
             self.keep(hash, key, value, stamp);
+            self.look_at_pool(blocks);
         }
     }
 
@@ -202,6 +214,17 @@ impl ValueCache {
         self.publish();
     }
 
+    /// Has the pool give back what is free in it, where that is much.
+    #[inline]
+    fn look_at_pool(&mut self, blocks: &BlockPool) {
+        if self.unlooked_bytes > self.limit_bytes / LOOK_SHARE {
+            self.unlooked_bytes = 0;
+            if blocks.stats().cached_bytes > (self.limit_bytes / FREE_SHARE) as u64 {
+                blocks.release_unused();
+            }
+        }
+    }
+
     /// Whether an entry with these buffers may come in; others have left for it.
     fn make_room(&mut self, buffer_bytes: usize) -> bool {
         if SLOT_BYTES + buffer_bytes > self.entry_bytes_max() {
@@ -220,6 +243,7 @@ impl ValueCache {
     /// Puts an entry into a free slot. It is in the index as soon as the caller has entered it.
     fn place(&mut self, entry: Entry) -> u32 {
         self.used_bytes += self.next_slot_bytes() + entry.buffer_bytes();
+        self.unlooked_bytes += entry.buffer_bytes();
         if let Some(slot) = self.free_slots.pop() {
             self.slots[slot as usize] = Some(entry);
             return slot;

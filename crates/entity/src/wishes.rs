@@ -20,7 +20,6 @@ use crate::uploads::copy_of;
 const COPIED_BYTES_MAX: usize = 64 * 1024;
 
 /// What a request asks for besides an entity.
-#[derive(Clone, Copy)]
 pub(crate) struct Wishes {
     pub(crate) condition: Condition,
     pub(crate) acks: u16,

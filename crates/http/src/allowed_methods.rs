@@ -13,7 +13,7 @@ pub(crate) const READ_ONLY: FieldValue<'_> = FieldValue::from_static("GET, HEAD,
 /// Answers a request whose method is not among those that `allow` lists, OPTIONS aside. `sentence` says
 /// what to do instead. Without memory nothing is sent, which the server answers with 503.
 #[cold]
-pub(crate) fn answer_other_method(
+pub fn answer_other_method(
     method: Method,
     response: &mut Response<'_>,
     allow: FieldValue<'_>,

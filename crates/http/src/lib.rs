@@ -71,6 +71,7 @@ pub mod client;
 pub mod proxy;
 
 pub use access_log::{AccessLogConfig, AccessLogFormat, AccessLogTarget};
+pub use allowed_methods::answer_other_method;
 pub use asynchronous::{AsyncRequest, AsyncService, AsyncShard, Reply};
 pub use body::{BodyDecoder, BodyStep};
 pub use body_budget::{BodyBudget, BodyHold};

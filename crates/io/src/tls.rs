@@ -40,6 +40,7 @@
 //! and records of our own: rustls allocates for each record it opens or seals, which a test counts.
 
 mod awaited;
+mod blocking;
 mod certificates;
 mod client;
 mod counters;
@@ -52,6 +53,7 @@ mod session;
 mod step;
 mod validity;
 
+pub use blocking::BlockingTls;
 pub use certificates::{CertificateFiles, CertificateWarning, TlsError};
 pub use client::{TlsClient, TlsClientOptions, Trust};
 pub use counters::{TlsCounters, TlsFailure};

@@ -168,6 +168,10 @@ impl BlockBooks {
         self.blocks.sweep()
     }
 
+    pub(crate) fn release_unused(&mut self) -> usize {
+        self.blocks.release_unused()
+    }
+
     /// Begins a sweep, or goes on with the one under way; returns how many bytes were given back since
     /// the last time this was called.
     pub(crate) fn begin_trim(&mut self) -> usize {

@@ -186,6 +186,14 @@ impl BlockPool {
         self.handle.local().sweep()
     }
 
+    /// Gives all chunks without a live block back to the system, and all pages of other chunks without one, after
+    /// draining, however lately they were used; returns how many bytes that were. For whoever is about to take more
+    /// memory than it may if what is free stays. O(free blocks), and a system call for each run of pages.
+    pub fn release_unused(&self) -> usize {
+        self.handle.settle();
+        self.handle.local().release_unused()
+    }
+
     /// The first part of what [`trim`](Self::trim) does, at most a few system calls;
     /// [`go_on_trimming`](Self::go_on_trimming) does the rest. After a crowd a whole trim takes
     /// milliseconds, in which nobody is served. Returns how many bytes both gave back since the last call

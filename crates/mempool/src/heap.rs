@@ -95,6 +95,18 @@ pub fn map_large_blocks(size_bytes: u32) {
     let _ = size_bytes;
 }
 
+/// Bytes of malloc's free memory, all threads' arenas together, whether they have pages or not. Looks at each free block,
+/// under the arenas' locks. 0 where malloc is not glibc's.
+pub fn free_heap_bytes() -> usize {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer and locks what it walks.
+    unsafe {
+        libc::mallinfo2().fordblks
+    }
+    #[cfg(not(target_env = "gnu"))]
+    0
+}
+
 /// Has malloc give the pages of its free memory back to the system, all threads' arenas included.
 /// It does so by itself only at an arena's end: below one block in use everything stays. Walks all
 /// free memory, so call it after much was freed. Nothing where malloc is not glibc's.

@@ -101,7 +101,7 @@ pub use buffer::Buffer;
 pub use buffer_pool::{BufferPool, Lease};
 pub use checks::{Checks, ChecksError};
 pub use error::PoolError;
-pub use heap::{give_back_free_heap, map_large_blocks};
+pub use heap::{free_heap_bytes, give_back_free_heap, map_large_blocks};
 pub use malloc::MempoolAlloc;
 pub use outbox::flush_remote_frees;
 #[cfg(miri)]

@@ -239,6 +239,14 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
         count
     }
 
+    /// Gives all memory back that no live block is in: chunks, and pages of others; returns how many bytes.
+    /// O(ready blocks and chunks with room).
+    pub(crate) fn release_unused(&mut self) -> usize {
+        let chunk_count = self.release_idle(GiveBack::Now);
+        let page_bytes = self.classes.iter_mut().map(BlockClass::empty_pages);
+        chunk_count * CHUNK_BYTES + page_bytes.sum::<usize>()
+    }
+
     /// The figures of class `index`. O(ready blocks and chunks with room of the class).
     pub(crate) fn class_figures(&self, index: usize) -> ClassFigures {
         let (front, class) = (&self.fronts[index], &self.classes[index]);

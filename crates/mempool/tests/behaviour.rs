@@ -197,6 +197,36 @@ fn trim_halves_idle_memory() {
     assert_eq!(pool.allocate(1000).unwrap().capacity(), 1024);
 }
 
+/// Goal: all memory without a live block goes back at once, also pages between live blocks, and live blocks stay.
+#[test]
+fn unused_memory_is_released_at_once() {
+    let pool = BlockPool::new("release", PoolMode::On);
+    let filled = |n: usize| {
+        let mut buffer = Buffer::with_capacity(&pool, 8000).unwrap();
+        buffer.append_within_capacity(&[n as u8; 8000]);
+        buffer
+    };
+    // Eight to a chunk.
+    let mut buffers: Vec<Buffer> = (0..64).map(filled).collect();
+    let idle = buffers.split_off(32);
+    drop(idle);
+    let mut number = 0;
+    buffers.retain(|_| {
+        number += 1;
+        number % 2 == 0
+    });
+    let released_bytes = pool.release_unused() as u64;
+    let stats = pool.stats();
+    assert_eq!(stats.reserved_bytes, 4 * CHUNK_BYTES);
+    assert_eq!(released_bytes, 4 * CHUNK_BYTES + 16 * 8192);
+    assert_eq!(pool.release_unused(), 0, "once");
+    for (n, buffer) in (1..).step_by(2).zip(&buffers) {
+        assert!(is_filled(buffer, n));
+    }
+    buffers.extend((0..64).map(filled));
+    assert_eq!(pool.stats().live_objects, 16 + 64);
+}
+
 /// Goal: a trim in parts gives back in the end what a whole one does, never much at a time, and tells the
 /// next one what came after its first part; a pool that has nothing to give is done at once.
 #[test]

@@ -1,9 +1,13 @@
 //! Exports and imports of directories and servers, as they are typed.
 
 use crate::support::{Server, curl, millpond, run};
+use crate::tls::{Files, https};
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
 
 /// More lines than one answer has entities, among them ids and values that are no text, a large one, and one with an end.
 fn many_lines() -> String {
@@ -126,7 +130,13 @@ fn refusals_of_servers_are_told() {
             2,
             "URL",
         ),
-        (&["export", "https://127.0.0.1:1"], 2, "https"),
+        (
+            &["export", "https://127.0.0.1:1"],
+            1,
+            "cannot be connected to",
+        ),
+        (&["export", &url, "--ca", &text("writers")], 2, "https://"),
+        (&["import", &text("data"), "--ca", "x"], 2, "https://"),
         (&["export", "http://127.0.0.1:1/?a=b"], 2, "query"),
     ] {
         let finished = run(&mut millpond(&[&["entity"][..], words].concat()));
@@ -191,4 +201,134 @@ fn damage_is_skipped_and_told() {
     ]));
     assert_eq!(finished.code(), 0, "{finished:?}");
     assert!(finished.stderr.contains("(skipped: 1)"), "{finished:?}");
+}
+
+/// Goal: exports and imports speak TLS, and trust nobody but those named.
+#[test]
+fn servers_are_reached_by_https() {
+    let files = Files::new();
+    let authority = files.text("server.crt");
+    let at = |name: &str| files.text(name);
+    fs::write(at("lines"), many_lines()).unwrap();
+    let server = files.serve(&["server"], &["entity", "--data", &at("data")]);
+    let url = https(&server, "");
+    let finished = run(&mut millpond(&[
+        "entity",
+        "import",
+        &url,
+        &at("lines"),
+        "--ca",
+        &authority,
+    ]));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    let finished = run(&mut millpond(&[
+        "entity",
+        "export",
+        &url,
+        "--ca",
+        &authority,
+        "--output",
+        &at("export"),
+    ]));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    let exported = fs::read_to_string(at("export")).unwrap();
+    assert_eq!(exported.lines().count(), 1503);
+    assert!(exported.len() > 4_000_000);
+    let other = Files::new().text("server.crt");
+    fs::copy(files.text("server.key"), at("no.crt")).unwrap();
+    for (words, part) in [
+        (&["export", &url][..], "--ca"),
+        (&["import", &url, &at("lines")], "--ca"),
+        (&["export", &url, "--ca", &other], "cannot read"),
+        (&["export", &url, "--ca", &at("no.crt")], "no certificate"),
+    ] {
+        let finished = run(&mut millpond(&[&["entity"][..], words].concat()));
+        assert_eq!(finished.code(), 1, "{words:?}: {finished:?}");
+        assert!(finished.stderr.contains(part), "{words:?}: {finished:?}");
+    }
+}
+
+/// A server that gives each connection the next of these answers and closes it; its address, and what it was asked for.
+fn answers_of(answers: Vec<String>) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, asked) = channel();
+    std::thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() > 0 {
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8(head).unwrap();
+            sender
+                .send(head.split(' ').nth(1).unwrap().to_owned())
+                .unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    (url, asked)
+}
+
+const LINES: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n";
+const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 5\r\n\r\nfull\n";
+
+fn chunk(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
+}
+
+/// A connection that broke, or a server that stopped, ended the export of millions of entities.
+///
+/// Goal: an export that is cut goes on behind the last whole line, each entity once, and says so.
+#[test]
+fn a_cut_export_goes_on() {
+    let lines = [
+        "{\"id\":\"a\",\"value\":\"1\"}\n",
+        "{\"id\":\"b\\\"\\\\\",\"value\":\"2\"}\n",
+        "{\"id_base64\":\"/wA=\",\"value\":\"3\"}\n",
+        "{\"id_base64\":\"/wE=\",\"value\":\"4\"}\n",
+    ];
+    let end = "{\"end\":true}\n";
+    let (url, asked) = answers_of(vec![
+        format!(
+            "{LINES}{}{}",
+            chunk(lines[0]),
+            chunk(&(lines[1].to_owned() + "{\"id\":\"c"))
+        ),
+        FULL.to_owned(),
+        format!("{LINES}{}", chunk(lines[2])),
+        format!("{LINES}{}0\r\n\r\n", chunk(&(lines[3].to_owned() + end))),
+    ]);
+    let finished = run(&mut millpond(&["entity", "export", &url]));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert_eq!(finished.stdout, lines.concat() + end);
+    let goes_on = finished.stderr.matches("goes on there").count();
+    assert_eq!(goes_on, 3, "{finished:?}");
+    let asked: Vec<String> = asked.iter().collect();
+    for (asked, first) in asked.iter().zip([
+        "start=%00",
+        "after=b%22%5C",
+        "after=b%22%5C",
+        "after=%FF%00",
+    ]) {
+        assert!(asked.contains(&format!("?{first}&")), "{asked}");
+    }
+    assert_eq!(asked.len(), 4);
+}
+
+/// Goal: an export that gets no further ends with status 1 after a few tries.
+#[test]
+fn an_export_that_gets_no_further_ends() {
+    let first = format!("{LINES}{}", chunk("{\"id\":\"a\",\"value\":\"1\"}\n"));
+    let answers = std::iter::once(first).chain(std::iter::repeat_n(LINES.to_owned(), 9));
+    let (url, asked) = answers_of(answers.collect());
+    let finished = run(&mut millpond(&["entity", "export", &url]));
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert!(
+        finished.stderr.contains("cut behind 1 entities"),
+        "{finished:?}"
+    );
+    assert_eq!(asked.try_iter().count(), 6);
 }

@@ -13,12 +13,12 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 /// Certificates and keys in a directory.
-struct Files {
+pub(crate) struct Files {
     directory: tempfile::TempDir,
 }
 
 impl Files {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let files = Self {
             directory: tempfile::tempdir().unwrap(),
         };
@@ -42,7 +42,7 @@ impl Files {
         self.directory.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
@@ -58,7 +58,7 @@ impl Files {
     }
 
     /// A server with these pairs, and further words.
-    fn serve(&self, names: &[&str], words: &[&str]) -> Server {
+    pub(crate) fn serve(&self, names: &[&str], words: &[&str]) -> Server {
         let flags: Vec<String> = names.iter().flat_map(|name| self.flags(name)).collect();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         Server::start(&[words, &flags].concat())
@@ -71,7 +71,7 @@ impl Files {
     }
 }
 
-fn https(server: &Server, path: &str) -> String {
+pub(crate) fn https(server: &Server, path: &str) -> String {
     format!("https://{}{path}", server.address)
 }
 

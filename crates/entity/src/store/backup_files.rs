@@ -12,8 +12,50 @@ use crate::data_dir::{self, DataDirError};
 /// The file that holds them.
 pub(crate) const FILE: &str = "MILLPOND-BACKUP";
 
+/// The file that says up to when versions were given out, in microseconds since 1970: a directory's own note of that
+/// (`inventory`) is about its files and does not go with a copy of them.
+const CLOCK_FILE: &str = "MILLPOND-CLOCK";
+
 const FIRST_LINE: &str = "millpond entity backup, version 1";
 const READ_BYTES: usize = 256 << 10;
+
+/// Notes in the backup in `path` that no version in it is of a later time.
+///
+/// # Errors
+/// If the system refuses.
+pub(super) fn write_clock(path: &Path, clock_us: u64) -> io::Result<()> {
+    let mut file = File::create(path.join(CLOCK_FILE))?;
+    file.write_all(format!("{clock_us}\n").as_bytes())?;
+    file.sync_all()
+}
+
+/// What the backup that `path` was restored from said; 0: nothing, or it is in the directory's own note by now.
+///
+/// # Errors
+/// If the system refuses, or it is no time.
+pub(super) fn read_clock(path: &Path) -> io::Result<u64> {
+    let text = match fs::read_to_string(path.join(CLOCK_FILE)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let clock_us = text.strip_suffix('\n').and_then(|text| text.parse().ok());
+    clock_us.ok_or_else(|| {
+        let cause = format!("{CLOCK_FILE} is not what was written: restore the backup again");
+        io::Error::new(io::ErrorKind::InvalidData, cause)
+    })
+}
+
+/// The directory's own note says it from now on.
+///
+/// # Errors
+/// If the system refuses.
+pub(super) fn remove_clock(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path.join(CLOCK_FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
 
 /// Lists the files of the backup in `path`. Reads all of them once.
 ///

@@ -82,6 +82,11 @@ impl Notes {
         self.clock().first_us
     }
 
+    /// No version that was given out by now is of a later time.
+    pub(super) fn clock_us(&self) -> u64 {
+        self.clock().now_us()
+    }
+
     /// The next server gives out no version of that time, or of an earlier one.
     pub(super) fn note_version(&self, given_out_us: u64) {
         self.clock().raise(given_out_us);

@@ -30,7 +30,7 @@ use super::{
     CachedRead, DataSizes, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held,
     Linkage, Room, Snapshot, Store, StoreError, Visit, Write,
 };
-use super::{accept_loss, failure, inventory, shortage, upgrade};
+use super::{accept_loss, backup_files, failure, inventory, shortage, upgrade};
 use millpond_http::log::{self, LogLevel};
 
 use crate::config::Compression;
@@ -185,7 +185,9 @@ impl RocksDbStore {
         upgrade::clean_up(&db, path)?;
         if let Some(notes) = &notes {
             notes.accept_loss(accepted.unwrap_or(0));
-            let noted = notes.opened(db.latest_sequence_number());
+            let noted = notes
+                .opened(db.latest_sequence_number())
+                .and_then(|()| backup_files::remove_clock(path));
             noted.map_err(|error| data_dir::failed(path, "write to", error))?;
         }
         let mut store = Self::of(db, path, asked, block_cache, notes, claim);
@@ -251,6 +253,11 @@ impl RocksDbStore {
     /// What the engine is told where nothing is written.
     pub(super) fn reading_options(asked: RocksDbOptions) -> Options {
         database_options(asked, &new_block_cache(asked))
+    }
+
+    /// No version that was given out by now is of a later time, in microseconds since 1970; 0: nothing is known.
+    pub(super) fn clock_us(&self) -> u64 {
+        self.notes.as_ref().map_or(0, Notes::clock_us)
     }
 
     /// A version that came from elsewhere: none like it is given out from now on.
@@ -568,9 +575,12 @@ fn begin_notes(path: &Path, examined: &Examined) -> Result<Option<Notes>, DataDi
             ),
         );
     }
-    let known = examined.inventory.clone();
-    let is_first = known.is_none();
-    match Notes::begin(path, known.unwrap_or_default()) {
+    let restored_us = backup_files::read_clock(path);
+    let restored_us = restored_us.map_err(|error| data_dir::failed(path, "read", error))?;
+    let is_first = examined.inventory.is_none();
+    let mut known = examined.inventory.clone().unwrap_or_default();
+    known.clock_us = known.clock_us.max(restored_us);
+    match Notes::begin(path, known) {
         Ok(notes) => Ok(Some(notes)),
         Err(error) if is_first && error.kind() == std::io::ErrorKind::StorageFull => {
             log::write(

@@ -184,7 +184,8 @@ impl RocksDbStore {
         Checkpoint::new(&held.0)
             .and_then(|checkpoint| checkpoint.create_checkpoint(path))
             .map_err(|error| failed(error.into_string()))?;
-        seal_backup(path)
+        // Behind the copy: no version in it is newer.
+        seal_backup(path, self.clock_us())
     }
 
     /// The same for a directory that no server runs on, which is left as it is.
@@ -199,6 +200,8 @@ impl RocksDbStore {
         data_dir::check_new(backup)?;
         // Loss and damage of what the engine reads at opening are found now, those of tables by `check`.
         let (_store, _lock) = Self::open_to_look(data, asked)?;
+        let clock_us =
+            noted_clock_us(data).map_err(|error| data_dir::failed(data, "read", error))?;
         data_dir::make_empty(backup)?;
         let is_left_out = |name: &OsStr| {
             name == data_dir::MARKER || name == inventory::FILE || name == lock::FILE
@@ -208,13 +211,23 @@ impl RocksDbStore {
             operation: "copy into",
             source,
         })?;
-        seal_backup(backup)
+        seal_backup(backup, clock_us)
     }
 }
 
-/// Lists what a backup consists of, then marks it as one.
-fn seal_backup(path: &Path) -> Result<(), DataDirError> {
-    backup_files::write(path).map_err(|source| DataDirError::Io {
+/// The time that no version in the directory is behind, of one that no server runs on; 0: nothing is known.
+fn noted_clock_us(data: &Path) -> io::Result<u64> {
+    let noted_us = match inventory::read(data)? {
+        inventory::Found::Valid(inventory) => inventory.clock_us,
+        inventory::Found::Missing | inventory::Found::Damaged => 0,
+    };
+    Ok(noted_us.max(backup_files::read_clock(data)?))
+}
+
+/// Notes the clock of versions, lists what a backup consists of, then marks it as one.
+fn seal_backup(path: &Path, clock_us: u64) -> Result<(), DataDirError> {
+    let listed = backup_files::write_clock(path, clock_us).and_then(|()| backup_files::write(path));
+    listed.map_err(|source| DataDirError::Io {
         path: path.to_owned(),
         operation: "list the files of",
         source,

@@ -334,7 +334,8 @@ fn replicas_of_one_are_one() {
     );
 }
 
-/// Goal: unknown paths are 400, known paths with another method 405 with what is allowed.
+/// Goal: unknown paths are 400, known paths with another method 405 with what is allowed, an unknown method is 501, and
+/// OPTIONS is told what is allowed.
 #[test]
 fn unknown_paths_and_methods() {
     on_each_store(|server| {
@@ -349,14 +350,33 @@ fn unknown_paths_and_methods() {
         ] {
             assert_eq!(client.request("GET", path, b"").status, 400, "{path}");
         }
-        for method in ["POST", "PATCH", "OPTIONS"] {
-            let reply = client.request(method, "/v0/entity?id=a", b"");
-            assert_eq!(reply.status, 405, "{method}");
-            assert_eq!(reply.field("Allow"), Some("GET, HEAD, PUT, DELETE"));
-            let reply = client.request(method, "/v0/status", b"");
-            assert_eq!(reply.status, 405, "{method}");
-            assert_eq!(reply.field("Allow"), Some("GET, HEAD"));
+        for (path, allow) in [
+            ("/v0/entity?id=a", "GET, HEAD, PUT, DELETE, OPTIONS"),
+            ("/v0/entity", "GET, HEAD, PUT, DELETE, OPTIONS"),
+            ("/v0/entities", "GET, HEAD, OPTIONS"),
+            ("/v0/status", "GET, HEAD, OPTIONS"),
+            ("/openapi.json", "GET, HEAD, OPTIONS"),
+            ("/v0/admin/checkpoint", "PUT, OPTIONS"),
+            ("/v0/admin/flush", "PUT, OPTIONS"),
+            ("/v0/admin/compact", "PUT, OPTIONS"),
+        ] {
+            for (method, status) in [
+                ("POST", 405),
+                ("PATCH", 405),
+                ("TRACE", 405),
+                ("OPTIONS", 204),
+                ("BREW", 501),
+                ("get", 501),
+            ] {
+                let reply = client.request(method, path, b"");
+                assert_eq!(reply.status, status, "{method} {path}");
+                assert_eq!(reply.field("Allow"), Some(allow), "{method} {path}");
+                assert_eq!(reply.body.is_empty(), status == 204, "{method} {path}");
+            }
         }
+        let reply = client.request("OPTIONS", "*", b"");
+        let allow = Some("GET, HEAD, PUT, DELETE, OPTIONS");
+        assert_eq!((reply.status, reply.field("Allow")), (204, allow));
         assert_eq!(client.request("GET", "/v0/status", b"").status, 200);
     });
 }

@@ -140,7 +140,7 @@ impl<S: Store> Shard<S> {
                 }
             }
             (Outcome::Written, JobKind::Put, Some(stamp)) => {
-                self.cache.insert(job.key, job.value, stamp);
+                self.cache.insert(&self.blocks, job.key, job.value, stamp);
             }
             (Outcome::Written, JobKind::Delete, _) => self.cache.remove(&job.key),
             _ => {}

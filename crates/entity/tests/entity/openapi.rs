@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::support::{Client, Reply, TestServer, request, wait_until};
+use crate::support::{Client, Reply, TestServer, patient_limits, request, wait_until};
 use millpond_entity::access::{Access, Tokens};
+use millpond_entity::parts::PART_BYTES;
 use millpond_entity::store::Disk;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::{Engine, EntityConfig, open};
-use millpond_http::ServeConfig;
+use millpond_http::{LimitValues, ServeConfig};
 use serde_json::Value;
 
 /// Path, method and status.
@@ -224,7 +225,7 @@ fn provoke_operators(check: &mut Check) {
     check.provoke(&mut server.connect(), &failing);
 
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
-    let server = TestServer::start(&store, |_, _| {});
+    let server = TestServer::start(&store, with_checkpoints);
     let under_way = store.hold_upkeep();
     let mut first = server.connect();
     first.send(&request("PUT", FLUSH, b"")).unwrap();
@@ -232,7 +233,11 @@ fn provoke_operators(check: &mut Check) {
     let mut client = server.connect();
     check.provoke(
         &mut client,
-        &[("PUT", FLUSH, "", 503), ("PUT", COMPACT, "", 503)],
+        &[
+            ("PUT", FLUSH, "", 503),
+            ("PUT", COMPACT, "", 503),
+            ("PUT", CHECKPOINT, "", 503),
+        ],
     );
     drop(under_way);
     assert_eq!(first.read_reply(false).unwrap().unwrap().status, 500);
@@ -245,6 +250,30 @@ fn provoke_operators(check: &mut Check) {
     });
     let server = TestServer::start(&store, with_checkpoints);
     check.provoke(&mut server.connect(), &FULL);
+}
+
+/// An upload that stands still while another one waits for the memory that it holds.
+fn provoke_slow_upload(check: &mut Check) {
+    let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, http| {
+        config.large_bytes_max = 2 * PART_BYTES as u64;
+        let limits = LimitValues {
+            contended_grace_ns: 1,
+            ..*patient_limits()
+        };
+        http.limits = limits.checked().unwrap();
+    });
+    let mut slow = server.connect();
+    let body = vec![0; 5 * PART_BYTES];
+    let put = request("PUT", ENTITY, &body);
+    slow.send(&put[..put.len() - 3 * PART_BYTES]).unwrap();
+    let mut client = server.connect();
+    wait_until(|| {
+        assert_eq!(client.put(b"other", &body), 201);
+        !slow.has_nothing()
+    });
+    let reply = slow.read_reply(false).unwrap().unwrap();
+    assert_eq!(reply.status, 408);
+    check.note("PUT", ENTITY, &reply);
 }
 
 /// Goal: nothing is described that the server does not do, and each of its answers is described.
@@ -286,6 +315,7 @@ fn description_and_server_agree() {
     assert_eq!(store.engine().name, "memory");
 
     provoke_operators(&mut check);
+    provoke_slow_upload(&mut check);
 
     let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, _| {
         let tokens = |text| Tokens::parse(text).unwrap();

@@ -366,7 +366,7 @@ fn refusals_heads_and_pipelines() {
         }
         let reply = client.request("DELETE", "/v0/entities?start=a", b"");
         assert_eq!(reply.status, 405);
-        assert_eq!(reply.field("Allow"), Some("GET, HEAD"));
+        assert_eq!(reply.field("Allow"), Some("GET, HEAD, OPTIONS"));
         let reply = client.request("HEAD", "/v0/entities?start=a", b"");
         assert_eq!(reply.status, 200);
         assert_eq!(reply.field("Transfer-Encoding"), Some("chunked"));

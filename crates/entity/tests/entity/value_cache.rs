@@ -1,5 +1,6 @@
 //! The value cache: its bound, its eviction, and that it never says what is no longer so.
 
+use crate::memory::own_resident_bytes;
 use crate::support::buffer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -189,6 +190,30 @@ fn values_in_use_outlive_values_passing_by() {
     assert!(bench.hit(&1_000_u32.to_le_bytes()).is_none());
 }
 
+/// Free blocks of lengths that came no more stayed beside the new ones until the sweeps of seconds later.
+///
+/// Goal: however lengths change, the cache and what it gave up take little more memory than the cache may.
+#[test]
+fn other_lengths_take_the_memory_of_those_before() {
+    const MEMORY_BYTES: usize = 64 << 20;
+    let mut bench = Bench::new(MEMORY_BYTES, 1 << 16, PoolMode::On);
+    let before_bytes = own_resident_bytes();
+    let mut n = 0_u32;
+    for value_bytes in [16_000, 6000, 7000, 12_000] {
+        let value = vec![1; value_bytes];
+        for _ in 0..2 * MEMORY_BYTES / value_bytes {
+            n += 1;
+            bench.fill(&n.to_le_bytes(), &value);
+        }
+        let taken_bytes = own_resident_bytes() - before_bytes;
+        assert!(bench.cache.used_bytes() > MEMORY_BYTES / 2);
+        assert!(
+            taken_bytes < MEMORY_BYTES / 16 * 18,
+            "{taken_bytes} bytes with values of {value_bytes}"
+        );
+    }
+}
+
 /// Goal: a value that would push out much of the rest is not kept, and no memory means no cache.
 #[test]
 fn large_values_and_no_memory() {
@@ -201,7 +226,8 @@ fn large_values_and_no_memory() {
     none.fill(b"key", b"");
     let mut jobs = none.write(&[(b"key", Some(b"value"))]);
     let job = jobs.pop().unwrap();
-    none.cache.insert(job.key, job.value, job.stamp.unwrap());
+    none.cache
+        .insert(&none.blocks, job.key, job.value, job.stamp.unwrap());
     assert_eq!(none.hit(b"key"), None);
     assert!(none.cache.is_empty());
 }
@@ -399,7 +425,9 @@ impl Model {
         }
         let job = self.homecoming.swap_remove(n);
         match (job.kind, job.stamp) {
-            (JobKind::Put, Some(stamp)) => self.caches[shard].insert(job.key, job.value, stamp),
+            (JobKind::Put, Some(stamp)) => {
+                self.caches[shard].insert(&self.blocks, job.key, job.value, stamp);
+            }
             (JobKind::Delete, _) => self.caches[shard].remove(&job.key),
             _ => {}
         }

@@ -109,6 +109,14 @@ impl TlsClient {
         })
     }
 
+    pub(super) fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
+
+    pub(super) fn name(&self) -> ServerName<'static> {
+        self.name.clone()
+    }
+
     /// For one connection.
     pub(super) fn connection(&self) -> Result<UnbufferedClientConnection, Error> {
         UnbufferedClientConnection::new(Arc::clone(&self.config), self.name.clone())

@@ -4,7 +4,7 @@ use crate::harness::{
     Pond, Reader, Seen, Sender, buffer, echo, pattern, received_bytes, received_len,
 };
 use crate::world::{Kernel, KernelDriver, Remote, World};
-use millpond_io::{Address, Driver, Event, ListenOptions, Listener, Peer, SendOutcome};
+use millpond_io::{Address, Driver, Event, ListenOptions, Listener, Peer, SendOutcome, ShardPools};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -246,6 +246,45 @@ pub(crate) fn pausing_holds_bytes_back<W: World>(world: &W) {
     assert_eq!(pond.seen, []);
     pond.driver.resume_receive(socket);
     pond.run_until(|seen| seen == [Seen::PeerFinished(socket)]);
+}
+
+/// A submission that goes on by itself brought up to all receive buffers at every pause of an upload: 1 MiB for
+/// each of many clients.
+///
+/// Goal: from its second pause on, a socket whose peer floods holds one receive at most.
+pub(crate) fn a_flood_is_held_back_by_one_receive<W: World>(world: &W) {
+    let (mut pond, socket, mut peer) = Pond::connected(world);
+    let message = pattern(16 << 20);
+    let mut sender = Sender::new(&message);
+    let live_bytes = |pools: &ShardPools| pools.blocks.stats().live_bytes;
+    for round in 0..40 {
+        pond.seen.clear();
+        pond.driver.resume_receive(socket);
+        let mut taken_bytes = 0;
+        pond.run_with(
+            |driver, _, event| {
+                if let Event::Received { socket, bytes } = event {
+                    taken_bytes += bytes.len();
+                    if taken_bytes >= 128 << 10 {
+                        driver.pause_receive(*socket);
+                    }
+                }
+            },
+            |seen, _| {
+                let _ = sender.turn(&mut peer).unwrap();
+                received_len(seen, socket) >= 128 << 10
+            },
+        );
+        for _ in 0..10 {
+            let _ = sender.turn(&mut peer).unwrap();
+            pond.tick(0, &mut |_, _, _| {});
+        }
+        let held_bytes = live_bytes(&pond.pools);
+        assert!(
+            round < 4 || held_bytes <= 64 << 10,
+            "{held_bytes} bytes are held in pause {round}"
+        );
+    }
 }
 
 /// Goal: a handler that pauses at every event and resumes now and then, also in the same tick,

@@ -37,6 +37,7 @@ macro_rules! behaviours_everywhere {
                 single_bytes_arrive_whole large_input_arrives_whole a_crowd_arrives_whole
                 a_slow_reader_blocks_and_drains sends_of_one_tick_keep_their_order
                 sends_wait_for_connect pausing_holds_bytes_back pauses_and_resumes_keep_the_order
+                a_flood_is_held_back_by_one_receive
                 unix_sockets_carry_bytes;
             ends: a_fin_is_reported_once_and_sending_goes_on a_reset_fails_the_socket
                 a_sent_fin_comes_last_and_receiving_goes_on a_fin_behind_a_pause_is_found_by_asking

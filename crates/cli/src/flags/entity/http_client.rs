@@ -1,12 +1,14 @@
 //! One connection to an entity server, one request after another: for exports and imports, which wait for each answer.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use millpond_http::{
     BodyDecoder, HeadFields, LimitValues, Limits, Method, Parsed, ResponseHead, parse_response_head,
 };
+
+use millpond_io::tls::{BlockingTls, TlsClient};
 
 use crate::flags::url::Url;
 
@@ -38,6 +40,47 @@ fn broken(error: &dyn std::fmt::Display) -> ClientFailure {
     ClientFailure::Connection(format!("the connection broke: {error}"))
 }
 
+/// A server, and what it takes to be let in.
+#[derive(Clone, Copy)]
+pub(super) struct Server<'a> {
+    pub(super) url: &'a Url,
+    /// For https.
+    pub(super) tls: Option<&'a TlsClient>,
+    /// The field of that name.
+    pub(super) authorization: Option<&'a str>,
+}
+
+/// A socket, in clear text or not.
+enum Stream {
+    Clear(TcpStream),
+    Tls(Box<BlockingTls>),
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Clear(stream) => stream.read(bytes),
+            Self::Tls(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Clear(stream) => stream.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Clear(stream) => stream.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
 /// Takes a piece of a body, and the status of its answer.
 pub(super) type Sink<'a> = dyn FnMut(u16, &[u8]) -> Result<(), String> + 'a;
 
@@ -50,22 +93,20 @@ pub(super) struct Answer {
 
 /// A connection, made when it is needed.
 pub(super) struct Connection<'a> {
-    url: &'a Url,
-    authorization: Option<String>,
+    server: Server<'a>,
     limits: Limits,
-    stream: Option<TcpStream>,
+    stream: Option<Stream>,
     received: Vec<u8>,
 }
 
 impl<'a> Connection<'a> {
-    pub(super) fn new(url: &'a Url, authorization: Option<String>) -> Result<Self, String> {
+    pub(super) fn new(server: Server<'a>) -> Result<Self, String> {
         let limits = LimitValues {
             body_bytes_max: u64::MAX,
             ..LimitValues::default()
         };
         Ok(Self {
-            url,
-            authorization,
+            server,
             limits: limits.checked().map_err(|error| error.to_string())?,
             stream: None,
             received: Vec::new(),
@@ -104,7 +145,8 @@ impl<'a> Connection<'a> {
         // A server that refuses a body may close before it has all of it; its answer says why.
         let sent = stream
             .write_all(&head)
-            .and_then(|()| stream.write_all(body.unwrap_or_default()));
+            .and_then(|()| stream.write_all(body.unwrap_or_default()))
+            .and_then(|()| stream.flush());
         let answered = self.receive(&mut stream, method, take);
         let (answer, keeps) = match (answered, sent) {
             (Ok(answered), _) => answered,
@@ -117,19 +159,31 @@ impl<'a> Connection<'a> {
         Ok(answer)
     }
 
-    fn connect(&mut self) -> Result<TcpStream, ClientFailure> {
+    fn connect(&mut self) -> Result<Stream, ClientFailure> {
         self.received.clear();
+        let authority = &self.server.url.authority;
         let connect = || -> io::Result<TcpStream> {
-            let stream = TcpStream::connect(&self.url.authority)?;
+            let stream = TcpStream::connect(authority)?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(SILENCE_MAX))?;
             stream.set_write_timeout(Some(SILENCE_MAX))?;
             Ok(stream)
         };
-        connect().map_err(|error| {
-            let authority = &self.url.authority;
+        let failed = |error: io::Error| {
             ClientFailure::Connection(format!("{authority} cannot be connected to: {error}"))
-        })
+        };
+        let stream = connect().map_err(failed)?;
+        let Some(tls) = self.server.tls else {
+            return Ok(Stream::Clear(stream));
+        };
+        match tls.over(stream) {
+            Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
+            // Another connection would end the same way.
+            Err(error) if error.kind() == ErrorKind::InvalidData => Err(ClientFailure::Answer(
+                format!("no TLS with {authority}: {error}; --ca FILE has the authority to trust"),
+            )),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     fn head(
@@ -139,14 +193,14 @@ impl<'a> Connection<'a> {
         fields: &[(&str, &[u8])],
         body: Option<&[u8]>,
     ) -> Vec<u8> {
-        let prefix = self.url.path.trim_end_matches('/');
+        let prefix = self.server.url.path.trim_end_matches('/');
         let mut head = format!(
             "{} {prefix}{path} HTTP/1.1\r\nHost: {}\r\n",
             method.as_str(),
-            self.url.host_field
+            self.server.url.host_field
         )
         .into_bytes();
-        let own = self.authorization.as_deref().map(str::as_bytes);
+        let own = self.server.authorization.map(str::as_bytes);
         let authorization = own.map(|value| ("Authorization", value));
         for (name, value) in fields.iter().copied().chain(authorization) {
             head.extend_from_slice(name.as_bytes());
@@ -164,7 +218,7 @@ impl<'a> Connection<'a> {
     /// The answer, and whether the connection goes on.
     fn receive(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut Stream,
         method: Method,
         take: &mut Sink<'_>,
     ) -> Result<(Answer, bool), ClientFailure> {
@@ -196,10 +250,7 @@ impl<'a> Connection<'a> {
         Ok((answer, head.keep_alive(method)))
     }
 
-    fn receive_head(
-        &mut self,
-        stream: &mut TcpStream,
-    ) -> Result<(ResponseHead, bool), ClientFailure> {
+    fn receive_head(&mut self, stream: &mut Stream) -> Result<(ResponseHead, bool), ClientFailure> {
         let mut fields = HeadFields::new();
         loop {
             let parsed = parse_response_head(&self.received, &self.limits, &mut fields);
@@ -224,7 +275,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-fn read_more(stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<usize, ClientFailure> {
+fn read_more(stream: &mut Stream, received: &mut Vec<u8>) -> Result<usize, ClientFailure> {
     let before = received.len();
     received.resize(before + READ_BYTES, 0);
     let read = stream.read(&mut received[before..]);

@@ -15,8 +15,8 @@ use millpond_entity::ndjson::parse::{ParsedEntity, ParsedLine};
 use millpond_entity::record::now_ms;
 use millpond_http::Method;
 
-use super::http_client::{ClientFailure, Connection};
-use crate::flags::url::Url;
+use super::http_client::{ClientFailure, Connection, Server};
+use crate::output;
 
 /// Entities of one answer: a server that stops meanwhile waits for no more.
 const PIECE_ENTITIES: u32 = 1000;
@@ -31,23 +31,24 @@ const QUEUED_MAX: usize = 4;
 const TRIES_MAX: u32 = 60;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// An export that is cut goes on behind its last entity, unless it was cut so often in a row before the next one.
+const CUTS_MAX: u32 = 5;
+
 /// Of an answer that is no success: a sentence.
 const SENTENCE_BYTES_MAX: usize = 500;
 
 /// Writes all entities of a server, and a last line.
-pub(super) fn export(
-    url: &Url,
-    authorization: Option<String>,
-    out: &mut dyn Write,
-) -> Result<Exported, String> {
-    let mut connection = Connection::new(url, authorization)?;
+pub(super) fn export(server: Server<'_>, out: &mut dyn Write) -> Result<Exported, String> {
+    let mut connection = Connection::new(server)?;
     let mut pieces = Pieces {
         out,
         line: Vec::new(),
         done: Exported::default(),
+        last_id: Vec::new(),
         next: None,
         is_end: false,
     };
+    let mut cuts = Cuts::default();
     let mut first = "start=%00".to_owned();
     loop {
         let path = format!("/v0/entities?{first}&limit={PIECE_ENTITIES}");
@@ -66,10 +67,19 @@ pub(super) fn export(
             },
         );
         let entities = pieces.done.entities;
-        let answer = answered.map_err(|failure| {
-            let sentence = failure.into_sentence();
-            format!("the export was cut behind {entities} entities: {sentence}")
-        })?;
+        let answer = match answered {
+            Ok(answer) => answer,
+            Err(failure) => {
+                cuts.wait_after(failure, entities)?;
+                first = pieces.behind_last()?;
+                continue;
+            }
+        };
+        if answer.status == 503 && answer.has_retry_after {
+            let refusal = ClientFailure::Connection(refused(answer.status, &sentence));
+            cuts.wait_after(refusal, entities)?;
+            continue;
+        }
         if answer.status != 200 {
             return Err(refused(answer.status, &sentence));
         }
@@ -85,16 +95,59 @@ pub(super) fn export(
     }
 }
 
+/// How often in a row an export was cut, and behind how many entities.
+#[derive(Default)]
+struct Cuts {
+    count: u32,
+    entities: u64,
+}
+
+impl Cuts {
+    /// Waits before the next try, if there is to be one.
+    fn wait_after(&mut self, failure: ClientFailure, entities: u64) -> Result<(), String> {
+        if entities > self.entities {
+            *self = Self { count: 0, entities };
+        }
+        self.count += 1;
+        let passes = matches!(failure, ClientFailure::Connection(_));
+        let sentence = failure.into_sentence();
+        // A server that was never there is more likely misspelled.
+        if !passes || entities == 0 && self.count > 1 || self.count > CUTS_MAX {
+            return Err(format!(
+                "the export was cut behind {entities} entities: {sentence}"
+            ));
+        }
+        output::warn(format_args!(
+            "the export was cut behind {entities} entities, and goes on there: {sentence}"
+        ));
+        thread::sleep(RETRY_AFTER);
+        Ok(())
+    }
+}
+
 /// The lines of answers, of which only entities and the last end are written.
 struct Pieces<'a> {
     out: &'a mut dyn Write,
     line: Vec<u8>,
     done: Exported,
+    /// Of the last entity that was written: the beginning of its line, with its id.
+    last_id: Vec<u8>,
     next: Option<Vec<u8>>,
     is_end: bool,
 }
 
 impl Pieces<'_> {
+    /// Where to go on after a cut. What came of the next line is forgotten.
+    fn behind_last(&mut self) -> Result<String, String> {
+        self.line.clear();
+        self.next = None;
+        if self.last_id.is_empty() {
+            return Ok("start=%00".to_owned());
+        }
+        let id = id_of(&self.last_id)?;
+        Ok(format!("after={}", percent_encoded(&id)))
+    }
+
     fn take(&mut self, mut data: &[u8]) -> Result<(), String> {
         while let Some(end) = data.iter().position(|&byte| byte == b'\n') {
             self.line.extend_from_slice(&data[..=end]);
@@ -111,6 +164,8 @@ impl Pieces<'_> {
         if is_entity {
             self.done.entities += 1;
             self.done.bytes += self.line.len() as u64;
+            self.last_id.clear();
+            self.last_id.extend_from_slice(head_of_id(&self.line));
         } else {
             let last: serde_json::Value =
                 serde_json::from_slice(&self.line).map_err(|error| error.to_string())?;
@@ -130,6 +185,30 @@ impl Pieces<'_> {
                 .map_err(|error| format!("the export cannot be written: {error}")),
             false => Ok(()),
         }
+    }
+}
+
+/// The beginning of an entity's line, up to the end of its id.
+fn head_of_id(line: &[u8]) -> &[u8] {
+    let mut quotes = 0;
+    let mut is_escaped = false;
+    let end = line.iter().position(|&byte| {
+        quotes += u8::from(byte == b'"' && !is_escaped);
+        is_escaped = byte == b'\\' && !is_escaped;
+        quotes == 4
+    });
+    end.map_or(line, |end| &line[..=end])
+}
+
+/// The id in such a beginning.
+fn id_of(head: &[u8]) -> Result<Vec<u8>, String> {
+    let whole = [head, b"}"].concat();
+    let read: serde_json::Value =
+        serde_json::from_slice(&whole).map_err(|error| error.to_string())?;
+    match (read["id"].as_str(), read["id_base64"].as_str()) {
+        (Some(id), _) => Ok(id.as_bytes().to_vec()),
+        (None, Some(coded)) => STANDARD.decode(coded).map_err(|error| error.to_string()),
+        (None, None) => Err("the server's answer has a line without an id".to_owned()),
     }
 }
 
@@ -185,18 +264,14 @@ impl Shared {
 }
 
 /// Puts all entities of `input`, each under a new version.
-pub(super) fn import(
-    url: &Url,
-    authorization: Option<&str>,
-    input: &mut dyn BufRead,
-) -> Result<Imported, String> {
+pub(super) fn import(server: Server<'_>, input: &mut dyn BufRead) -> Result<Imported, String> {
     let shared = Shared::default();
     let read = thread::scope(|scope| {
         let senders: Vec<SyncSender<Numbered>> = (0..CONNECTIONS)
             .map(|_| {
                 let (sender, receiver) = sync_channel(QUEUED_MAX);
                 let shared = &shared;
-                scope.spawn(move || put_all(url, authorization, &receiver, shared));
+                scope.spawn(move || put_all(server, &receiver, shared));
                 sender
             })
             .collect();
@@ -260,8 +335,8 @@ fn deal_out(
     Ok((done, (!has_end).then_some(lines.number)))
 }
 
-fn put_all(url: &Url, authorization: Option<&str>, receiver: &Receiver<Numbered>, shared: &Shared) {
-    let mut connection = match Connection::new(url, authorization.map(str::to_owned)) {
+fn put_all(server: Server<'_>, receiver: &Receiver<Numbered>, shared: &Shared) {
+    let mut connection = match Connection::new(server) {
         Ok(connection) => connection,
         Err(sentence) => return shared.fail(0, sentence),
     };

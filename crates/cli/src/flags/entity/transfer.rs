@@ -8,7 +8,9 @@ use std::str::FromStr;
 use clap::Args;
 use millpond_entity::export::{Exported, Skipped, export};
 use millpond_entity::import::{Imported, import};
+use millpond_io::tls::{TlsClient, TlsClientOptions, Trust};
 
+use super::http_client::Server;
 use super::remote;
 use crate::flags::url::Url;
 use crate::output::{self, Exit, Failure, JsonFile};
@@ -31,13 +33,6 @@ impl FromStr for Place {
             return Ok(Self::Directory(PathBuf::from(text)));
         }
         let url = Url::parse(text)?;
-        if url.is_tls {
-            return Err(
-                "https is not spoken here: export or import the directory, or use curl with \
-                        Accept: application/x-ndjson"
-                    .to_owned(),
-            );
-        }
         match url.path.contains('?') {
             true => Err("the URL of a server has no query".to_owned()),
             false => Ok(Self::Server(url)),
@@ -47,7 +42,7 @@ impl FromStr for Place {
 
 #[derive(Args, Debug)]
 pub(super) struct Export {
-    /// The data directory, the backup, or the URL of a server (http://HOST:PORT)
+    /// The data directory, the backup, or the URL of a server (http[s]://HOST:PORT)
     #[arg(value_name = "DIR|URL")]
     from: Place,
     /// Write to FILE instead of stdout
@@ -56,11 +51,14 @@ pub(super) struct Export {
     /// Send the token in FILE, one of the server's --read-tokens or --write-tokens
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// https: trust only the authorities in this PEM file, not the system's
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Import {
-    /// The data directory, which is made if need be, or the URL of a server (http://HOST:PORT)
+    /// The data directory, which is made if need be, or the URL of a server (http[s]://HOST:PORT)
     #[arg(value_name = "DIR|URL")]
     into: Place,
     /// What `export` wrote; without it, stdin
@@ -69,6 +67,9 @@ pub(super) struct Import {
     /// Send the token in FILE, one of the server's --write-tokens
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// https: trust only the authorities in this PEM file, not the system's
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
 }
 
 impl Export {
@@ -79,6 +80,7 @@ impl Export {
 
     pub(super) fn run(&self) -> Result<Exit, Failure> {
         let authorization = authorization(self.token_file.as_deref(), &self.from)?;
+        let tls = tls(self.ca.as_deref(), &self.from)?;
         let mut out: Box<dyn Write> = match &self.output {
             Some(file) => Box::new(file.create()?),
             None => Box::new(io::stdout().lock()),
@@ -90,7 +92,12 @@ impl Export {
             }
             Place::Server(url) => {
                 let mut out = BufWriter::new(out);
-                let done = remote::export(url, authorization, &mut out);
+                let server = Server {
+                    url,
+                    tls: tls.as_ref(),
+                    authorization: authorization.as_deref(),
+                };
+                let done = remote::export(server, &mut out);
                 done.and_then(|done| {
                     out.flush()
                         .map(|()| done)
@@ -142,6 +149,7 @@ impl Import {
 
     pub(super) fn run(&self) -> Result<Exit, Failure> {
         let authorization = authorization(self.token_file.as_deref(), &self.into)?;
+        let tls = tls(self.ca.as_deref(), &self.into)?;
         let mut input = self.input()?;
         let Imported {
             entities,
@@ -149,8 +157,14 @@ impl Import {
             skipped,
         } = match &self.into {
             Place::Directory(data) => import(data, &mut input).map_err(Failure::failed)?,
-            Place::Server(url) => remote::import(url, authorization.as_deref(), &mut input)
-                .map_err(Failure::failed)?,
+            Place::Server(url) => {
+                let server = Server {
+                    url,
+                    tls: tls.as_ref(),
+                    authorization: authorization.as_deref(),
+                };
+                remote::import(server, &mut input).map_err(Failure::failed)?
+            }
         };
         output::print(format_args!(
             "{entities} entities are imported; {ended} have ended\n"
@@ -182,6 +196,25 @@ fn directory(place: &Place) -> Option<&Path> {
         Place::Directory(path) => Some(path),
         Place::Server(_) => None,
     }
+}
+
+/// TLS towards a server whose URL asks for it.
+fn tls(ca: Option<&Path>, place: &Place) -> Result<Option<TlsClient>, Failure> {
+    let url = match place {
+        Place::Server(url) if url.is_tls => url,
+        _ if ca.is_some() => return Err(Failure::usage("--ca is for https:// URLs")),
+        _ => return Ok(None),
+    };
+    let options = TlsClientOptions {
+        identity: None,
+        host: url.host().to_owned(),
+        trust: ca.map_or(Trust::System, |file| Trust::File(file.to_owned())),
+        protocols: vec![b"http/1.1".to_vec()],
+        // Of a driver's handshakes: these are bounded by the socket's timeouts.
+        handshake_timeout_ns: u64::MAX,
+        handshake_bytes_max: usize::MAX,
+    };
+    TlsClient::load(options).map(Some).map_err(Failure::failed)
 }
 
 /// The value of the Authorization field. The first token of the file; a file of the server's will do.

@@ -1,7 +1,7 @@
 //! A server in a process of its own, for tests that kill it: the test's own program, started again with
 //! the data directory in the environment.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -70,12 +70,18 @@ impl ServerProcess {
     }
 
     fn wait_for(mut child: Child) -> Result<Self, ExitStatus> {
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
         // The harness may have begun the line with the test's name.
-        let address = lines.map_while(Result::ok).find_map(|line| {
-            let (_, address) = line.split_once(READY)?;
-            address.parse().ok()
-        });
+        let address = output
+            .by_ref()
+            .lines()
+            .map_while(Result::ok)
+            .find_map(|line| {
+                let (_, address) = line.split_once(READY)?;
+                address.parse().ok()
+            });
+        // The harness ends the process if it cannot say that a test takes longer than a minute.
+        child.stdout = Some(output.into_inner());
         match address {
             Some(address) => Ok(Self { child, address }),
             None => Err(child.wait().unwrap()),

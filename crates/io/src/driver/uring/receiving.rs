@@ -5,7 +5,9 @@
 //!
 //! A pause costs nothing until bytes arrive during it: those are held, copied, and the submission
 //! is cancelled. From then on only a failure is watched for. Held bytes come before all others when
-//! receiving goes on.
+//! receiving goes on. What a submission that goes on brings before its end may be all receive buffers at once, for
+//! each socket; so one that brought more than a receive during a pause receives one by one from then on, and holds
+//! one receive at most, until its peer has sent short messages for a while.
 //!
 //! A submission that goes on takes all there is, and all buffers with it. So whoever finds none
 //! waits for a turn, first come, first served; a turn is one receive of bounded length, and who
@@ -32,6 +34,13 @@ use rustix::io::Errno;
 
 /// Held bytes are copied into blocks of at most this size: larger ones come from malloc.
 const HELD_PIECE_BYTES: usize = 32 << 10;
+
+/// After a socket held more than one receive, so many short messages come one by one before a submission goes on by
+/// itself again: who uploads bodies now and then sends the heads of other requests in between.
+const SINGLE_RECEIVES: u8 = 64;
+
+/// A receive of fewer bytes that left nothing behind is a message's.
+const LONG_BYTES_MIN: usize = 4 << 10;
 
 /// Where in the queue for turns a socket stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -65,7 +74,8 @@ impl UringDriver {
         if is_flooding && self.scheduler.is_protecting() {
             return self.wait_for_turn(id, Place::Last);
         }
-        let entry = if socket.is_lasting && is_multishot_known {
+        let goes_on = socket.is_lasting && socket.single_receives == 0;
+        let entry = if goes_on && is_multishot_known {
             socket.receive = ReceiveOperation::Multishot;
             receive_on_entry(socket.raw_fd())
         } else {
@@ -191,6 +201,9 @@ impl UringDriver {
                 self.counters.receives += 1;
                 self.counters.received_bytes += bytes.len() as u64;
                 socket.is_lasting = true;
+                if bytes.len() < LONG_BYTES_MIN && !cqueue::sock_nonempty(completion.flags()) {
+                    socket.single_receives = socket.single_receives.saturating_sub(1);
+                }
                 let is_wanted = socket.life.receiving() == Receiving::On && socket.held.is_empty();
                 match stage {
                     Stage::Open if is_wanted => {
@@ -282,6 +295,9 @@ impl UringDriver {
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
+        if !socket.held.is_empty() {
+            socket.single_receives = SINGLE_RECEIVES;
+        }
         for piece in bytes.chunks(HELD_PIECE_BYTES) {
             let mut copy = Buffer::new();
             let copied = copy.extend_from_slice(&pools.blocks, piece);

@@ -53,6 +53,8 @@ pub(super) struct Socket {
     pub(super) has_watch: bool,
     /// Bytes have arrived before: it is worth asking for more than one message.
     pub(super) is_lasting: bool,
+    /// Not 0: more than one receive came during a pause, so it receives one by one until so many short ones came.
+    pub(super) single_receives: u8,
     /// A FIN came during a pause, or was put off, and was not reported yet.
     pub(super) has_held_finish: bool,
     /// A FIN was sent and receiving goes on: that both sides have finished is no failure.
@@ -76,6 +78,7 @@ impl Socket {
             has_connect: false,
             has_watch: false,
             is_lasting: false,
+            single_receives: 0,
             has_held_finish: false,
             is_send_finished: false,
             sending: Buffer::new(),
