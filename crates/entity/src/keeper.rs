@@ -296,6 +296,21 @@ struct Work {
     current: Option<(usize, RequestToken)>,
     room_making: RoomMaking,
     part_sweep: PartSweep,
+    /// What of malloc's memory was free when its pages had just gone back to the system.
+    given_back_bytes: usize,
+}
+
+impl Work {
+    /// What memtables, merged tables and values of less than a part leave between small blocks goes back to the system
+    /// when it is more than `free_bytes_max`. Free blocks count whether they have pages or not: as long as nothing was
+    /// allocated since, they have none.
+    fn give_back_heap(&mut self, free_bytes_max: usize) {
+        let free_bytes = free_heap_bytes();
+        if free_bytes > free_bytes_max && free_bytes != self.given_back_bytes {
+            give_back_free_heap();
+            self.given_back_bytes = free_heap_bytes();
+        }
+    }
 }
 
 fn run<S: Engine>(shared: &Shared, store: &S, part_sweep: PartSweep) {
@@ -305,6 +320,7 @@ fn run<S: Engine>(shared: &Shared, store: &S, part_sweep: PartSweep) {
         current: None,
         room_making: RoomMaking::new(),
         part_sweep,
+        given_back_bytes: 0,
     };
     // What it publishes would be old for ever if the thread ended.
     while panic::catch_unwind(AssertUnwindSafe(|| keep(shared, store, &mut work))).is_err() {
@@ -340,9 +356,8 @@ fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
             return;
         }
         look(store, shared);
-        // What memtables, tables that are merged and values of less than a part have left, between small blocks.
-        if free_heap_bytes() > shared.free_heap_bytes_max {
-            give_back_free_heap();
+        if count == 0 {
+            work.give_back_heap(shared.free_heap_bytes_max);
         }
         let shards = shared.shards.iter();
         let cut = shards.map(|shard| shard.slow_readers_cut.value()).sum();
