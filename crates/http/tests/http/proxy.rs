@@ -4,6 +4,7 @@
 mod announced;
 mod causes;
 mod meanings;
+mod mirrors;
 mod others;
 mod secure;
 mod faults;

@@ -63,6 +63,29 @@ fn requests_and_answers_pass() {
     assert_eq!(peers.len(), 1, "one connection was used again and again");
 }
 
+/// Goal: a connection to an upstream is closed once it has been kept for as long as it may, and used again
+/// before.
+#[test]
+fn idle_connections_are_kept_for_their_time() {
+    const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    for (idle_max_ns, connections) in [(20_000_000, 2), (3_600_000_000_000, 1)] {
+        let upstream = RawUpstream::start(|peer, _| {
+            while peer.head().is_some() {
+                peer.send(ANSWER);
+            }
+        });
+        let change = |config: &mut ProxyConfig| config.idle_max_ns = idle_max_ns;
+        let (server, _) = proxy(&[upstream.address], Limits::default(), change);
+        let mut client = server.connect();
+        assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status, 200);
+        if connections == 2 {
+            upstream.wait_until_all_ended();
+        }
+        assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status, 200);
+        assert_eq!(upstream.connections.load(Ordering::SeqCst), connections);
+    }
+}
+
 /// Goal: HEAD, 204 and 304 have no body behind them, HTTP/1.0 clients get no chunks, and a long answer
 /// in chunks, or until the upstream closes, comes through whole.
 #[test]
