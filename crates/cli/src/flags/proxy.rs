@@ -279,7 +279,7 @@ impl ProxyFlags {
         self.common.own_files = settings.mirror_files(self.common.shards()?);
         let mut config = self.common.config("proxy")?;
         let shards = config.shards;
-        let proxied = settings.config(shards).map_err(Failure::failed)?;
+        let proxied = settings.config(shards).map_err(Failure::usage)?;
         config.speaks_tls_to_others = settings.has_tls();
         let resolver = Resolver::start(ResolverConfig::default()).map_err(Failure::failed)?;
         let control = ProxyControl::new(proxied, config.tls.is_some(), Some(resolver))
