@@ -472,7 +472,6 @@ mod tests {
              --health-failures 15 --eject-after 0 --eject-for 16s --eject-for-max 17s \
              --upstream-idle 20s --upstream-max-head 21KiB --upstream-max-fields 22 --quiet-errors \
              --request-header -X-A --response-header X-B:c \
-             --mirror m:1,percent=0.5 --mirror-methods all --mirror-max-body 23KiB --mirror-timeout 24s \
              --upstream-ca ca --upstream-cert cert --upstream-key key";
         let settings = parse(line)
             .unwrap()
@@ -509,14 +508,6 @@ mod tests {
         assert_eq!(settings.upstream_max_head, Some(Size(21 << 10)));
         assert_eq!(settings.upstream_max_fields, Some(22));
         assert!(settings.quiet_errors);
-        assert_eq!(settings.mirror[0].address.name, "m:1");
-        assert_eq!(settings.mirror[0].share.unwrap().to_string(), "0.5%");
-        let expected = MirroringSettings {
-            methods: Some(MirrorMethodsChoice::All),
-            max_body: Some(Size(23 << 10)),
-            timeout: time(24),
-        };
-        assert_eq!(settings.mirroring, expected);
         assert_eq!(settings.request_headers[0].to_string(), "-X-A");
         assert_eq!(settings.response_headers[0].to_string(), "X-B: c");
         assert_eq!(settings.timeouts, expected);
@@ -539,6 +530,23 @@ mod tests {
             (settings.tls.cert, settings.tls.key),
             (Some("cert".into()), Some("key".into()))
         );
+    }
+
+    /// Goal: the same of the flags of mirrors.
+    #[test]
+    fn mirror_flags_reach_the_settings() {
+        let line = "--upstream a:1 --mirror m:1,percent=0.5 --mirror-methods all --mirror-max-body 23KiB \
+             --mirror-timeout 24s";
+        let flags = parse(line).unwrap();
+        let settings = flags.settings().unwrap_or_else(|_| panic!("{line}"));
+        assert_eq!(settings.mirror[0].address.name, "m:1");
+        assert_eq!(settings.mirror[0].share.unwrap().to_string(), "0.5%");
+        let mirroring = MirroringSettings {
+            methods: Some(MirrorMethodsChoice::All),
+            max_body: Some(Size(23 << 10)),
+            timeout: Some(Time { ns: 24_000_000_000 }),
+        };
+        assert_eq!(settings.mirroring, mirroring);
     }
 
     /// Goal: what cannot work is refused with the flag's name and what to write in its place.

@@ -8,6 +8,7 @@ use super::counters::{CellIndex, Counters, Metric, Registry, Shown};
 pub(super) enum MirrorCell {
     Mirrored,
     DroppedInFlight,
+    DroppedPaused,
     DroppedBody,
     DroppedUnfinished,
     DroppedMemory,
@@ -62,9 +63,10 @@ const METRICS: [Metric<MirrorCell>; 10] = [
         name: "millpond_mirror_dropped_total",
         kind: "counter",
         help: "Requests of the sample that were not copied: as many copies as may be were under way (in_flight), \
-               the body was too long or did not come whole, no memory.",
+               the mirror had failed five times in a row within the last second (paused), the body was too long or did not come whole, no memory.",
         cells: &[
             ("reason", "in_flight", MirrorCell::DroppedInFlight),
+            ("reason", "paused", MirrorCell::DroppedPaused),
             ("reason", "body_too_long", MirrorCell::DroppedBody),
             ("reason", "body_unfinished", MirrorCell::DroppedUnfinished),
             ("reason", "memory", MirrorCell::DroppedMemory),

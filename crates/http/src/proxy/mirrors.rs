@@ -7,7 +7,7 @@
 //!
 //! Bounds, for each shard: [`MIRROR_IN_FLIGHT_MAX`] copies to each mirror are under way, as many bodies
 //! are being copied for all mirrors ([`COPIES_MAX`]), each up to [`MirrorPolicy::body_bytes_max`]. At a
-//! bound the sample is dropped and counted.
+//! bound the sample is dropped and counted. A mirror that fails again and again has pauses ([`PAUSE_NS`]).
 //!
 //! The sample is taken by adding up shares, so it is as even as can be, and the same for all mirrors of
 //! the same share: they get the same requests, which is what a comparison of two of them needs.
@@ -39,7 +39,11 @@ const COPIES_MAX: usize = 64;
 
 /// A longer body of a response is not read to its end: the connection is closed. What a mirror sends costs
 /// the shard's time, and a faulty one may never stop.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
+
+/// After so many failures in a row a mirror gets nothing for a while: what fails costs the shard's time as well.
+const FAILURES_MAX: u32 = 5;
+const PAUSE_NS: u64 = 1_000_000_000;
 
 /// The words of exchanges with mirrors begin here; no handle has one, and [`super::service::PROBE_USER`]
 /// is none of them.
@@ -103,6 +107,9 @@ struct Mirror {
     /// Shares added up since the last copy.
     saved_ppm: u32,
     in_flight_count: usize,
+    /// In a row.
+    failure_count: u32,
+    paused_until_ns: u64,
     counters: Arc<MirrorCounters>,
     failures: FailureLog,
     name: NameWatch,
@@ -129,10 +136,26 @@ impl Mirror {
     }
 
     fn completed(&mut self, report: &ExchangeReport) {
+        self.failure_count = 0;
         let counters = &self.counters;
         counters.add(MirrorCell::FirstByteNs, report.first_byte_ns);
         counters.add(MirrorCell::TotalNs, report.total_ns);
         counters.add(MirrorCell::BodyBytes, report.body_bytes);
+        self.ended();
+    }
+
+    /// One more failure in a row.
+    fn pause_if_failing(&mut self, now_ns: u64) {
+        self.failure_count = self.failure_count.saturating_add(1);
+        if self.failure_count >= FAILURES_MAX {
+            self.paused_until_ns = now_ns.saturating_add(PAUSE_NS);
+        }
+    }
+
+    #[cold]
+    fn cut(&mut self, now_ns: u64) {
+        self.counters.count(MirrorCell::AnswersCut);
+        self.pause_if_failing(now_ns);
         self.ended();
     }
 
@@ -141,6 +164,7 @@ impl Mirror {
         let failure = Failure::from(error);
         self.counters.count(MirrorCell::Failed);
         self.counters.count_failure(failure);
+        self.pause_if_failing(now_ns);
         // Names have lines of their own: see `names`.
         if !matches!(failure, Failure::Unresolved | Failure::ResolveTimeout) {
             let what = (Kind::Mirror, &*self.config.name);
@@ -150,7 +174,7 @@ impl Mirror {
     }
 
     /// Whether this request is one of the sample.
-    fn takes(&mut self, request: &Sampling, policy: &MirrorPolicy) -> bool {
+    fn takes(&mut self, request: &Sampling, policy: &MirrorPolicy, now_ns: u64) -> bool {
         let excluded = match () {
             () if request.may_upgrade => Some(MirrorCell::ExcludedUpgrade),
             () if request.expects_continue => Some(MirrorCell::ExcludedExpect),
@@ -169,6 +193,7 @@ impl Mirror {
         let is_too_long = matches!(request.framing, Framing::Length(length)
             if length > policy.body_bytes_max as u64);
         let dropped = match () {
+            () if now_ns < self.paused_until_ns => Some(MirrorCell::DroppedPaused),
             () if is_too_long => Some(MirrorCell::DroppedBody),
             () if self.in_flight_count >= MIRROR_IN_FLIGHT_MAX => Some(MirrorCell::DroppedInFlight),
             () => None,
@@ -246,6 +271,8 @@ impl Mirrors {
                         key,
                         saved_ppm: 0,
                         in_flight_count: 0,
+                        failure_count: 0,
+                        paused_until_ns: 0,
                         counters: registry.counters(name, self.shard_index),
                         failures: FailureLog::default(),
                         name: NameWatch::new(key, &wanted.place),
@@ -275,10 +302,10 @@ impl Mirrors {
     }
 
     /// The mirrors that get a copy of this request.
-    pub(super) fn sample(&mut self, request: &Sampling) -> Sampled {
+    pub(super) fn sample(&mut self, request: &Sampling, now_ns: u64) -> Sampled {
         let mut sampled = Sampled::NONE;
         for (index, mirror) in self.list.iter_mut().enumerate() {
-            if mirror.takes(request, &self.policy) {
+            if mirror.takes(request, &self.policy, now_ns) {
                 sampled.0 |= 1 << index;
             }
         }
@@ -409,8 +436,7 @@ impl Mirrors {
                 let report = client.report(id, now_ns).unwrap_or_default();
                 if report.body_bytes > ANSWER_BYTES_MAX {
                     client.abort(id);
-                    mirror.counters.count(MirrorCell::AnswersCut);
-                    mirror.ended();
+                    mirror.cut(now_ns);
                 }
             }
             ExchangeEvent::Whole { head, report, .. } => {

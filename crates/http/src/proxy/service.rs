@@ -243,7 +243,7 @@ impl Proxy {
             self.await_continue(handle, context.now_ns);
         }
         if !self.mirrors.is_empty() {
-            self.mirror(handle, &context.pools.blocks);
+            self.mirror(handle, context.now_ns, &context.pools.blocks);
         }
         context.state = state_of(handle);
         Ok(flow)
@@ -251,16 +251,17 @@ impl Proxy {
 
     /// Copies a request that has been forwarded to mirrors, if it is one of the sample, or begins to copy
     /// its body.
-    fn mirror(&mut self, handle: Handle<Proxied>, blocks: &BlockPool) {
+    fn mirror(&mut self, handle: Handle<Proxied>, now_ns: u64, blocks: &BlockPool) {
         let Some(proxied) = self.requests.get_mut(handle) else {
             return;
         };
-        let sampled = self.mirrors.sample(&Sampling {
+        let sampling = Sampling {
             method: proxied.method,
             framing: proxied.framing,
             may_upgrade: proxied.may_upgrade,
             expects_continue: proxied.expects_continue,
-        });
+        };
+        let sampled = self.mirrors.sample(&sampling, now_ns);
         if sampled.is_none() {
             return;
         }

@@ -410,6 +410,28 @@ fn a_silent_mirror_has_its_own_time() {
     silent.wait_until_all_ended();
 }
 
+/// Goal: a mirror that refuses is not asked for each request of the sample, but left alone for a while.
+#[test]
+fn a_failing_mirror_has_pauses() {
+    let (original, _) = recording();
+    let home = tempfile::tempdir().unwrap();
+    let server = with_mirror(&original, refusing(&home));
+    let mut client = server.connect();
+    let dropped = "millpond_mirror_dropped_total";
+    let mut asked = 0;
+    wait_until("a pause", || {
+        assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status, 200);
+        asked += 1;
+        labelled(&server, dropped, "reason=\"paused\"") > 0
+    });
+    let failed = metric(&server, "millpond_mirror_failures_total");
+    let paused = labelled(&server, dropped, "reason=\"paused\"");
+    assert!(
+        failed >= 5 && failed + paused == asked,
+        "{failed} {paused} {asked}"
+    );
+}
+
 /// Goal: a mirror that a new configuration leaves out gets nothing more, one that stays keeps its counts,
 /// and copies under way, sent or not, harm nobody.
 #[test]
