@@ -134,6 +134,8 @@ impl Proxy {
             names_due_ns: now_ns,
         };
         proxy.configure(now_ns);
+        // Health checks and lookups begin now, and not with the first client.
+        start.waker.wake();
         proxy
     }
 

@@ -4,6 +4,7 @@
 mod announced;
 mod causes;
 mod meanings;
+mod same;
 mod mirrors;
 mod others;
 mod secure;
