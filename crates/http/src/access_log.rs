@@ -29,7 +29,7 @@ mod writer;
 pub use format::AccessLogFormat;
 
 pub(crate) use entry::{RequestText, STATUS_CLOSED};
-pub(crate) use relayed::{Fault, Relayed, failure_told_in};
+pub(crate) use relayed::{Fault, Relayed};
 pub(crate) use shard_log::{AccessLogCounters, Call, ShardLog, body_bytes};
 pub(crate) use writer::WriterCounters;
 

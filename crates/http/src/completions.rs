@@ -78,6 +78,7 @@ impl Completions<'_> {
             manner: manner.closing_if_answered(closes_if_answered),
             sent: stream.and_then(|stream| stream.sent),
             outgoing: stream.map_or(Outgoing::Whole, |stream| stream.outgoing),
+            failure: None,
             wire: None,
         };
         let flow = go_on(&mut response, self.pools);

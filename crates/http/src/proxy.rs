@@ -16,10 +16,14 @@ mod keyed_hash;
 mod balance;
 mod health;
 mod counters;
+mod mirror_config;
+mod mirror_counters;
 mod states;
+mod names;
 mod upstreams;
 mod retry;
 mod failure;
+mod failure_log;
 mod field_rule;
 mod field_change;
 mod head_memory;
@@ -38,6 +42,7 @@ mod continue_wait;
 mod half_close;
 mod upgrade;
 mod probing;
+mod mirrors;
 
 pub use balance::{Balance, BalanceError, HashKey};
 pub use client_peer::{TrustedPeers, TrustedPeersError};
@@ -48,6 +53,10 @@ pub(crate) use failure::Failure;
 pub use field_change::{FieldChange, FieldChangeError, FieldChanges};
 pub use half_close::{HALF_CLOSED_MAX, HalfClose};
 pub use health::{EjectionPolicy, ProbePolicy};
+pub use mirror_config::{
+    MIRROR_BODY_BYTES_CAPACITY, MIRROR_IN_FLIGHT_MAX, MIRRORS_MAX, MirrorConfig, MirrorMethods,
+    MirrorPolicy, MirrorShare, MirrorShareError,
+};
 pub use request_head::{ForwardedFields, ForwardedFieldsError};
 pub use service::Proxy;
 pub use upgrade::{UpgradeProtocols, UpgradeProtocolsError};

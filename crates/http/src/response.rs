@@ -11,6 +11,7 @@ use crate::encode::{
 };
 use crate::head_text::{Field, FieldName, FieldValue};
 use crate::manner::Manner;
+use crate::proxy::Failure;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, room_bytes};
 use millpond_mempool::{BlockPool, Buffer, PoolError};
@@ -28,6 +29,8 @@ pub struct Response<'a> {
     pub(crate) manner: Manner,
     pub(crate) sent: Option<StatusCode>,
     pub(crate) outgoing: Outgoing,
+    /// Why it was answered here and not by an upstream, where the proxy knows.
+    pub(crate) failure: Option<Failure>,
     /// The connection itself, where the answer may go past the output.
     pub(crate) wire: Option<&'a mut dyn Wire>,
 }

@@ -177,6 +177,14 @@ impl ConnectionPool {
         self.config.idle_max_ns = idle_max_ns;
     }
 
+    /// How long resolving a name, connecting and the TLS handshake may take each, of those that begin from
+    /// now on.
+    pub const fn set_open_max(&mut self, open_max_ns: u64) {
+        self.config.resolve_max_ns = open_max_ns;
+        self.config.connect_max_ns = open_max_ns;
+        self.config.tls_max_ns = open_max_ns;
+    }
+
     /// Another upstream. Two keys share nothing, even if their targets are equal.
     pub fn add_key(&mut self, target: Target) -> Result<PoolKey, PoolError> {
         let state = KeyState {

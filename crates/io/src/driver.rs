@@ -317,6 +317,12 @@ pub trait Driver: Sized {
         None
     }
 
+    /// The peer has ended its sending with a FIN that TLS did not announce (`close_notify`): something may be
+    /// missing. Never so in clear text.
+    fn is_truncated(&mut self, _socket: SocketId) -> bool {
+        false
+    }
+
     /// No [`Event::Received`] or [`Event::PeerFinished`] until [`Self::resume_receive`]; the
     /// kernel's window then stops the peer.
     fn pause_receive(&mut self, socket: SocketId);

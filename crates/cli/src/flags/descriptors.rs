@@ -37,6 +37,14 @@ impl Room {
         )
     }
 
+    /// The same of a server that has so many other files open.
+    pub(super) fn beside(self, files: u64) -> Self {
+        Self {
+            reserved: self.reserved.saturating_add(files),
+            ..self
+        }
+    }
+
     fn within(limit: u64, server: &str, shards: usize, has_metrics: bool) -> Self {
         let shards = u64::try_from(shards).unwrap_or(u64::MAX);
         let store = if server == "entity" { STORE_FILES } else { 0 };
@@ -129,6 +137,9 @@ mod tests {
         assert_eq!(room.note(100), None);
         let proxy = Room::within(1024, "proxy", 2, true);
         assert!(proxy.needed(proxy.connections(16_384).unwrap()) <= 1024);
+        let beside = proxy.beside(128);
+        assert!(beside.needed(beside.connections(16_384).unwrap()) <= 1024);
+        assert!(beside.connections(16_384).unwrap() < proxy.connections(16_384).unwrap());
         let unlimited = Room::within(u64::MAX, "plaintext", 1, false);
         assert_eq!(unlimited.connections(u64::MAX / 2), Ok(u64::MAX / 2));
         let none = Room::within(64, "entity", 2, false)

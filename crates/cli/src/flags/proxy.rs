@@ -9,20 +9,22 @@ use crate::output::{self, Exit, Failure};
 use clap::Args;
 use millpond_http::log::{self, LogLevel};
 use millpond_http::proxy::{
-    Balance, FieldChange, ForwardedFields, Proxy, ProxyControl, TrustedPeers, UpgradeProtocols,
+    Balance, FieldChange, ForwardedFields, MirrorShare, Proxy, ProxyControl, TrustedPeers,
+    UpgradeProtocols,
 };
 use millpond_http::{Reread, ServeConfig};
 use millpond_io::Address;
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::resolver::{Resolver, ResolverConfig};
 use settings::{
-    EjectionSettings, HalfClosePolicy, HealthSettings, Host, Settings, Size, Time, TimeoutSettings,
-    TlsSettings, UpstreamSettings, parse_path,
+    EjectionSettings, HalfClosePolicy, HealthSettings, Host, MirrorMethodsChoice, MirrorSettings,
+    MirroringSettings, Settings, Size, Time, TimeoutSettings, TlsSettings, UpstreamSettings,
+    parse_path,
 };
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use upstream_name::UpstreamName;
+use upstream_name::{MirrorName, UpstreamName};
 
 /// Pass requests on to other servers: a reverse proxy over a pool of connections
 ///
@@ -35,6 +37,7 @@ use upstream_name::UpstreamName;
   millpond proxy --upstream 10.0.0.1:80,weight=3 --upstream 10.0.0.2:80
   millpond proxy --upstream unix:/run/app.sock --health /health --upgrade
   millpond proxy --upstream https://app.internal --upstream-ca ca.pem
+  millpond proxy --upstream 10.0.0.1:80 --mirror 10.0.0.9:80,percent=5
   millpond proxy --config proxy.toml
 
 The file has the same settings, and those of the server under the names of its
@@ -50,11 +53,11 @@ flags; SIGHUP reads it again, and no request fails:
   weight = 3
 Its keys: balance host forwarded trust upgrade connections pending tries
 retry-percent half-close quiet-errors upstream-max-head upstream-max-fields
-request-headers response-headers;
+request-headers response-headers; [mirroring] methods max-body timeout;
 [timeouts] connect write first-byte between-bytes total tunnel-idle
 half-close idle; [health] path interval timeout successes
 failures; [ejection] failures base longest; [tls] ca insecure cert key;
-[[upstream]] address weight proxy-protocol.
+[[upstream]] address weight proxy-protocol; [[mirror]] address percent.
 `millpond config example proxy` prints them with their defaults.")]
 pub(crate) struct ProxyFlags {
     /// Read the upstreams and all that concerns them from this file (TOML), and settings of the server
@@ -63,6 +66,8 @@ pub(crate) struct ProxyFlags {
     config: Option<PathBuf>,
     #[command(flatten)]
     upstreams: UpstreamFlags,
+    #[command(flatten)]
+    mirrors: MirrorFlags,
     #[command(flatten)]
     health: HealthFlags,
     #[command(flatten)]
@@ -177,6 +182,31 @@ struct UpstreamFlags {
     half_close_timeout: Option<Time>,
 }
 
+/// Which requests are copied, and where to.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Mirrors")]
+struct MirrorFlags {
+    /// A server that gets copies of requests, evenly spread: an address as of --upstream, and how many
+    /// of a hundred, e.g. 10.0.0.9:80,percent=5; all without that. Its responses are dropped, and no
+    /// request waits for it. May be given up to 4 times
+    #[arg(long, value_name = "ADDR[,percent=N]", conflicts_with = "config")]
+    mirror: Vec<MirrorName>,
+    /// Requests that are copied [default: safe]
+    #[arg(long, value_enum, conflicts_with = "config", requires = "mirror")]
+    mirror_methods: Option<MirrorMethodsChoice>,
+    /// A request with a longer body is not copied; at most 16MiB [default: 64KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "config", requires = "mirror")]
+    mirror_max_body: Option<u64>,
+    /// For one copy, until its response is complete; the connection is closed beyond it [default: 10s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        conflicts_with = "config",
+        requires = "mirror"
+    )]
+    mirror_timeout: Option<Time>,
+}
+
 /// Which upstreams are well.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Health")]
@@ -244,11 +274,12 @@ fn parse_percent(text: &str) -> Result<u32, String> {
 }
 
 impl ProxyFlags {
-    pub(super) fn run(self) -> Result<Exit, Failure> {
-        let mut config = self.common.config("proxy")?;
+    pub(super) fn run(mut self) -> Result<Exit, Failure> {
         let settings = self.settings()?;
+        self.common.own_files = settings.mirror_files(self.common.shards()?);
+        let mut config = self.common.config("proxy")?;
         let shards = config.shards;
-        let proxied = settings.config(shards).map_err(Failure::failed)?;
+        let proxied = settings.config(shards).map_err(Failure::usage)?;
         config.speaks_tls_to_others = settings.has_tls();
         let resolver = Resolver::start(ResolverConfig::default()).map_err(Failure::failed)?;
         let control = ProxyControl::new(proxied, config.tls.is_some(), Some(resolver))
@@ -268,6 +299,10 @@ impl ProxyFlags {
                 .map(|it| &*it.address.name)
                 .collect();
             output::note(format!("requests go to {}", names.join(", ")));
+            for MirrorSettings { address, share } in &settings.mirror {
+                let share = share.unwrap_or(MirrorShare::ALL);
+                output::note(format!("{share} of them are copied to {}", address.name));
+            }
         })
         .map_err(Failure::failed)?;
         self.common.finish(&report)
@@ -275,13 +310,16 @@ impl ProxyFlags {
 
     /// All that can be checked without listening or connecting; what is no flag, in words.
     pub(super) fn check(&self) -> Result<Vec<String>, Failure> {
-        let shards = self.common.check("proxy")?.shards;
         let settings = self.settings()?;
+        let shards = self.common.check("proxy")?.shards;
         let config = settings.config(shards).map_err(Failure::usage)?;
         let upstreams = config.upstreams.iter();
         let upstreams = upstreams.map(|it| format!("upstream {}, weight {}", it.name, it.weight));
+        let mirrors = config.mirrors.iter();
+        let mirrors = mirrors.map(|it| format!("mirror {}, {} of requests", it.name, it.share));
         Ok(std::iter::once(format!("balance {}", config.balance))
             .chain(upstreams)
+            .chain(mirrors)
             .collect())
     }
 
@@ -312,6 +350,18 @@ impl ProxyFlags {
         });
         Settings {
             upstream: upstream.collect(),
+            mirror: self
+                .mirrors
+                .mirror
+                .iter()
+                .cloned()
+                .map(Into::into)
+                .collect(),
+            mirroring: MirroringSettings {
+                methods: self.mirrors.mirror_methods,
+                max_body: self.mirrors.mirror_max_body.map(Size),
+                timeout: self.mirrors.mirror_timeout,
+            },
             balance: flags.balance.clone(),
             host: flags.host,
             forwarded: flags.forwarded,
@@ -482,6 +532,23 @@ mod tests {
         );
     }
 
+    /// Goal: the same of the flags of mirrors.
+    #[test]
+    fn mirror_flags_reach_the_settings() {
+        let line = "--upstream a:1 --mirror m:1,percent=0.5 --mirror-methods all --mirror-max-body 23KiB \
+             --mirror-timeout 24s";
+        let flags = parse(line).unwrap();
+        let settings = flags.settings().unwrap_or_else(|_| panic!("{line}"));
+        assert_eq!(settings.mirror[0].address.name, "m:1");
+        assert_eq!(settings.mirror[0].share.unwrap().to_string(), "0.5%");
+        let mirroring = MirroringSettings {
+            methods: Some(MirrorMethodsChoice::All),
+            max_body: Some(Size(23 << 10)),
+            timeout: Some(Time { ns: 24_000_000_000 }),
+        };
+        assert_eq!(settings.mirroring, mirroring);
+    }
+
     /// Goal: what cannot work is refused with the flag's name and what to write in its place.
     #[test]
     fn wrong_values_are_named() {
@@ -504,6 +571,8 @@ mod tests {
                 "cannot be changed",
             ),
             ("--upstream a:1 --upgrade a,,b", "no protocol"),
+            ("--upstream a:1 --mirror m:1,percent=0", "0.0001 to 100"),
+            ("--upstream a:1 --mirror-methods all", "--mirror"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

@@ -106,6 +106,9 @@ struct FilesFlags {
 #[command(next_help_heading = "Server")]
 // Behind what a server has for itself: clap puts what follows under the last of these headings.
 pub(super) struct CommonFlags {
+    /// Files that the command has open beside those of connections and of every server; no flag.
+    #[arg(skip)]
+    pub(super) own_files: u64,
     /// Where to listen; port 0 takes a free one, which is printed; systemd: the sockets that a systemd
     /// socket unit hands over
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
@@ -298,10 +301,7 @@ impl CommonFlags {
             }
             Listen::HandedOver => Address::Inet(([127, 0, 0, 1], 0).into()),
         };
-        let shards = match self.shards {
-            Some(shards) => shards,
-            None => millpond_io::allowed_cpus().map_err(Failure::failed)?.len(),
-        };
+        let shards = self.shards()?;
         let limits = self.limits_at(name, &listen, shards)?;
         // Before anything else starts: who asked for a driver that is not to be had learns why.
         self.driver.choose().map_err(Failure::failed)?;
@@ -321,6 +321,14 @@ impl CommonFlags {
             access_log: self.logs.access_log(),
             ..ServeConfig::new(name, listen)
         })
+    }
+
+    /// As many as were asked for, or as there are CPUs.
+    pub(super) fn shards(&self) -> Result<usize, Failure> {
+        match self.shards {
+            Some(shards) => Ok(shards),
+            None => Ok(millpond_io::allowed_cpus().map_err(Failure::failed)?.len()),
+        }
     }
 
     /// What its descriptors are enough for is said when it starts.
@@ -353,7 +361,8 @@ impl CommonFlags {
     }
 
     fn room(&self, name: &str, shards: usize) -> Room {
-        Room::of(name, shards, self.metrics_listen.is_some())
+        let has_metrics = self.metrics_listen.is_some();
+        Room::of(name, shards, has_metrics).beside(self.own_files)
     }
 
     pub(super) fn finish(&self, report: &ServeReport) -> Result<Exit, Failure> {

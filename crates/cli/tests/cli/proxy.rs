@@ -123,6 +123,75 @@ fn nginx_is_served_to_other_clients() {
     }
 }
 
+/// Goal: names of upstreams and mirrors that have no address are told at the start, without any request, each
+/// in one line, however many shards there are, and in the metrics; a name that has one is not.
+#[test]
+fn names_without_an_address_are_told_at_the_start() {
+    let words = [
+        "--upstream",
+        "nowhere.invalid:80",
+        "--upstream",
+        "localhost:80",
+        "--shards",
+        "2",
+    ];
+    let mirror = ["--mirror", "neither.invalid:80"];
+    let proxy = Server::start_proxy(&[&words[..], &mirror].concat());
+    let names = [
+        "upstream nowhere.invalid:80: ",
+        "mirror neither.invalid:80: ",
+    ];
+    eventually("a line for each", || {
+        let said = proxy.process.stderr_so_far();
+        names.iter().all(|name| said.contains(name))
+    });
+    let unresolved = |name: &str| {
+        let line = format!("millpond_upstream_unresolved_shards{{upstream=\"{name}\"}} ");
+        let metrics = proxy.metrics_text();
+        let found = metrics.lines().find_map(|found| found.strip_prefix(&line));
+        found.map(str::to_owned)
+    };
+    eventually("both shards", || {
+        unresolved("nowhere.invalid:80").as_deref() == Some("2")
+    });
+    assert_eq!(unresolved("localhost:80").as_deref(), Some("0"));
+    assert_eq!(curl(&[&proxy.url("/")]).0, 502);
+    proxy.process.signal("TERM");
+    let finished = proxy.process.finish();
+    for name in names {
+        let lines = finished.stderr.lines().filter(|line| line.contains(name));
+        assert_eq!(lines.count(), 1, "{finished:?}");
+    }
+    assert!(
+        !finished.stderr.contains("localhost:80: its name"),
+        "{finished:?}"
+    );
+}
+
+/// Goal: a mirror is announced, gets its share, and is seen in the metrics.
+#[test]
+fn a_mirror_gets_its_share() {
+    let servers = [Server::start(&["plaintext"]), Server::start(&["plaintext"])];
+    let mirror = format!("{},percent=50", servers[1].address);
+    let proxy = Server::start_proxy(&["--upstream", &servers[0].address, "--mirror", &mirror]);
+    for _ in 0..10 {
+        assert_eq!(curl(&[&proxy.url("/")]).0, 200);
+    }
+    let named = format!("{{mirror=\"{}\"", servers[1].address);
+    let count = |name: &str, labels: &str| {
+        let line = format!("millpond_mirror_{name}{named}{labels}}} ");
+        let metrics = proxy.metrics_text();
+        let found = metrics.lines().find_map(|found| found.strip_prefix(&line));
+        found.and_then(|count| count.parse::<u64>().ok())
+    };
+    assert_eq!(count("requests_total", ""), Some(5));
+    eventually("answers", || {
+        count("answers_total", ",class=\"2xx\"") == Some(5)
+    });
+    let said = format!("50% of them are copied to {}", servers[1].address);
+    eventually("a line", || proxy.process.stderr_so_far().contains(&said));
+}
+
 /// Goal: node's answers, in chunks, come through, and its echo of an uploaded body is whole.
 #[test]
 fn node_echoes_through_the_proxy() {

@@ -296,8 +296,11 @@ impl Server {
     }
 
     fn of(command: &mut Command, words: &[&str]) -> Self {
-        let common = ["--listen", "127.0.0.1:0", "--shards", "1"];
-        let mut process = Running::start(command.args(words).args(common));
+        command.args(words).args(["--listen", "127.0.0.1:0"]);
+        if !words.contains(&"--shards") {
+            command.args(["--shards", "1"]);
+        }
+        let mut process = Running::start(command);
         let line = process.first_line();
         let address = line.trim().strip_prefix("listening on ").map(str::to_owned);
         let Some(address) = address else {

@@ -65,7 +65,7 @@ fn export() -> Exported {
     make_certificate(directory.path());
     let log = path("access.log");
     let entity = Server::start(&["entity", "--data", &path("data"), "--access-log", &log]);
-    let proxy = Server::start_proxy(&["--upstream", &entity.address]);
+    let proxy = Server::start_proxy(&["--upstream", &entity.address, "--mirror", "127.0.0.1:1"]);
     let (certificate, key) = (path("tls.crt"), path("tls.key"));
     let files = ["files", &path("."), "--tls-cert", &certificate];
     let files = Server::start(&[&files[..], &["--tls-key", &key]].concat());
@@ -76,6 +76,12 @@ fn export() -> Exported {
     // Nobody listens there: failures have metrics of their own.
     let failing = Server::start_proxy(&["--upstream", "127.0.0.1:1"]);
     assert_eq!(curl(&[&failing.url("/")]).0, 502);
+    // So does what goes nowhere.
+    let options = (0..17)
+        .map(|index| format!("x-{index}"))
+        .collect::<Vec<_>>();
+    let connection = format!("Connection: {}", options.join(", "));
+    assert_eq!(curl(&["-H", &connection, &failing.url("/")]).0, 400);
     let mut exported = Exported::default();
     exported.read(&scrape(&[&entity.url("/metrics")]));
     let words = proxy.metrics_words();

@@ -83,6 +83,9 @@ impl Client {
         while let Some(key) = shared.removed_keys.pop() {
             shared.pool.remove_key(shard, key);
         }
+        while let Some(key) = shared.names_due.pop() {
+            shared.pool.resolve(shard, key);
+        }
     }
 
     /// Goes on with one exchange: a connection for it, what is to be sent, whether to receive.

@@ -326,6 +326,12 @@ pub enum FailureCause {
     /// The upstream closed the connection before the answer was complete.
     #[error("the upstream closed the connection before its answer was complete")]
     ClosedEarly,
+    /// The upstream ended its TLS connection behind an answer that ends with it, and did not announce that: more
+    /// may have been to come (RFC 9112 9.8).
+    #[error(
+        "the upstream ended its TLS connection without close_notify: its answer may not be whole"
+    )]
+    Truncated,
     /// A phase took too long: see [`ExchangeFailure::phase`].
     #[error("the upstream took too long")]
     TimedOut,

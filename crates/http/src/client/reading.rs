@@ -4,7 +4,7 @@ use super::ClientError;
 use super::answer_heads::AnswerHeads;
 use super::driving::{Listener, tell};
 use super::exchange::{AnswerHead, ExchangeEvent, FailureCause};
-use super::running::{Exchange, Incoming, Outgoing};
+use super::running::{Exchange, Incoming, Outgoing, Stage};
 use super::shard_client::{Client, Shared};
 use crate::body::{BodyDecoder, BodyStep};
 use crate::error::BodyError;
@@ -35,6 +35,8 @@ enum Finished {
     OneSide(u64),
     /// Something is missing.
     Early,
+    /// Something may be missing.
+    Truncated,
 }
 
 /// What is next in what arrived.
@@ -262,7 +264,10 @@ impl Client {
                     }
                 }
                 Incoming::RawFinished | Incoming::Complete => Finished::Whole,
-                Incoming::Body(decoder) if decoder.ends_with_close() => Finished::Whole,
+                Incoming::Body(decoder) if decoder.ends_with_close() => match exchange.stage {
+                    Stage::Open(socket) if shard.driver.is_truncated(socket) => Finished::Truncated,
+                    _ => Finished::Whole,
+                },
                 Incoming::Body(_) | Incoming::Head => Finished::Early,
             }
         };
@@ -272,6 +277,7 @@ impl Client {
                 tell(shard, handle, user, ExchangeEvent::PeerFinished, on);
             }
             Finished::Early => self.fail(shard, handle, FailureCause::ClosedEarly, on),
+            Finished::Truncated => self.fail(shard, handle, FailureCause::Truncated, on),
         }
     }
 }

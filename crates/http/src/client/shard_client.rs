@@ -22,8 +22,8 @@ use crate::kept_input::KeptInput;
 use crate::limits::Limits;
 use crate::service::ShardStart;
 use millpond_io::connection_pool::{
-    ConnectionPool, PoolConfig, PoolCounters, PoolKey, PoolKeyStats, Resolver, ResolverClient,
-    Target, WaiterId,
+    AcquireError, ConnectionPool, PoolConfig, PoolCounters, PoolKey, PoolKeyStats, Resolver,
+    ResolverClient, Target, WaiterId,
 };
 use millpond_io::{SocketId, TimerId};
 use millpond_mempool::{BlockPool, Handle, Pool, PoolError, PoolMode, PoolStats, Slab};
@@ -111,6 +111,8 @@ pub(super) struct Shared {
     pub(super) noted: Vec<Handle<Exchange>>,
     pub(super) orphans: Vec<Orphan>,
     pub(super) removed_keys: Vec<PoolKey>,
+    /// Whose names are to be looked up.
+    pub(super) names_due: Vec<PoolKey>,
     /// Kept for its memory.
     pub(super) in_hand: Vec<Handle<Exchange>>,
     /// Lent while an answer is read.
@@ -155,6 +157,7 @@ impl Client {
             noted: Vec::new(),
             orphans: Vec::new(),
             removed_keys: Vec::new(),
+            names_due: Vec::new(),
             in_hand: Vec::new(),
             heads: Some(Box::default()),
             tells_whole_answers: false,
@@ -181,6 +184,24 @@ impl Client {
     /// For how long a connection is kept without a use, from its next use on.
     pub fn set_idle_max(&self, idle_max_ns: u64) {
         self.shared.borrow_mut().pool.set_idle_max(idle_max_ns);
+    }
+
+    /// How long resolving a name, connecting and the TLS handshake may take each, from the next connection
+    /// on; [`super::Timeouts::connection_ns`] is for all of them, of one exchange.
+    pub fn set_open_max(&self, open_max_ns: u64) {
+        self.shared.borrow_mut().pool.set_open_max(open_max_ns);
+    }
+
+    /// Has the name of a server looked up when the tick ends, if it has one and what is known of it does not
+    /// hold any more.
+    pub fn resolve_target(&self, key: PoolKey) {
+        self.shared.borrow_mut().names_due.push(key);
+    }
+
+    /// Why the name of a server has no address, if it has none.
+    #[must_use]
+    pub fn why_unresolved(&self, key: PoolKey) -> Option<AcquireError> {
+        self.shared.borrow().pool.why_unresolved(key)
     }
 
     /// Another server to ask.

@@ -110,7 +110,7 @@ impl Proxy {
             let now_ns = completions.now_ns();
             self.upstreams
                 .failed(chosen.id, failure, None, false, now_ns);
-            self.requests.remove(handle);
+            self.remove_request(handle);
         } else if !is_there {
             self.give_up(handle);
         } else if !has_room {
@@ -166,7 +166,7 @@ impl Proxy {
             }
             None => self.upstreams.client_gone(chosen.id),
         }
-        self.requests.discard(handle);
+        self.discard_request(handle);
     }
 
     /// A client that takes nothing has its upstream paused.
@@ -251,7 +251,7 @@ impl Proxy {
         report: &ExchangeReport,
         completions: &mut Completions<'_>,
     ) {
-        let Some(proxied) = self.requests.remove(handle) else {
+        let Some(proxied) = self.remove_request(handle) else {
             return;
         };
         let trailers = &mut self.trailers;
@@ -315,7 +315,7 @@ impl Proxy {
                 Err(_) => {}
             }
         }
-        let Some(proxied) = self.requests.remove(handle) else {
+        let Some(proxied) = self.remove_request(handle) else {
             return;
         };
         if let Some(relayed) = relayed {
@@ -338,7 +338,7 @@ impl Proxy {
 
     /// The client has gone, or cannot be given the rest.
     pub(super) fn give_up(&mut self, handle: Handle<Proxied>) {
-        if let Some(proxied) = self.requests.remove(handle)
+        if let Some(proxied) = self.remove_request(handle)
             && let Some((chosen, exchange)) = proxied.current
         {
             self.client.abort(exchange);

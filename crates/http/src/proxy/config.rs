@@ -7,10 +7,13 @@
 
 use super::balance::Balance;
 use super::client_peer::TrustedPeers;
-use super::counters::Registry;
+use super::counters::{RefusalRegistry, UpstreamRegistry};
 use super::field_change::FieldChanges;
 use super::half_close::HalfClose;
 use super::health::{EjectionPolicy, ProbePolicy};
+use super::mirror_config::{MIRROR_BODY_BYTES_CAPACITY, MIRRORS_MAX, MirrorConfig, MirrorPolicy};
+use super::mirror_counters::MirrorRegistry;
+use super::names::NameStates;
 use super::request_head::ForwardedFields;
 use super::upgrade::UpgradeProtocols;
 use super::via::ViaName;
@@ -61,7 +64,11 @@ pub enum HostPolicy {
 pub struct ProxyConfig {
     /// From 1 to [`UPSTREAMS_MAX`].
     pub upstreams: Vec<UpstreamConfig>,
-    /// How they are chosen.
+    /// Servers that get copies of requests: at most [`MIRRORS_MAX`].
+    pub mirrors: Vec<MirrorConfig>,
+    /// What holds for these copies.
+    pub mirroring: MirrorPolicy,
+    /// How upstreams are chosen.
     pub balance: Balance,
     /// What they are told in `Host`.
     pub host: HostPolicy,
@@ -107,6 +114,8 @@ impl ProxyConfig {
     pub fn new(upstreams: Vec<UpstreamConfig>) -> Self {
         Self {
             upstreams,
+            mirrors: Vec::new(),
+            mirroring: MirrorPolicy::default(),
             balance: Balance::default(),
             host: HostPolicy::default(),
             forwarded: ForwardedFields::default(),
@@ -139,6 +148,15 @@ impl ProxyConfig {
             .unwrap_or(limits)
     }
 
+    /// How long a connection may take to be opened: as long as anybody waits for it.
+    pub(super) fn open_max_ns(&self) -> u64 {
+        let of_mirrors = match self.mirrors.is_empty() {
+            true => 0,
+            false => self.mirroring.timeout_ns,
+        };
+        self.timeouts.connection_ns.max(of_mirrors)
+    }
+
     /// Whether any upstream is told the ends of clients' connections.
     pub(super) fn tells_ends(&self) -> bool {
         self.upstreams.iter().any(|it| it.proxy_protocol.is_some())
@@ -155,11 +173,9 @@ impl ProxyConfig {
                 let name = upstream.name.clone();
                 return Err(ProxyConfigError::Twice { name });
             }
-            if let Err(error) = Authority::new(&upstream.host) {
-                let name = upstream.name.clone();
-                return Err(ProxyConfigError::Host { name, error });
-            }
+            check_host(&upstream.name, &upstream.host)?;
         }
+        self.check_mirrors()?;
         for (name, value, value_max) in [
             (
                 "the header section of answers, in bytes",
@@ -170,6 +186,11 @@ impl ProxyConfig {
                 "the fields of answers",
                 self.answer_fields_max,
                 FIELDS_CAPACITY,
+            ),
+            (
+                "the bodies of copies for mirrors, in bytes",
+                self.mirroring.body_bytes_max,
+                MIRROR_BODY_BYTES_CAPACITY,
             ),
         ] {
             if !(1..=value_max).contains(&value) {
@@ -184,6 +205,32 @@ impl ProxyConfig {
             RequestTarget::new(&probe.path).map_err(ProxyConfigError::ProbePath)?;
         }
         Ok(())
+    }
+
+    fn check_mirrors(&self) -> Result<(), ProxyConfigError> {
+        let count = self.mirrors.len();
+        if count > MIRRORS_MAX {
+            return Err(ProxyConfigError::MirrorCount { count });
+        }
+        for (index, mirror) in self.mirrors.iter().enumerate() {
+            let earlier = &self.mirrors[..index];
+            if earlier.iter().any(|other| other.name == mirror.name) {
+                let name = mirror.name.clone();
+                return Err(ProxyConfigError::MirrorTwice { name });
+            }
+            check_host(&mirror.name, &mirror.host)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_host(name: &str, host: &str) -> Result<(), ProxyConfigError> {
+    match Authority::new(host) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(ProxyConfigError::Host {
+            name: name.to_owned(),
+            error,
+        }),
     }
 }
 
@@ -203,10 +250,22 @@ pub enum ProxyConfigError {
         /// Which.
         name: String,
     },
+    /// Each has copies of its own.
+    #[error("{count} mirrors were named: name at most {MIRRORS_MAX}")]
+    MirrorCount {
+        /// How many.
+        count: usize,
+    },
+    /// Numbers are kept by name.
+    #[error("the mirror {name} is named twice: give it a larger percentage instead")]
+    MirrorTwice {
+        /// Which.
+        name: String,
+    },
     /// It would be written into each request.
-    #[error("the host of the upstream {name}: {error}")]
+    #[error("the host of {name}: {error}")]
     Host {
-        /// The upstream's name.
+        /// The name of the upstream or mirror.
         name: String,
         /// What is wrong with its host.
         error: HeadTextError,
@@ -238,7 +297,10 @@ pub struct ProxyControl {
     /// The proxy speaks TLS with its clients.
     pub(super) is_tls: bool,
     pub(super) resolver: Option<Resolver>,
-    pub(super) registry: Registry,
+    pub(super) registry: UpstreamRegistry,
+    pub(super) mirror_registry: MirrorRegistry,
+    pub(super) refusals: RefusalRegistry,
+    pub(super) names: NameStates,
 }
 
 impl ProxyControl {
@@ -256,7 +318,10 @@ impl ProxyControl {
             via_name: ViaName::random(),
             is_tls,
             resolver,
-            registry: Registry::default(),
+            registry: UpstreamRegistry::default(),
+            mirror_registry: MirrorRegistry::default(),
+            refusals: RefusalRegistry::default(),
+            names: NameStates::default(),
         }))
     }
 

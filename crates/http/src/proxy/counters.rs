@@ -1,14 +1,21 @@
-//! What a proxy counts of each upstream: cells that one shard writes and any may read.
+//! What a proxy counts of each upstream and each mirror: cells that one shard writes and any may read.
 //!
-//! On the path: `upstreams` counts tries and their ends; `/metrics` of any shard adds up all shards.
-//! A cell has one writer, so that counting is a load and a store, no locked instruction.
+//! `upstreams` counts tries and their ends, `mirrors` copies and theirs; `/metrics` of any shard adds up
+//! all shards. A cell has one writer, so that counting is a load and a store, no locked instruction.
 
 use super::failure::Failure;
 use crate::metrics::MetricsText;
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What is counted or measured, one place each.
+/// Names one of a fixed number of cells.
+pub(super) trait CellIndex: Copy + 'static {
+    fn index(self) -> usize;
+}
+
+/// What is counted or measured of an upstream, one place each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
 pub(super) enum Cell {
@@ -45,20 +52,48 @@ pub(super) enum Cell {
     IsEjected,
 }
 
+impl CellIndex for Cell {
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
 const CELLS: usize = Cell::IsEjected as usize + 1;
 const FAILURES: usize = Failure::ALL.len();
 
 /// One shard's cells of one upstream.
-#[derive(Debug, Default)]
-pub(super) struct UpstreamCounters {
-    cells: [AtomicU64; CELLS],
+pub(super) type UpstreamCounters = Counters<Cell, CELLS>;
+
+/// One shard's `N` cells, named by `C`, and failures by their cause.
+pub(super) struct Counters<C, const N: usize> {
+    cells: [AtomicU64; N],
     failures: [AtomicU64; FAILURES],
+    named_by: PhantomData<fn(C)>,
 }
 
-impl UpstreamCounters {
+impl<C, const N: usize> Default for Counters<C, N> {
+    fn default() -> Self {
+        Self {
+            cells: [const { AtomicU64::new(0) }; N],
+            failures: [const { AtomicU64::new(0) }; FAILURES],
+            named_by: PhantomData,
+        }
+    }
+}
+
+impl<C, const N: usize> fmt::Debug for Counters<C, N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Counters")
+            .field("cells", &self.cells)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C: CellIndex, const N: usize> Counters<C, N> {
     #[inline]
-    pub(super) fn add(&self, cell: Cell, count: u64) {
-        let place = &self.cells[cell as usize];
+    pub(super) fn add(&self, cell: C, count: u64) {
+        let place = &self.cells[cell.index()];
         place.store(
             place.load(Ordering::Relaxed).wrapping_add(count),
             Ordering::Relaxed,
@@ -66,7 +101,7 @@ impl UpstreamCounters {
     }
 
     #[inline]
-    pub(super) fn count(&self, cell: Cell) {
+    pub(super) fn count(&self, cell: C) {
         self.add(cell, 1);
     }
 
@@ -80,31 +115,64 @@ impl UpstreamCounters {
     }
 
     #[inline]
-    pub(super) fn set(&self, cell: Cell, value: u64) {
-        self.cells[cell as usize].store(value, Ordering::Relaxed);
+    pub(super) fn set(&self, cell: C, value: u64) {
+        self.cells[cell.index()].store(value, Ordering::Relaxed);
     }
 
-    fn get(&self, cell: Cell) -> u64 {
-        self.cells[cell as usize].load(Ordering::Relaxed)
+    fn get(&self, cell: C) -> u64 {
+        self.cells[cell.index()].load(Ordering::Relaxed)
+    }
+
+    fn failures(&self, failure: Failure) -> u64 {
+        self.failures[failure as usize].load(Ordering::Relaxed)
     }
 }
 
-/// All shards' cells, by the upstream's name. Those of an upstream that left stay: counters must not
+/// All shards' cells, by the upstream's name.
+pub(super) type UpstreamRegistry = Registry<Cell, CELLS>;
+
+/// All shards' counters, by name. Those of a name that left the configuration stay: counters must not
 /// fall.
-#[derive(Debug, Default)]
-pub(super) struct Registry {
-    entries: Mutex<Vec<Entry>>,
+pub(super) struct Registry<C, const N: usize> {
+    entries: Mutex<Vec<Entry<C, N>>>,
 }
 
-#[derive(Debug)]
-struct Entry {
+impl<C, const N: usize> Default for Registry<C, N> {
+    fn default() -> Self {
+        Self {
+            entries: Mutex::default(),
+        }
+    }
+}
+
+impl<C, const N: usize> fmt::Debug for Registry<C, N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Registry").finish_non_exhaustive()
+    }
+}
+
+struct Entry<C, const N: usize> {
     name: String,
-    by_shard: Vec<(usize, Arc<UpstreamCounters>)>,
+    by_shard: Vec<(usize, Arc<Counters<C, N>>)>,
 }
 
-impl Registry {
-    /// The cells of this shard for this upstream; the same as before if it was there before.
-    pub(super) fn counters(&self, name: &str, shard_index: usize) -> Arc<UpstreamCounters> {
+impl<C: CellIndex, const N: usize> Entry<C, N> {
+    fn sum(&self, cell: C) -> u64 {
+        let by_shard = self.by_shard.iter();
+        by_shard.map(|(_, counters)| counters.get(cell)).sum()
+    }
+
+    fn failures(&self, failure: Failure) -> u64 {
+        let by_shard = self.by_shard.iter();
+        by_shard
+            .map(|(_, counters)| counters.failures(failure))
+            .sum()
+    }
+}
+
+impl<C: CellIndex, const N: usize> Registry<C, N> {
+    /// The cells of this shard for this name; the same as before if it was there before.
+    pub(super) fn counters(&self, name: &str, shard_index: usize) -> Arc<Counters<C, N>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let index = match entries.iter().position(|entry| entry.name == name) {
             Some(index) => index,
@@ -120,82 +188,115 @@ impl Registry {
         if let Some((_, counters)) = by_shard.iter().find(|(shard, _)| *shard == shard_index) {
             return Arc::clone(counters);
         }
-        let counters = Arc::<UpstreamCounters>::default();
+        let counters = Arc::<Counters<C, N>>::default();
         by_shard.push((shard_index, Arc::clone(&counters)));
         counters
     }
 
-    /// Calls `visit` with the name of each upstream there is or was, and a function that adds up a cell.
-    pub(super) fn visit(&self, mut visit: impl FnMut(&str, &dyn Fn(Cell) -> u64)) {
+    /// Calls `visit` with each name there is or was, and a function that adds up a cell.
+    pub(super) fn visit(&self, mut visit: impl FnMut(&str, &dyn Fn(C) -> u64)) {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in entries.iter() {
-            visit(&entry.name, &|cell| {
-                let by_shard = entry.by_shard.iter();
-                by_shard.map(|(_, counters)| counters.get(cell)).sum()
-            });
+            visit(&entry.name, &|cell| entry.sum(cell));
         }
     }
 
-    /// The lines of `/metrics`.
-    pub(super) fn write(&self, out: &mut MetricsText<'_>) {
+    /// The lines of `/metrics`: nothing where there is no name.
+    pub(super) fn write(&self, out: &mut MetricsText<'_>, shown: &Shown<C>) {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        for metric in &METRICS {
+        if entries.is_empty() {
+            return;
+        }
+        for metric in shown.metrics {
             out.describe(metric.name, metric.kind, metric.help);
             for entry in entries.iter() {
+                let named = (shown.label, &*entry.name);
                 for &(label, value, cell) in metric.cells {
-                    let by_shard = entry.by_shard.iter();
-                    let sum: u64 = by_shard.map(|(_, counters)| counters.get(cell)).sum();
+                    let sum = entry.sum(cell);
                     match label {
-                        "" => out.sample(metric.name, &[("upstream", &entry.name)], sum),
-                        label => out.sample(
-                            metric.name,
-                            &[("upstream", &entry.name), (label, &value)],
-                            sum,
-                        ),
+                        "" => out.sample(metric.name, &[(named.0, &named.1)], sum),
+                        label => {
+                            out.sample(metric.name, &[(named.0, &named.1), (label, &value)], sum);
+                        }
                     }
                 }
             }
         }
-        let name = "millpond_upstream_errors_total";
-        out.describe(
-            name,
-            "counter",
-            "Tries without a whole answer, by the error type of RFC 9209 and the cause; those there were.",
-        );
+        let (name, help) = shown.failures;
+        out.describe(name, "counter", help);
         for entry in entries.iter() {
             for &failure in Failure::ALL {
-                let by_shard = entry.by_shard.iter();
-                let sum: u64 = by_shard
-                    .map(|(_, counters)| {
-                        counters.failures[failure as usize].load(Ordering::Relaxed)
-                    })
-                    .sum();
+                let sum = entry.failures(failure);
                 if sum > 0 {
                     let (error, cause) = (failure.error(), failure.cause());
-                    out.sample(
-                        name,
-                        &[
-                            ("upstream", &entry.name),
-                            ("error", &error),
-                            ("cause", &cause),
-                        ],
-                        sum,
-                    );
+                    let labels: [(&str, &dyn fmt::Display); 3] = [
+                        (shown.label, &entry.name),
+                        ("error", &error),
+                        ("cause", &cause),
+                    ];
+                    let first = usize::from(shown.label.is_empty());
+                    out.sample(name, &labels[first..], sum);
                 }
             }
         }
     }
 }
 
-struct Metric {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    /// Label and its value, if it has one, and what it shows.
-    cells: &'static [(&'static str, &'static str, Cell)],
+/// How the cells of a registry appear in `/metrics`.
+pub(super) struct Shown<C: 'static> {
+    /// The label with the name; empty where there is one name that says nothing.
+    pub(super) label: &'static str,
+    pub(super) metrics: &'static [Metric<C>],
+    /// Name and help of the metric that has failures by cause.
+    pub(super) failures: (&'static str, &'static str),
 }
 
-const METRICS: [Metric; 17] = [
+/// No cell: failures alone are counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NoCell {}
+
+impl CellIndex for NoCell {
+    fn index(self) -> usize {
+        match self {}
+    }
+}
+
+/// Of requests that went to no upstream.
+pub(super) type RefusalCounters = Counters<NoCell, 0>;
+
+/// All shards' of these.
+pub(super) type RefusalRegistry = Registry<NoCell, 0>;
+
+/// Of requests that went to no upstream.
+pub(super) const REFUSALS: Shown<NoCell> = Shown {
+    label: "",
+    metrics: &[],
+    failures: (
+        "millpond_proxy_refused_total",
+        "Requests that were answered here since they could go to no upstream, by the error type of RFC 9209 and \
+         the cause; those there were.",
+    ),
+};
+
+/// Of upstreams.
+pub(super) const UPSTREAMS: Shown<Cell> = Shown {
+    label: "upstream",
+    metrics: &METRICS,
+    failures: (
+        "millpond_upstream_errors_total",
+        "Tries without a whole answer, by the error type of RFC 9209 and the cause; those there were.",
+    ),
+};
+
+pub(super) struct Metric<C: 'static> {
+    pub(super) name: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) help: &'static str,
+    /// Label and its value, if it has one, and what it shows.
+    pub(super) cells: &'static [(&'static str, &'static str, C)],
+}
+
+const METRICS: [Metric<Cell>; 17] = [
     Metric {
         name: "millpond_upstream_tries_total",
         kind: "counter",
@@ -331,7 +432,7 @@ mod tests {
     /// Goal: shards are added up, an upstream that comes back finds its counts, and every cell is shown.
     #[test]
     fn shards_are_added_up() {
-        let registry = Registry::default();
+        let registry = UpstreamRegistry::default();
         registry.counters("a:1", 0).add(Cell::Tries, 2);
         registry.counters("a:1", 1).count(Cell::Tries);
         registry.counters("a:1", 0).count(Cell::Answers5xx);
@@ -341,7 +442,7 @@ mod tests {
         registry.counters("b:2", 1).count_failure(refused);
         let blocks = BlockPool::new("test", PoolMode::Off);
         let mut text = MetricsText::new(&blocks);
-        registry.write(&mut text);
+        registry.write(&mut text, &UPSTREAMS);
         let text = String::from_utf8(text.finish().unwrap().to_vec()).unwrap();
         for line in [
             "millpond_upstream_tries_total{upstream=\"a:1\"} 3",

@@ -125,6 +125,9 @@ failures! {
     /// The connection ended behind a part of the answer.
     Incomplete: Upstream "upstream", BAD_GATEWAY, "incomplete", "http_response_incomplete",
         "the upstream closed the connection in the middle of its answer";
+    /// An answer until the end of a TLS connection that was not announced.
+    Truncated: Upstream "upstream", BAD_GATEWAY, "no_close_notify", "http_response_incomplete",
+        "the upstream ended TLS without close_notify: its answer may not be whole";
     HeadTooLong: Upstream "upstream", BAD_GATEWAY, "head_too_long", "http_response_header_section_size",
         "the header section of the answer is longer than --upstream-max-head";
     TooManyFields: Upstream "upstream", BAD_GATEWAY, "too_many_fields", "http_response_header_section_size",
@@ -164,6 +167,7 @@ impl From<&ExchangeFailure> for Failure {
                 Self::Incomplete
             }
             FailureCause::Broken(_) | FailureCause::ClosedEarly => Self::Broken,
+            FailureCause::Truncated => Self::Truncated,
             FailureCause::TimedOut if failure.may_have_arrived => match failure.phase {
                 Phase::Write => Self::WriteTimeout,
                 Phase::BetweenBytes | Phase::Total if failure.has_answer_begun => Self::ReadTimeout,
@@ -251,13 +255,6 @@ impl Failure {
         self.told().sentence
     }
 
-    /// What [`Self::proxy_status`] says, read again.
-    pub(crate) fn told_in(proxy_status: &[u8]) -> Option<Self> {
-        let all = Self::ALL.iter().copied();
-        let mut found = all.filter(|it| it.proxy_status().as_bytes() == proxy_status);
-        found.next()
-    }
-
     /// Worth another try later.
     const fn retry_after(self) -> Option<FieldValue<'static>> {
         const ONE_SECOND: FieldValue<'_> = FieldValue::from_static("1");
@@ -275,6 +272,7 @@ impl Failure {
     /// Answers with it; `is_quiet`: the status says all. Without memory nothing is sent, which becomes
     /// 503.
     pub(super) fn answer(self, response: &mut Response<'_>, is_quiet: bool) {
+        response.failure = Some(self);
         let proxy_status = (FieldName::PROXY_STATUS, self.proxy_status());
         let content_type = (FieldName::CONTENT_TYPE, FieldValue::TEXT_PLAIN);
         let mut fields = [content_type; 3];

@@ -42,6 +42,12 @@ pub enum FieldChangeError {
         /// The field.
         name: String,
     },
+    /// A `*`, which is a character of names: nobody has such a field.
+    #[error("{name} is the name of one field, not a pattern: name each field by itself")]
+    Pattern {
+        /// What was given.
+        name: String,
+    },
     /// More than are compared with each field.
     #[error("{count} changes of fields are too many: give at most {CHANGES_MAX}")]
     TooMany {
@@ -72,7 +78,7 @@ impl FromStr for FieldChange {
         };
         let (name, value) = match (kind, rest.split_once(':')) {
             ('-', None) => (rest, ""),
-            ('+' | '=', Some((name, value))) => (name, value.trim()),
+            ('+' | '=', Some((name, value))) => (name, value.trim_matches([' ', '\t'])),
             _ => return Err(malformed()),
         };
         // First: a name that frames a message is no name of a field to be written either.
@@ -85,6 +91,9 @@ impl FromStr for FieldChange {
             return Err(malformed());
         }
         let (name, value) = (name.to_owned(), value.to_owned());
+        if name.contains('*') {
+            return Err(FieldChangeError::Pattern { name });
+        }
         Ok(match kind {
             '-' => Self::Remove(name),
             '+' => Self::Add(name, value),
@@ -183,6 +192,8 @@ mod tests {
             ("+Host: x", "cannot be changed"),
             ("X-Forwarded-For: 1.1.1.1", "cannot be changed"),
             ("-Via", "cannot be changed"),
+            ("-X-*", "not a pattern"),
+            ("X-A: b\r", "is no change"),
         ] {
             let error = text.parse::<FieldChange>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

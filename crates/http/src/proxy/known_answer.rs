@@ -166,6 +166,7 @@ mod tests {
             manner: manner.closing_if_answered(answered.is_body_unread),
             sent: None,
             outgoing: Outgoing::Whole,
+            failure: None,
             wire: None,
         };
         let answer = AnswerHead {

@@ -3,6 +3,7 @@
 //! On the path: `service` makes one when a request comes and looks it up at every event of either
 //! side. The head is kept, and a short body too, so that another try can be made of them.
 
+use super::mirrors::Copied;
 use super::request_head::OutgoingHead;
 use super::upstreams::{Chosen, Tried};
 use crate::client::ExchangeId;
@@ -36,6 +37,8 @@ pub(super) struct Proxied {
     /// A body that came with the head, or was gathered.
     pub(super) body: Buffer,
     pub(super) body_state: BodyState,
+    /// A copy of the body in parts, for mirrors.
+    pub(super) copy: Option<Handle<Copied>>,
     /// Parts of the body, or its end, were passed on that nobody has any more.
     pub(super) is_body_lost: bool,
     pub(super) expects_continue: bool,

@@ -227,6 +227,7 @@ mod tests {
             manner: Manner::of(&asked, false),
             sent: None,
             outgoing: Outgoing::Whole,
+            failure: None,
             wire: None,
         };
         forward_head(&mut response, &answer, &NO_CHANGES).ok()?;

@@ -18,12 +18,16 @@
 
 use super::client_peer::ClientPeer;
 use super::config::{ProxyConfig, ProxyControl};
+use super::counters::{REFUSALS, RefusalCounters, UPSTREAMS};
 use super::failure::{Failure, Refused};
 use super::field_rule::Nominated;
 use super::half_close::HalfClosed;
 use super::key::key_hash;
 use super::known_answer::KnownAnswers;
 use super::known_request::KnownRequests;
+use super::mirror_config::{MIRROR_IN_FLIGHT_MAX, MIRRORS_MAX};
+use super::mirror_counters::MIRRORS;
+use super::mirrors::{Mirrors, Original, Sampling, is_mirrored};
 use super::proxied::{BodyState, Proxied, handle_of, state_of};
 use super::request_head::RequestWay;
 use super::retry::RetryBudget;
@@ -42,7 +46,7 @@ use crate::service::{
 use crate::status::StatusCode;
 use millpond_io::connection_pool::PoolConfig;
 use millpond_io::{Peer, monotonic_ns};
-use millpond_mempool::{BlockPool, Buffer, Handle, PoolStats, Slab};
+use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolStats, Slab};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -56,7 +60,7 @@ pub(super) const PROBE_USER: u64 = u64::MAX;
 
 /// See the module.
 pub struct Proxy {
-    control: Arc<ProxyControl>,
+    pub(super) control: Arc<ProxyControl>,
     limits: Limits,
     generation: u64,
     pub(super) config: Arc<ProxyConfig>,
@@ -72,6 +76,9 @@ pub struct Proxy {
     /// Who waits for 100 Continue, the oldest first, and until when.
     pub(super) awaiting: VecDeque<(u64, Handle<Proxied>)>,
     pub(super) half_closed: HalfClosed,
+    pub(super) mirrors: Mirrors,
+    refusals: Arc<RefusalCounters>,
+    pub(super) names_due_ns: u64,
 }
 
 impl fmt::Debug for Proxy {
@@ -93,7 +100,12 @@ impl Proxy {
         let client = Client::new(
             start,
             ClientConfig {
-                pool: PoolConfig::default(),
+                pool: PoolConfig {
+                    // Mirrors take no connection from upstreams.
+                    connections_max: PoolConfig::default().connections_max
+                        + MIRRORS_MAX * MIRROR_IN_FLIGHT_MAX,
+                    ..PoolConfig::default()
+                },
                 limits: client_limits,
                 resolver: control.resolver.clone(),
                 tells_whole_answers: true,
@@ -117,8 +129,13 @@ impl Proxy {
             trailers: Trailers::new(limits),
             awaiting: VecDeque::new(),
             half_closed: HalfClosed::new(),
+            mirrors: Mirrors::new(start.pool_mode, start.index),
+            refusals: control.refusals.counters("", start.index),
+            names_due_ns: now_ns,
         };
         proxy.configure(now_ns);
+        // Health checks and lookups begin now, and not with the first client.
+        start.waker.wake();
         proxy
     }
 
@@ -126,10 +143,15 @@ impl Proxy {
         let limits = self.config.answer_limits(self.limits);
         self.client.set_limits(limits);
         self.client.set_idle_max(self.config.idle_max_ns);
+        self.client.set_open_max(self.config.open_max_ns());
         let registry = &self.control.registry;
         self.upstreams
             .configure(&self.config, &self.client, registry, now_ns);
         self.upstreams.publish(&self.client, now_ns);
+        let registry = &self.control.mirror_registry;
+        self.mirrors.configure(&self.config, &self.client, registry);
+        self.names_due_ns = now_ns;
+        self.check_names(now_ns);
         if self.config.probe.is_some() {
             self.client.alarm_at(now_ns);
         }
@@ -177,14 +199,7 @@ impl Proxy {
         let is_streamed = comes_in_parts(request);
         let (framing, body) = match is_streamed {
             true => (request.head.framing, Buffer::new()),
-            // Whatever it came as, its length is known by now.
-            false => match request.head.framing {
-                Framing::None => (Framing::None, Buffer::new()),
-                _ => (
-                    Framing::Length(request.body().len() as u64),
-                    request.take_body(blocks)?,
-                ),
-            },
+            false => whole_body(request, blocks)?,
         };
         let expects_continue = request.head.expects_continue;
         let proxied = Proxied {
@@ -198,6 +213,7 @@ impl Proxy {
                 (true, true) => BodyState::AwaitsContinue,
                 (true, false) => BodyState::Passing,
             },
+            copy: None,
             is_body_lost: false,
             expects_continue,
             may_upgrade,
@@ -228,8 +244,101 @@ impl Proxy {
         if is_streamed && expects_continue {
             self.await_continue(handle, context.now_ns);
         }
+        if !self.mirrors.is_empty() {
+            self.mirror(handle, context.now_ns, &context.pools.blocks);
+        }
         context.state = state_of(handle);
         Ok(flow)
+    }
+
+    /// Copies a request that has been forwarded to mirrors, if it is one of the sample, or begins to copy
+    /// its body.
+    fn mirror(&mut self, handle: Handle<Proxied>, now_ns: u64, blocks: &BlockPool) {
+        let Some(proxied) = self.requests.get_mut(handle) else {
+            return;
+        };
+        let sampling = Sampling {
+            method: proxied.method,
+            framing: proxied.framing,
+            may_upgrade: proxied.may_upgrade,
+            expects_continue: proxied.expects_continue,
+        };
+        let sampled = self.mirrors.sample(&sampling, now_ns);
+        if sampled.is_none() {
+            return;
+        }
+        if proxied.body_state != BodyState::Kept {
+            proxied.copy = self.mirrors.begin_body(sampled);
+            return;
+        }
+        let original = Original {
+            method: proxied.method,
+            head: &proxied.head,
+            framing: proxied.framing,
+            body: &proxied.body,
+        };
+        let no_trailer = &std::iter::empty();
+        self.mirrors
+            .send(sampled, &original, no_trailer, &self.client, blocks);
+    }
+
+    /// The next part of a body that is copied for mirrors, once the upstream has it; with the end of the
+    /// body the copies are sent.
+    fn mirror_part(&mut self, handle: Handle<Proxied>, part: BodyPart<'_>, blocks: &BlockPool) {
+        let Some(proxied) = self.requests.get_mut(handle) else {
+            return;
+        };
+        let Some(copy) = proxied.copy else {
+            return;
+        };
+        let trailer = match part {
+            BodyPart::Data(part) => match self.mirrors.copy_part(copy, part, blocks) {
+                // The upstream has all of it, and may answer before the end is told.
+                Some(copied_bytes) if proxied.framing == Framing::Length(copied_bytes) => &[],
+                Some(_) => return,
+                None => {
+                    proxied.copy = None;
+                    return;
+                }
+            },
+            BodyPart::End(trailer) if proxied.passes_trailers => trailer,
+            BodyPart::End(_) => &[],
+        };
+        proxied.copy = None;
+        let Some((sampled, body)) = self.mirrors.take_body(copy) else {
+            return;
+        };
+        let original = Original {
+            method: proxied.method,
+            head: &proxied.head,
+            framing: proxied.framing,
+            body: &body,
+        };
+        let trailer = &self.trailers.passing(trailer);
+        self.mirrors
+            .send(sampled, &original, trailer, &self.client, blocks);
+    }
+
+    /// A request is over.
+    pub(super) fn remove_request(&mut self, handle: Handle<Proxied>) -> Option<Proxied> {
+        self.abandon_copy(handle);
+        self.requests.remove(handle)
+    }
+
+    /// The same, for who has no more use for it.
+    #[inline]
+    pub(super) fn discard_request(&mut self, handle: Handle<Proxied>) {
+        self.abandon_copy(handle);
+        self.requests.discard(handle);
+    }
+
+    #[inline]
+    fn abandon_copy(&mut self, handle: Handle<Proxied>) {
+        if self.mirrors.is_copying()
+            && let Some(copy) = self.requests.get(handle).and_then(|it| it.copy)
+        {
+            self.mirrors.abandon_body(copy);
+        }
     }
 
     /// Sends the request to the next upstream.
@@ -320,6 +429,9 @@ impl Proxy {
             BodyPart::Data(_) if client.room_bytes(exchange) == 0 => BodyState::Blocked,
             BodyPart::Data(_) => BodyState::Passing,
         };
+        if proxied.copy.is_some() {
+            self.mirror_part(handle, part, blocks);
+        }
         Ok(())
     }
 
@@ -331,7 +443,7 @@ impl Proxy {
         response: &mut Response<'_>,
         now_ns: u64,
     ) -> Flow {
-        if let Some(proxied) = self.requests.remove(handle)
+        if let Some(proxied) = self.remove_request(handle)
             && let Some((Chosen { id, .. }, exchange)) = proxied.current
         {
             self.client.abort(exchange);
@@ -360,6 +472,20 @@ fn passes_trailers(request: &Request<'_>) -> bool {
             .is_ok_and(|nominated| may_pass(framing, &nominated))
 }
 
+/// A body that is here: whatever it came as, its length is known by now.
+fn whole_body(
+    request: &mut Request<'_>,
+    blocks: &BlockPool,
+) -> Result<(Framing, Buffer), PoolError> {
+    Ok(match request.head.framing {
+        Framing::None => (Framing::None, Buffer::new()),
+        _ => (
+            Framing::Length(request.body().len() as u64),
+            request.take_body(blocks)?,
+        ),
+    })
+}
+
 /// Whether the body of a request is passed on as it comes.
 fn comes_in_parts(request: &Request<'_>) -> bool {
     match request.head.framing {
@@ -386,6 +512,7 @@ impl Service for Proxy {
         match self.forward(request, context) {
             Ok(flow) => flow,
             Err(Refused::Failure(failure)) => {
+                self.refusals.count_failure(failure);
                 failure.answer(response, self.config.quiet_errors);
                 Flow::Done
             }
@@ -477,6 +604,10 @@ impl Service for Proxy {
         if user == PROBE_USER {
             return self.probe_event(id, event);
         }
+        if is_mirrored(user) {
+            let now_ns = completions.now_ns();
+            return self.mirrors.event((id, user), &event, &self.client, now_ns);
+        }
         let handle = Handle::<Proxied>::from_bits(user);
         let current = self
             .requests
@@ -525,15 +656,18 @@ impl Service for Proxy {
         self.begin_probes(now_ns, &completions.pools().blocks);
         self.end_waits(now_ns, completions);
         self.end_half_closed(now_ns, completions);
+        self.check_names(now_ns);
         self.upstreams.publish(&self.client, now_ns);
     }
 
     fn woken(&mut self, completions: &mut Completions<'_>) {
         self.look_for_configuration(completions.now_ns());
+        self.tell_names();
     }
 
     fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
         visit(self.requests.stats());
+        visit(self.mirrors.pool_stats());
         self.client.visit_pool_stats(visit);
     }
 
@@ -543,12 +677,15 @@ impl Service for Proxy {
     }
 
     fn trim_pools(&mut self) -> usize {
+        self.tell_names();
         self.upstreams.publish(&self.client, monotonic_ns());
-        self.requests.trim() + self.client.trim_pools()
+        self.requests.trim() + self.mirrors.trim() + self.client.trim_pools()
     }
 
     fn write_metrics(&self, out: &mut MetricsText<'_>) {
         self.upstreams.publish(&self.client, monotonic_ns());
-        self.control.registry.write(out);
+        self.control.registry.write(out, &UPSTREAMS);
+        self.control.refusals.write(out, &REFUSALS);
+        self.control.mirror_registry.write(out, &MIRRORS);
     }
 }

@@ -75,8 +75,9 @@ impl State {
     fn word(&self) -> &'static str {
         let is_all = |count: u64| count == self.shards;
         match () {
-            () if is_all(self.down) => "down",
+            // Health checks fail for it too, and it says why.
             () if is_all(self.unresolved) => "unresolved",
+            () if is_all(self.down) => "down",
             () if is_all(self.ejected) => "ejected",
             () if is_all(self.usable) && self.unresolved == 0 => "up",
             () => "differs",
@@ -172,6 +173,7 @@ mod tests {
             ([2, 0, 2, 0, 0], "down"),
             ([2, 0, 0, 2, 0], "ejected"),
             ([2, 0, 0, 2, 2], "unresolved"),
+            ([2, 0, 2, 0, 2], "unresolved"),
             ([2, 1, 0, 1, 0], "differs"),
             ([2, 2, 0, 0, 1], "differs"),
         ] {

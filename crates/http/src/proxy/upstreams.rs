@@ -8,10 +8,12 @@
 
 use super::balance::{Balancer, Candidate};
 use super::config::{HostPolicy, ProxyConfig, UpstreamConfig};
-use super::counters::{Cell, Registry, UpstreamCounters};
+use super::counters::{Cell, UpstreamCounters, UpstreamRegistry};
 use super::failure::{Failure, Side};
+use super::failure_log::{FailureLog, Kind};
 use super::health::{EjectionPolicy, Health, ProbePolicy};
 use super::keyed_hash::hash;
+use super::names::NameWatch;
 use crate::client::{Client, ExchangeFailure, ExchangeId, ExchangeReport};
 use crate::head_text::Authority;
 use crate::log::{self, LogLevel};
@@ -53,10 +55,6 @@ const STATES: [Cell; 5] = [
     Cell::IsEjected,
 ];
 
-/// From a line about failures to the next of the same cause, and of another one.
-const SAME_FAILURE_SILENCE_NS: u64 = 60_000_000_000;
-const OTHER_FAILURE_SILENCE_NS: u64 = 1_000_000_000;
-
 /// As what a failure is counted that has a cell for its kind.
 const fn cell_of(failure: Failure) -> Cell {
     match failure {
@@ -77,7 +75,7 @@ const fn cell_of(failure: Failure) -> Cell {
         | Failure::TlsIncompatible
         | Failure::TlsClosed
         | Failure::TlsFailed => Cell::FailedConnect,
-        Failure::Broken | Failure::Incomplete => Cell::FailedBroken,
+        Failure::Broken | Failure::Incomplete | Failure::Truncated => Cell::FailedBroken,
         Failure::HeadTooLong
         | Failure::TooManyFields
         | Failure::TrailerTooLong
@@ -107,10 +105,8 @@ pub(super) struct Upstream {
     /// The status of the probe under way was good.
     pub(super) is_probe_good: bool,
     pub(super) probe_due_ns: u64,
-    /// What the last line about failures said, and when.
-    told_failure: Option<(Failure, u64)>,
-    /// Failures since then.
-    untold_failures: u64,
+    failures: FailureLog,
+    name: NameWatch,
 }
 
 impl Upstream {
@@ -143,39 +139,6 @@ impl Upstream {
         self.outstanding = self.outstanding.saturating_sub(1);
         let outstanding = u64::from(self.outstanding);
         self.counters.set(Cell::Outstanding, outstanding);
-    }
-
-    /// Writes a line about a failure: at once when its cause is another one than that of the last line, but
-    /// none sooner than a second after that, and once a minute while it stays.
-    #[cold]
-    fn tell_failure(&mut self, failure: Failure, error: Option<&ExchangeFailure>, now_ns: u64) {
-        self.untold_failures += 1;
-        let silence_ns = match self.told_failure {
-            None => 0,
-            Some((told, _)) if told == failure => SAME_FAILURE_SILENCE_NS,
-            Some(_) => OTHER_FAILURE_SILENCE_NS,
-        };
-        let told_ns = self.told_failure.map_or(0, |(_, told_ns)| told_ns);
-        if now_ns < told_ns.saturating_add(silence_ns) {
-            return;
-        }
-        self.told_failure = Some((failure, now_ns));
-        let count = std::mem::take(&mut self.untold_failures);
-        let (name, sentence, cause) = (&self.config.name, failure.sentence(), failure.cause());
-        match error {
-            Some(error) => log::write_event(
-                LogLevel::Warn,
-                "upstream_failed",
-                count,
-                format_args!("upstream {name}: {sentence} ({cause}; {error}); failures: {count}"),
-            ),
-            None => log::write_event(
-                LogLevel::Warn,
-                "upstream_failed",
-                count,
-                format_args!("upstream {name}: {sentence} ({cause}); failures: {count}"),
-            ),
-        }
     }
 
     fn completed(&self, report: &ExchangeReport) {
@@ -232,7 +195,7 @@ impl Upstreams {
         &mut self,
         config: &ProxyConfig,
         client: &Client,
-        registry: &Registry,
+        registry: &UpstreamRegistry,
         now_ns: u64,
     ) {
         let limits = (config.connections_max, config.pending_max);
@@ -292,7 +255,7 @@ impl Upstreams {
         wanted: &UpstreamConfig,
         limits: (usize, usize),
         client: &Client,
-        registry: &Registry,
+        registry: &UpstreamRegistry,
         now_ns: u64,
     ) -> Result<Upstream, PoolError> {
         let tls = wanted.tls.clone();
@@ -306,10 +269,11 @@ impl Upstreams {
             waiters_max: limits.1,
         };
         self.ids = self.ids.wrapping_add(1);
+        let key = client.add_target(target)?;
         Ok(Upstream {
             id: UpstreamId(self.ids),
             config: wanted.clone(),
-            key: client.add_target(target)?,
+            key,
             limits,
             identity: hash(wanted.name.as_bytes()),
             health: Health::default(),
@@ -318,8 +282,8 @@ impl Upstreams {
             probe: None,
             is_probe_good: false,
             probe_due_ns: now_ns,
-            told_failure: None,
-            untold_failures: 0,
+            failures: FailureLog::default(),
+            name: NameWatch::new(key, &wanted.place),
         })
     }
 
@@ -329,6 +293,12 @@ impl Upstreams {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Upstream> {
         self.list.iter_mut()
+    }
+
+    /// The names that are looked up, with what they are called.
+    pub(super) fn names(&mut self) -> impl Iterator<Item = (&str, &mut NameWatch)> {
+        let list = self.list.iter_mut();
+        list.map(|it| (&*it.config.name, &mut it.name))
     }
 
     /// The upstream for the next try; it has one request more from now on.
@@ -500,8 +470,11 @@ impl Upstreams {
             upstream.health.eject(now_ns, &ejection);
             upstream.counters.count(Cell::Ejections);
         }
-        if is_its_fault {
-            upstream.tell_failure(failure, error, now_ns);
+        // Names have lines of their own: see `names`.
+        let is_name = matches!(failure, Failure::Unresolved | Failure::ResolveTimeout);
+        if is_its_fault && !is_name {
+            let what = (Kind::Upstream, &*upstream.config.name);
+            upstream.failures.failed(what, failure, error, now_ns);
         }
         self.release(id);
     }

@@ -6,6 +6,7 @@ use crate::connection::{Connection, Pending, Ready};
 use crate::head::RequestHead;
 use crate::manner::Manner;
 use crate::method::Method;
+use crate::proxy::Failure;
 use crate::request::{Request, RequestBody};
 use crate::response::Response;
 use crate::service::{Flow, RequestToken, Service, ServiceContext};
@@ -21,6 +22,8 @@ const METRICS_PATH: &[u8] = b"/metrics";
 pub(super) struct Turn {
     flow: Flow,
     pub(super) written: Written,
+    /// Why the proxy has answered by itself.
+    pub(super) failure: Option<Failure>,
     state: u64,
 }
 
@@ -126,6 +129,7 @@ impl Exchange {
             manner,
             sent: None,
             outgoing: Outgoing::Whole,
+            failure: None,
             wire: None,
         };
         let mut context = ServiceContext {
@@ -140,6 +144,7 @@ impl Exchange {
         Turn {
             flow,
             written: Written::of(&response),
+            failure: response.failure,
             state: context.state,
         }
     }
@@ -175,6 +180,7 @@ impl Exchange {
         }
         let token = self.next_token(connection);
         let manner = Manner::of(head, self.is_draining);
+        let mut failure = None;
         if self.is_metrics(service, connection.socket, (head, head_bytes), shard) {
             self.await_metrics(connection, token, manner);
         } else {
@@ -183,10 +189,11 @@ impl Exchange {
             let manner = manner.closing_if_answered(closes_if_answered);
             let (output, request) = (&mut connection.output, (head, head_bytes, body));
             let turn = self.ask(service, output, request, (token, manner), shard);
+            failure = turn.failure;
             self.settle_turn(service, connection, token, turn, shard);
         }
         if self.access_log.is_some() {
-            self.log_answer(connection);
+            self.log_answer(connection, failure);
         }
     }
 

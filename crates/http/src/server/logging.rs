@@ -3,11 +3,12 @@
 //! All of it is cold: without a log each place costs one branch.
 
 use super::exchange::Exchange;
-use crate::access_log::{Call, RequestText, STATUS_CLOSED, ShardLog, body_bytes, failure_told_in};
+use crate::access_log::{Call, RequestText, STATUS_CLOSED, ShardLog, body_bytes};
 use crate::connection::{Connection, Phase};
 use crate::head::RequestHead;
 use crate::kept_input::KeptInput;
 use crate::parse::{Parsed, parse_request_head};
+use crate::proxy::Failure;
 use crate::status::StatusCode;
 
 impl Exchange {
@@ -33,10 +34,10 @@ impl Exchange {
         }
     }
 
-    /// The service has had its turn.
+    /// The service has had its turn. `failure`: why it answered by itself, if it is a proxy that did.
     #[cold]
     #[inline(never)]
-    pub(super) fn log_answer(&mut self, connection: &Connection) {
+    pub(super) fn log_answer(&mut self, connection: &Connection, failure: Option<Failure>) {
         let slot = connection.socket.slot();
         let Some(log) = self.access_log.as_deref_mut() else {
             return;
@@ -58,8 +59,7 @@ impl Exchange {
                 // Without memory there is no answer.
                 _ => written_status(output).map_or((STATUS_CLOSED, false), |status| (status, true)),
             };
-            let told = failure_told_in(output);
-            log.answered(slot, &text, started_ns, end, body_bytes(output), told);
+            log.answered(slot, &text, started_ns, end, body_bytes(output), failure);
         }
         log.end_with(entry);
     }

@@ -87,6 +87,7 @@ impl Exchange {
         let token = self.next_token(connection);
         let manner = Manner::of(head, self.is_draining);
         let is_metrics = self.is_metrics(service, connection.socket, (head, head_bytes), shard);
+        let mut failure = None;
         let goes_on = if is_metrics {
             self.await_metrics(connection, token, manner);
             false
@@ -94,6 +95,7 @@ impl Exchange {
             let (output, body) = (&mut connection.output, RequestBody::Received(body));
             let request = (head, head_bytes, body);
             let turn = self.ask(service, output, request, (token, manner), shard);
+            failure = turn.failure;
             match turn.answered() {
                 Some(status) if !turn.written.manner.closes() => {
                     self.counters.count_response(status);
@@ -106,7 +108,7 @@ impl Exchange {
             }
         };
         if self.access_log.is_some() {
-            self.log_answer(connection);
+            self.log_answer(connection, failure);
         }
         goes_on
     }

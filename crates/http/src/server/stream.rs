@@ -281,6 +281,7 @@ impl Exchange {
                 .closing_if_answered(stream.closes_if_answered()),
             sent: stream.sent,
             outgoing: stream.outgoing,
+            failure: None,
         };
         let mut context = ServiceContext {
             pools: shard.pools,

@@ -4,6 +4,8 @@
 mod announced;
 mod causes;
 mod meanings;
+mod same;
+mod mirrors;
 mod others;
 mod secure;
 mod faults;

@@ -7,19 +7,23 @@
 
 use crate::line::{Line, Speech, tls_client, tls_server};
 use crate::stage::{MILLISECOND_NS, SECOND_NS, expect_nothing_in, run_until};
-use millpond_http::proxy::{HalfClose, Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
+use millpond_http::proxy::{
+    HalfClose, MirrorConfig, MirrorMethods, MirrorShare, Proxy, ProxyConfig, ProxyControl,
+    UpstreamConfig,
+};
 use millpond_http::{LimitValues, Limits, ServeConfig, ShardServer, ShardStart};
 use millpond_io::connection_pool::Place;
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimDriver, Turn};
 use millpond_io::tls::Tls;
 use millpond_io::{Address, Driver, StopHandle};
 use millpond_mempool::PoolMode;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+const MIRROR_TIMEOUT_NS: u64 = SECOND_NS;
 const CLIENTS: usize = 4;
 const REQUESTS: usize = 6;
 /// None; one that is kept; one just too long for that; one of more than a receive.
@@ -320,6 +324,13 @@ pub(crate) fn configured(addresses: &[Address]) -> ProxyConfig {
 /// Runs a proxy over a network without faults, in front of the one upstream that `stage` puts there, beside a
 /// client.
 pub(crate) fn before_one(stage: impl FnOnce(&Network, &Address, StopHandle)) {
+    before_one_with(|_| {}, stage);
+}
+
+fn before_one_with(
+    change: impl FnOnce(&mut ProxyConfig),
+    stage: impl FnOnce(&Network, &Address, StopHandle),
+) {
     let network = Network::new(1, FaultPlan::none());
     network.set_tick_limit(1_000_000);
     let mut driver = network.driver(PoolMode::On).unwrap();
@@ -329,6 +340,7 @@ pub(crate) fn before_one(stage: impl FnOnce(&Network, &Address, StopHandle)) {
     // Clients say by a FIN that they have asked all.
     let timeout_ns = 60 * SECOND_NS;
     proxied.half_close = HalfClose::Allow { timeout_ns };
+    change(&mut proxied);
     let control = ProxyControl::new(proxied, false, None).unwrap();
     let config = ServeConfig {
         limits: limits(),
@@ -382,6 +394,19 @@ fn play_over<D: Driver>(seed: u64, layer: impl FnOnce(SimDriver) -> D, statuses:
         let timeout_ns = SECOND_NS / 2;
         proxied.half_close = HalfClose::Allow { timeout_ns };
     }
+    // One as bad as the upstreams; it must not be noticed.
+    let mirror = Address::from(SocketAddr::from(([127, 0, 0, 1], 9003)));
+    if seed.is_multiple_of(2) {
+        proxied.mirrors.push(MirrorConfig {
+            name: mirror.to_string(),
+            place: Place::Addresses(vec![mirror.clone()]),
+            host: "mirror".to_owned(),
+            tls: None,
+            share: MirrorShare::of_percent(50.0).unwrap(),
+        });
+        proxied.mirroring.methods = MirrorMethods::All;
+        proxied.mirroring.timeout_ns = MIRROR_TIMEOUT_NS;
+    }
     for upstream in &mut proxied.upstreams {
         upstream.tls = has_tls_upstreams.then(|| tls_client(&limits()));
     }
@@ -395,12 +420,22 @@ fn play_over<D: Driver>(seed: u64, layer: impl FnOnce(SimDriver) -> D, statuses:
     for address in &addresses {
         upstream(&network, address, has_tls_upstreams);
     }
+    upstream(&network, &mirror, false);
     let done = Rc::new(RefCell::new(0));
     for _ in 0..CLIENTS {
         client(&network, speech, &done, statuses);
     }
     let finished = Rc::clone(&done);
-    let is_done = move || *finished.borrow() >= CLIENTS;
+    let (clock, all_done_ns) = (network.clone(), Cell::new(None));
+    let is_done = move || {
+        if *finished.borrow() < CLIENTS {
+            return false;
+        }
+        // Copies end by themselves.
+        let since_ns = all_done_ns.get().unwrap_or(clock.now_ns());
+        all_done_ns.set(Some(since_ns));
+        clock.now_ns() >= since_ns + 2 * MIRROR_TIMEOUT_NS
+    };
     run_until(&network, &mut server, is_done, seed);
     assert_eq!(*done.borrow(), CLIENTS, "seed {seed}");
     expect_nothing_in(
@@ -420,5 +455,38 @@ fn every_request_through_the_proxy_ends() {
     }
     for expected in ["200", "502", "504"] {
         assert!(statuses.borrow().contains_key(expected), "{statuses:?}");
+    }
+}
+
+/// Goal: an address that does not answer is waited for as long as `--connect-timeout` says, not for less and not
+/// for more, whether that is shorter or longer than the pool's own default.
+#[test]
+fn connecting_takes_as_long_as_it_may() {
+    for connect_s in [1, 9, 40] {
+        let answered_ns = Rc::new(Cell::new(0));
+        let change = |config: &mut ProxyConfig| {
+            config.timeouts.connection_ns = connect_s * SECOND_NS;
+            config.timeouts.total_ns = 100 * SECOND_NS;
+            config.tries_max = 1;
+        };
+        before_one_with(change, |network, address, stop| {
+            network.silence(address);
+            let mut peer = network.connect().unwrap();
+            peer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            let (mut got, answered_ns) = (Vec::new(), Rc::clone(&answered_ns));
+            let began_ns = network.now_ns();
+            network.spawn(move |network| {
+                if let PeerRead::Nothing = peer.read(&mut got, 1 << 16) {
+                    return Turn::At(network.now_ns() + 10 * MILLISECOND_NS);
+                }
+                assert!(got.starts_with(b"HTTP/1.1 504 "), "{}", got.escape_ascii());
+                answered_ns.set(network.now_ns() - began_ns);
+                stop.request_stop();
+                Turn::Done
+            });
+        });
+        let expected_ns = connect_s * SECOND_NS;
+        let late_ns = answered_ns.get() - expected_ns;
+        assert!(late_ns < SECOND_NS / 2, "{connect_s} s: {late_ns} ns late");
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Naming {
     addresses: Option<Arc<[Address]>>,
     /// Why there are none, if the name has none.
     failure: Option<ResolveError>,
+    /// The resolver did not answer in time, and no address is known from before.
+    is_late: bool,
     /// Until then either of them holds.
     valid_until_ns: u64,
     /// The resolver was asked then, and has not answered.
@@ -41,6 +43,7 @@ impl Naming {
             valid_until_ns: if addresses.is_some() { u64::MAX } else { 0 },
             addresses,
             failure: None,
+            is_late: false,
             asked_ns: None,
             answered: (0, 0),
             timer: None,
@@ -54,7 +57,17 @@ impl Naming {
 
     /// The last lookup found no address, and none is known from before.
     pub(super) fn is_unresolved(&self) -> bool {
-        self.failure.is_some()
+        self.failure.is_some() || self.is_late
+    }
+
+    fn why_unresolved(&self) -> Option<AcquireError> {
+        match &self.failure {
+            Some(failure) => Some(failure.clone().into()),
+            None if self.is_late => Some(AcquireError::TimedOut {
+                phase: AcquirePhase::Resolve,
+            }),
+            None => None,
+        }
     }
 
     /// How long the answer took that came just now; 0 if none did.
@@ -89,6 +102,17 @@ impl ConnectionPool {
         }
         self.ask(shard, key);
         None
+    }
+
+    /// Looks up the name of a key, whether anybody waits for it or not, unless what is known holds.
+    pub fn resolve<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, key: PoolKey) {
+        let _ = self.addresses(shard, key);
+    }
+
+    /// Why the name of a key has no address, if it has none.
+    #[must_use]
+    pub fn why_unresolved(&self, key: PoolKey) -> Option<AcquireError> {
+        self.keys.get(key.0)?.naming.why_unresolved()
     }
 
     fn ask<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, key: PoolKey) {
@@ -136,6 +160,7 @@ impl ConnectionPool {
             .take()
             .map_or(0, |asked_ns| shard.now_ns - asked_ns);
         naming.answered = (shard.now_ns, took_ns);
+        naming.is_late = false;
         naming.valid_until_ns = shard.now_ns.saturating_add(answer.valid_ns);
         match answer.result {
             Ok(addresses) => {
@@ -173,6 +198,7 @@ impl ConnectionPool {
             naming.valid_until_ns = shard.now_ns.saturating_add(OVERTIME_NS);
             return self.advance(shard, key);
         }
+        naming.is_late = true;
         let phase = AcquirePhase::Resolve;
         self.fail_all(shard, key, &AcquireError::TimedOut { phase });
     }

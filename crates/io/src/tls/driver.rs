@@ -257,6 +257,11 @@ impl<D: Driver> Driver for Tls<D> {
         self.layer.send_below_tls(&mut self.inner, socket, head)
     }
 
+    fn is_truncated(&mut self, socket: SocketId) -> bool {
+        let session = self.layer.session(socket);
+        session.is_some_and(|it| it.has_fin && !it.has_close_notify && !it.is_clear())
+    }
+
     fn pause_receive(&mut self, socket: SocketId) {
         if let Some(session) = self.layer.session(socket) {
             session.is_paused = true;

@@ -189,6 +189,15 @@ const PROXY_EXAMPLE: &str = r#"
 # [tls]
 # ca = "ca.pem"
 
+# [mirroring]
+# methods = "safe"
+# max-body = "64KiB"
+# timeout = "10s"
+
+# [[mirror]]
+# address = "127.0.0.1:9000"
+# percent = 5
+
 [[upstream]]
 address = "127.0.0.1:8081"
 # weight = 1

@@ -4,14 +4,15 @@
 //! in it is named with its line and key, and with what is allowed. Keys of it that are flags of every
 //! server are passed over here: `config` has made words of the command line of them.
 
-use super::upstream_name::{UpstreamName, check_weight};
+use super::upstream_name::{MirrorName, UpstreamName, check_weight};
 use crate::flags::config::SERVER_KEY;
 use crate::flags::serve::is_server_flag;
 use crate::flags::{parse_bytes, parse_duration_ns};
 use millpond_http::client::Timeouts;
 use millpond_http::proxy::{
     Balance, EjectionPolicy, FieldChange, FieldChanges, ForwardedFields, HalfClose, HostPolicy,
-    ProbePolicy, ProxyConfig, TrustedPeers, UpgradeProtocols, UpstreamConfig,
+    MIRROR_IN_FLIGHT_MAX, MirrorConfig, MirrorMethods, MirrorPolicy, MirrorShare, ProbePolicy,
+    ProxyConfig, TrustedPeers, UpgradeProtocols, UpstreamConfig,
 };
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::tls::{CertificateFiles, TlsClient, TlsClientOptions, Trust};
@@ -70,12 +71,26 @@ pub(super) enum HalfClosePolicy {
     Allow,
 }
 
+/// `safe` or `all`.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum MirrorMethodsChoice {
+    /// GET, HEAD, OPTIONS and TRACE, which change nothing
+    Safe,
+    /// Every method: for a mirror whose data is its own
+    All,
+}
+
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Settings {
     #[serde(default)]
     pub(super) upstream: Vec<UpstreamSettings>,
+    #[serde(default)]
+    pub(super) mirror: Vec<MirrorSettings>,
+    #[serde(default)]
+    pub(super) mirroring: MirroringSettings,
     #[serde(default, deserialize_with = "some_text")]
     pub(super) balance: Option<Balance>,
     pub(super) host: Option<Host>,
@@ -117,6 +132,34 @@ pub(super) struct UpstreamSettings {
     pub(super) weight: Option<u32>,
     #[serde(default, deserialize_with = "some_text")]
     pub(super) proxy_protocol: Option<ProxyProtocol>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MirrorSettings {
+    #[serde(deserialize_with = "address")]
+    pub(super) address: UpstreamName,
+    #[serde(default, rename = "percent", deserialize_with = "percent")]
+    pub(super) share: Option<MirrorShare>,
+}
+
+impl From<MirrorName> for MirrorSettings {
+    fn from(name: MirrorName) -> Self {
+        Self {
+            address: name.address,
+            share: Some(name.share),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct MirroringSettings {
+    pub(super) methods: Option<MirrorMethodsChoice>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) max_body: Option<Size>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) timeout: Option<Time>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -226,6 +269,18 @@ fn weight<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::
     check_weight(weight).map(Some).map_err(D::Error::custom)
 }
 
+/// An address without options: those are keys of their own.
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<UpstreamName, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    UpstreamName::without_options(&text).map_err(D::Error::custom)
+}
+
+fn percent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<MirrorShare>, D::Error> {
+    let percent = f64::deserialize(deserializer)?;
+    let share = MirrorShare::of_percent(percent);
+    share.map(Some).map_err(D::Error::custom)
+}
+
 fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     parse_path(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
@@ -278,15 +333,25 @@ impl Settings {
         Self::deserialize(toml::de::Deserializer::from(Spanned::new(span, table)))
     }
 
-    /// Whether an upstream speaks TLS.
+    /// Whether an upstream or a mirror speaks TLS.
     pub(super) fn has_tls(&self) -> bool {
-        self.upstream.iter().any(|it| it.address.tls_host.is_some())
+        let upstreams = self.upstream.iter().map(|it| &it.address);
+        let mirrors = self.mirror.iter().map(|it| &it.address);
+        upstreams.chain(mirrors).any(|it| it.tls_host.is_some())
+    }
+
+    /// Connections to mirrors that so many shards open at most.
+    pub(super) fn mirror_files(&self, shards: usize) -> u64 {
+        (self.mirror.len() * MIRROR_IN_FLIGHT_MAX * shards) as u64
     }
 
     /// What each of `shards` is told. Reads the files of certificates.
     pub(super) fn config(&self, shards: usize) -> Result<ProxyConfig, String> {
         let upstreams = self.upstream.iter().map(|it| self.upstream(it));
         let mut config = ProxyConfig::new(upstreams.collect::<Result<_, _>>()?);
+        let mirrors = self.mirror.iter().map(|it| self.mirror(it));
+        config.mirrors = mirrors.collect::<Result<_, _>>()?;
+        config.mirroring = self.mirroring.policy();
         let share = |count: u32| (count as usize).div_ceil(shards);
         config.balance = self.balance.clone().unwrap_or_default();
         config.host = match self.host {
@@ -310,7 +375,6 @@ impl Settings {
             _ => HalfClose::Cancel,
         };
         config.timeouts = self.timeouts.timeouts();
-        let in_memory = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         if let Some(Size(bytes)) = self.upstream_max_head {
             config.answer_head_bytes_max = in_memory(bytes);
         }
@@ -329,18 +393,34 @@ impl Settings {
         Ok(config)
     }
 
+    fn tls_of(&self, address: &UpstreamName) -> Result<Option<TlsClient>, String> {
+        // As long as whoever waits for the connection: one limit, not two.
+        let of_mirrors = self.mirroring.policy().timeout_ns;
+        let open_max_ns = self.timeouts.timeouts().connection_ns.max(of_mirrors);
+        let host = address.tls_host.as_ref();
+        host.map(|host| self.tls.client(host, open_max_ns))
+            .transpose()
+    }
+
+    fn mirror(&self, settings: &MirrorSettings) -> Result<MirrorConfig, String> {
+        let address = &settings.address;
+        Ok(MirrorConfig {
+            name: address.name.clone(),
+            place: address.place.clone(),
+            host: address.host.clone(),
+            tls: self.tls_of(address)?,
+            share: settings.share.unwrap_or(MirrorShare::ALL),
+        })
+    }
+
     fn upstream(&self, settings: &UpstreamSettings) -> Result<UpstreamConfig, String> {
         let address = &settings.address;
-        let tls = match &address.tls_host {
-            Some(host) => Some(self.tls.client(host)?),
-            None => None,
-        };
         Ok(UpstreamConfig {
             name: address.name.clone(),
             place: address.place.clone(),
             host: address.host.clone(),
             weight: settings.weight.unwrap_or(address.weight),
-            tls,
+            tls: self.tls_of(address)?,
             proxy_protocol: settings.proxy_protocol,
         })
     }
@@ -352,6 +432,27 @@ const HALF_CLOSE_NS: u64 = 10_000_000_000;
 pub(super) const CONNECTIONS: u32 = 1024;
 /// Requests that wait for one of them.
 pub(super) const PENDING: u32 = 4096;
+
+/// The same where memory has room for it: a value beyond that is refused as any that is too large.
+fn in_memory(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+impl MirroringSettings {
+    fn policy(&self) -> MirrorPolicy {
+        let default = MirrorPolicy::default();
+        MirrorPolicy {
+            methods: match self.methods {
+                Some(MirrorMethodsChoice::All) => MirrorMethods::All,
+                Some(MirrorMethodsChoice::Safe) | None => MirrorMethods::Safe,
+            },
+            body_bytes_max: self
+                .max_body
+                .map_or(default.body_bytes_max, |Size(bytes)| in_memory(bytes)),
+            timeout_ns: self.timeout.map_or(default.timeout_ns, |time| time.ns),
+        }
+    }
+}
 
 impl TimeoutSettings {
     fn timeouts(&self) -> Timeouts {
@@ -393,7 +494,7 @@ impl EjectionSettings {
 }
 
 impl TlsSettings {
-    fn client(&self, host: &str) -> Result<TlsClient, String> {
+    fn client(&self, host: &str, handshake_timeout_ns: u64) -> Result<TlsClient, String> {
         let trust = match (&self.ca, self.insecure) {
             (Some(path), false) => Trust::File(path.clone()),
             (None, false) => Trust::System,
@@ -415,7 +516,7 @@ impl TlsSettings {
             host: host.to_owned(),
             trust,
             protocols: vec![b"http/1.1".to_vec()],
-            handshake_timeout_ns: HANDSHAKE_NS_MAX,
+            handshake_timeout_ns,
             handshake_bytes_max: HANDSHAKE_BYTES_MAX,
             identity,
         };
@@ -423,8 +524,6 @@ impl TlsSettings {
     }
 }
 
-/// As long as connecting may take.
-const HANDSHAKE_NS_MAX: u64 = 10_000_000_000;
 /// A chain of certificates far longer than any in use.
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
 
@@ -464,6 +563,18 @@ failures = 9
 failures = 10
 base = "11s"
 longest = "12s"
+
+[mirroring]
+methods = "all"
+max-body = "5KiB"
+timeout = "15s"
+
+[[mirror]]
+address = "127.0.0.1:9000"
+percent = 5
+
+[[mirror]]
+address = "b:9000"
 
 [[upstream]]
 address = "127.0.0.1:8081"
@@ -511,6 +622,21 @@ proxy-protocol = "v1"
             longest_ns: 12 * SECOND_NS,
         };
         assert_eq!(config.ejection, expected);
+        let expected = MirrorPolicy {
+            methods: MirrorMethods::All,
+            body_bytes_max: 5 << 10,
+            timeout_ns: 15 * SECOND_NS,
+        };
+        assert_eq!(config.mirroring, expected);
+        let mirrors = config.mirrors.iter();
+        let mirrors: Vec<_> = mirrors
+            .map(|it| (&*it.name, it.share.to_string()))
+            .collect();
+        let expected = [("127.0.0.1:9000", "5%"), ("b:9000", "100%")];
+        assert_eq!(
+            mirrors,
+            expected.map(|(name, share)| (name, share.to_owned()))
+        );
         let weights: Vec<u32> = config.upstreams.iter().map(|it| it.weight).collect();
         assert_eq!(weights, [3, 1]);
         let heads: Vec<_> = config
@@ -550,6 +676,16 @@ proxy-protocol = "v1"
             ("upgrade = 3", "1: upgrade: ", "[\"websocket\"]"),
             ("upgrade = [\"h2c\"]", "1: upgrade: ", "unchecked"),
             ("tries = ", "1: tries: ", ""),
+            (
+                "[[mirror]]\naddress = \"m:1\"\npercent = 101",
+                "3: percent: ",
+                "0.0001 to 100",
+            ),
+            (
+                "[[mirror]]\naddress = \"m:1,percent=5\"",
+                "2: address: ",
+                "HOST:PORT",
+            ),
         ] {
             let error = Settings::parse(text).unwrap_err();
             assert!(
@@ -569,6 +705,8 @@ proxy-protocol = "v1"
         assert_eq!(config.ejection, default.ejection);
         assert_eq!(config.half_close, default.half_close);
         assert_eq!(config.tries_max, default.tries_max);
+        assert_eq!(config.mirroring, default.mirroring);
+        assert!(config.mirrors.is_empty());
         assert!(config.upstreams.is_empty() && config.probe.is_none());
     }
 }

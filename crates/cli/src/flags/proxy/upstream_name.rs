@@ -1,5 +1,7 @@
-//! One upstream as a user writes it: `127.0.0.1:8081`, `unix:/run/app.sock`, `https://app.internal`.
+//! One upstream, or mirror, as a user writes it: `127.0.0.1:8081`, `unix:/run/app.sock`,
+//! `https://app.internal`.
 
+use millpond_http::proxy::MirrorShare;
 use millpond_io::Address;
 use millpond_io::connection_pool::Place;
 use std::str::FromStr;
@@ -24,10 +26,49 @@ impl FromStr for UpstreamName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (name, weight) = match text.split_once(',') {
-            Some((name, option)) => (name, parse_weight(option)?),
-            None => (text, 1),
+        match text.split_once(',') {
+            Some((name, option)) => Ok(Self {
+                weight: parse_weight(option)?,
+                ..Self::without_options(name)?
+            }),
+            None => Self::without_options(text),
+        }
+    }
+}
+
+/// A mirror: an address, and how many of the requests it gets.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct MirrorName {
+    /// Its weight says nothing.
+    pub(super) address: UpstreamName,
+    pub(super) share: MirrorShare,
+}
+
+impl FromStr for MirrorName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, share) = match text.split_once(',') {
+            Some((name, option)) => match option.strip_prefix("percent=") {
+                Some(percent) => (name, percent.parse::<MirrorShare>()),
+                None => {
+                    return Err(format!(
+                        "{option:?} is no option of a mirror: write percent=N"
+                    ));
+                }
+            },
+            None => (text, Ok(MirrorShare::ALL)),
         };
+        Ok(Self {
+            share: share.map_err(|error| error.to_string())?,
+            address: UpstreamName::without_options(name)?,
+        })
+    }
+}
+
+impl UpstreamName {
+    /// The address alone, with a weight of 1.
+    pub(super) fn without_options(name: &str) -> Result<Self, String> {
         let (rest, default_port, is_tls) = match name.split_once("://") {
             Some(("http", rest)) => (rest, Some(80), false),
             Some(("https", rest)) => (rest, Some(443), true),
@@ -40,7 +81,7 @@ impl FromStr for UpstreamName {
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if let Some(path) = rest.strip_prefix("unix:") {
-            return Self::at_unix(name, path, weight, is_tls);
+            return Self::at_unix(name, path, is_tls);
         }
         let (host, port) = split_port(rest, default_port)?;
         let bare_host = host
@@ -63,13 +104,11 @@ impl FromStr for UpstreamName {
                 false => format!("{host}:{port}"),
             },
             tls_host: is_tls.then_some(bare_host),
-            weight,
+            weight: 1,
         })
     }
-}
 
-impl UpstreamName {
-    fn at_unix(name: &str, path: &str, weight: u32, is_tls: bool) -> Result<Self, String> {
+    fn at_unix(name: &str, path: &str, is_tls: bool) -> Result<Self, String> {
         if path.is_empty() || is_tls {
             return Err("write unix:PATH; TLS over a unix socket is not spoken".to_owned());
         }
@@ -78,7 +117,7 @@ impl UpstreamName {
             place: Place::Addresses(vec![Address::Unix(path.into())]),
             host: "localhost".to_owned(),
             tls_host: None,
-            weight,
+            weight: 1,
         })
     }
 }
@@ -176,6 +215,28 @@ mod tests {
                 (tls_host, weight),
                 "{text}"
             );
+        }
+    }
+
+    /// Goal: a mirror is an address and a percentage, all requests without one.
+    #[test]
+    fn mirrors_are_read() {
+        for (text, share) in [
+            ("m:81,percent=5", "5%"),
+            ("http://m,percent=0.1%", "0.1%"),
+            ("unix:/m.sock", "100%"),
+        ] {
+            let found: MirrorName = text.parse().unwrap();
+            assert_eq!(found.share.to_string(), share, "{text}");
+            assert_eq!(found.address.name, text.split(',').next().unwrap());
+        }
+        for (text, part) in [
+            ("m:81,percent=0", "0.0001 to 100"),
+            ("m:81,weight=2", "percent=N"),
+            ("m", "HOST:PORT"),
+        ] {
+            let error = text.parse::<MirrorName>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
         }
     }
 

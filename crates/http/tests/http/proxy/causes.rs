@@ -105,6 +105,82 @@ fn certificate_error(cause: &'static str, detail: &'static str) -> Told {
     }
 }
 
+const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\n\r\nall of it";
+
+/// Goal: behind TLS an answer that ends with its connection is whole if the upstream announced the end, and
+/// cut, with its cause, if it did not; one that says how long it is is whole either way.
+#[test]
+fn the_end_of_tls_is_to_be_announced() {
+    type Wrap = fn(std::net::TcpStream) -> Box<dyn secure::Stream>;
+    for (wrap, answer, is_whole) in [
+        (secure::accept as Wrap, UNTIL_CLOSE, true),
+        (secure::accept_without_close_notify, UNTIL_CLOSE, false),
+        (
+            secure::accept_without_close_notify,
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nall of it",
+            true,
+        ),
+    ] {
+        let original = RawUpstream::start_with(wrap, move |peer, _| {
+            if peer.head().is_some() {
+                peer.send(answer);
+            }
+        });
+        let (server, _) =
+            super::proxy_between(&[original.address], Limits::default(), false, true, |_| {});
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let text = String::from_utf8(client.rest()).unwrap();
+        assert!(text.contains("all of it"), "{text}");
+        let is_ended = text.ends_with("0\r\n\r\n") || text.contains("Content-Length: 9");
+        assert_eq!(is_ended, is_whole, "{text}");
+        let metrics = server.metrics_text();
+        let line = "error=\"http_response_incomplete\",cause=\"no_close_notify\"} 1";
+        assert_eq!(metrics.contains(line), !is_whole, "{metrics}");
+    }
+}
+
+/// Goal: a request that can go to no upstream has its cause in the access log and in the metrics, also where
+/// the answer says nothing.
+#[test]
+fn causes_without_an_upstream_are_told_too() {
+    for is_quiet in [false, true] {
+        let home = tempfile::tempdir().unwrap();
+        let log = home.path().join("access.log");
+        let mut proxied = configured(upstream(super::refusing(&home)));
+        proxied.quiet_errors = is_quiet;
+        let control = ProxyControl::new(proxied, false, None).unwrap();
+        let limits = Limits::default();
+        let serve = ServeConfig {
+            metrics_listen: Some(Address::Inet(([127, 0, 0, 1], 0).into())),
+            ..logging(
+                limits,
+                AccessLogTarget::File(log.clone()),
+                AccessLogFormat::Json,
+            )
+        };
+        let server = TestServer::start(serve, move |start| Proxy::new(&control, &start, limits));
+        let options = (0..17)
+            .map(|index| format!("x-{index}"))
+            .collect::<Vec<_>>();
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: {}\r\n\r\n",
+            options.join(", ")
+        );
+        let answer = server.connect().ask(&request);
+        assert_eq!(answer.status, 400);
+        assert_eq!(answer.header("proxy-status").is_none(), is_quiet);
+        let metrics = server.metrics_text();
+        let line = "millpond_proxy_refused_total{error=\"http_request_denied\",cause=\"too_many_options\"} 1";
+        assert!(metrics.lines().any(|found| found == line), "{metrics}");
+        server.stop();
+        let log = objects(&std::fs::read(log).unwrap());
+        let found = ["fault", "error", "cause"].map(|key| log[0][key].as_str());
+        let expected = ["client", "http_request_denied", "too_many_options"];
+        assert_eq!(found, expected.map(Some), "{:?}", log[0]);
+    }
+}
+
 /// Goal: a certificate for another name, one of an unknown authority and one that has expired are told as that.
 #[test]
 fn certificates_are_refused_by_their_cause() {

@@ -2,12 +2,15 @@
 
 use super::others::OtherServer;
 use super::{RawUpstream, proxy, refusing, upstream};
-use crate::support::{TestServer, wait_until};
-use millpond_http::Limits;
-use millpond_http::proxy::{FieldChanges, ProxyConfig};
+use crate::support::{TestServer, config, pool_mode, wait_until};
+use millpond_http::proxy::{FieldChanges, Proxy, ProxyConfig, ProxyControl};
+use millpond_http::{Limits, ServeConfig};
 use millpond_io::Address;
+use millpond_io::connection_pool::Place;
+use millpond_io::resolver::{Resolver, ResolverConfig};
 use serde_json::Value;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const BODY_BYTES: usize = 200_000;
 
@@ -61,6 +64,29 @@ fn requests_and_answers_pass() {
     }
     peers.dedup();
     assert_eq!(peers.len(), 1, "one connection was used again and again");
+}
+
+/// Goal: a connection to an upstream is closed once it has been kept for as long as it may, and used again
+/// before.
+#[test]
+fn idle_connections_are_kept_for_their_time() {
+    const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    for (idle_max_ns, connections) in [(20_000_000, 2), (3_600_000_000_000, 1)] {
+        let upstream = RawUpstream::start(|peer, _| {
+            while peer.head().is_some() {
+                peer.send(ANSWER);
+            }
+        });
+        let change = |config: &mut ProxyConfig| config.idle_max_ns = idle_max_ns;
+        let (server, _) = proxy(&[upstream.address], Limits::default(), change);
+        let mut client = server.connect();
+        assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status, 200);
+        if connections == 2 {
+            upstream.wait_until_all_ended();
+        }
+        assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status, 200);
+        assert_eq!(upstream.connections.load(Ordering::SeqCst), connections);
+    }
 }
 
 /// Goal: HEAD, 204 and 304 have no body behind them, HTTP/1.0 clients get no chunks, and a long answer
@@ -221,6 +247,66 @@ fn upstreams_are_exchanged_under_way() {
         200,
         "refused as a whole"
     );
+}
+
+/// Goal: health checks and lookups of names begin with the proxy, and not with its first client.
+#[test]
+fn checks_wait_for_no_client() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let original = RawUpstream::start(move |peer, _| {
+        while let Some(head) = peer.head() {
+            assert!(head.starts_with("GET /health "), "{head}");
+            count.fetch_add(1, Ordering::SeqCst);
+            peer.send("HTTP/1.1 204 No Content\r\n\r\n");
+        }
+    });
+    let (_server, _) = proxy(&[original.address], Limits::default(), |config| {
+        config.probe = Some(millpond_http::proxy::ProbePolicy::new("/health"));
+    });
+    wait_until("a check", || asked.load(Ordering::SeqCst) > 0);
+}
+
+/// Goal: a name without an address is seen in the metrics before any request, and so is that it has one
+/// again; requests then reach it.
+#[test]
+fn names_are_looked_up_again() {
+    let original = RawUpstream::start(|peer, _| {
+        while peer.head().is_some() {
+            peer.send("HTTP/1.1 204 No Content\r\n\r\n");
+        }
+    });
+    let is_known = Arc::new(AtomicBool::new(false));
+    let (known, address) = (Arc::clone(&is_known), original.address);
+    let lookup = move |_: &str, _| match known.load(Ordering::SeqCst) {
+        true => Ok(vec![address]),
+        false => Err(std::io::Error::other("no such name")),
+    };
+    let resolver = Resolver::with_lookup(ResolverConfig::default(), lookup).unwrap();
+    let mut named = upstream(original.address);
+    named.name = "app:80".to_owned();
+    named.place = Place::Name {
+        host: "app".to_owned(),
+        port: 80,
+    };
+    let control = ProxyControl::new(ProxyConfig::new(vec![named]), false, Some(resolver)).unwrap();
+    let serve = ServeConfig {
+        metrics_listen: Some(Address::Inet(([127, 0, 0, 1], 0).into())),
+        ..config(Limits::default(), pool_mode())
+    };
+    let make = move |start| Proxy::new(&control, &start, Limits::default());
+    let server = TestServer::start(serve, make);
+    let unresolved = |count: u32| {
+        let line = format!("millpond_upstream_unresolved_shards{{upstream=\"app:80\"}} {count}");
+        server.metrics_text().lines().any(|found| found == line)
+    };
+    wait_until("no address", || unresolved(1));
+    is_known.store(true, Ordering::SeqCst);
+    wait_until("an address", || unresolved(0));
+    let answer = server
+        .connect()
+        .ask("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!(answer.status, 204);
 }
 
 /// Goal: an upstream whose health checks fail is not asked, and is asked again when they succeed.

@@ -87,7 +87,40 @@ pub(super) fn accept(stream: TcpStream) -> Box<dyn Stream> {
 
 pub(super) fn accept_with(config: Arc<ServerConfig>, stream: TcpStream) -> Box<dyn Stream> {
     let connection = ServerConnection::new(config).unwrap();
+    Box::new(Announcing(StreamOwned::new(connection, stream)))
+}
+
+/// The same of an upstream that ends its connections without a word.
+pub(super) fn accept_without_close_notify(stream: TcpStream) -> Box<dyn Stream> {
+    let connection = ServerConnection::new(server_config(&AUTHORITY)).unwrap();
     Box::new(StreamOwned::new(connection, stream))
+}
+
+/// Says `close_notify` when it is dropped.
+struct Announcing(StreamOwned<ServerConnection, TcpStream>);
+
+impl Read for Announcing {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+impl Write for Announcing {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Drop for Announcing {
+    fn drop(&mut self) {
+        self.0.conn.send_close_notify();
+        // The proxy may have gone.
+        let _ = self.0.flush();
+    }
 }
 
 /// That of an upstream with this certificate.
