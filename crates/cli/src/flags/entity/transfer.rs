@@ -42,7 +42,7 @@ impl FromStr for Place {
 
 #[derive(Args, Debug)]
 pub(super) struct Export {
-    /// The data directory, the backup, or the URL of a server (http[s]://HOST:PORT)
+    /// The data directory, the backup, or the URL of a server (http:// or https://, HOST:PORT)
     #[arg(value_name = "DIR|URL")]
     from: Place,
     /// Write to FILE instead of stdout
@@ -58,7 +58,7 @@ pub(super) struct Export {
 
 #[derive(Args, Debug)]
 pub(super) struct Import {
-    /// The data directory, which is made if need be, or the URL of a server (http[s]://HOST:PORT)
+    /// The data directory, which is made if need be, or the URL of a server (http:// or https://, HOST:PORT)
     #[arg(value_name = "DIR|URL")]
     into: Place,
     /// What `export` wrote; without it, stdin
