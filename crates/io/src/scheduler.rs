@@ -254,7 +254,7 @@ const RECEIVE_BYTES_MIN: usize = 4 << 10;
 
 /// The shortest receive of a socket that we connected. What a server that we asked sends is long more often than
 /// requests are, each piece of it costs a call to send it on, and no stranger opens such sockets.
-const RECEIVE_BYTES_MIN_OF_OURS: usize = 32 << 10;
+const RECEIVE_BYTES_MIN_OF_OURS: usize = 64 << 10;
 
 /// The longest receive of a socket that is not prompt, while clients are about that are. Whatever of it is
 /// not served at once is copied.

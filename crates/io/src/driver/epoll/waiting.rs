@@ -5,7 +5,7 @@
 
 use super::{EpollDriver, whole_ms_wait};
 use crate::clock::{earlier, monotonic_ns, timespec_of_ns};
-use crate::driver::busy_poll::LOOKS_PER_CLOCK;
+use crate::driver::busy_poll::{LOOKS_PER_CLOCK, SpinEnd};
 use crate::error::IoError;
 use rustix::event::epoll;
 use rustix::fd::AsFd;
@@ -83,12 +83,12 @@ impl EpollDriver {
         };
         self.now_ns = monotonic_ns();
         self.counters.spun_ns += self.now_ns - start_ns;
-        self.busy_poll.spun(found.is_some());
+        let is_time = deadline_ns.is_some_and(|deadline_ns| self.now_ns >= deadline_ns);
+        self.busy_poll.spun(SpinEnd::of(found.is_some(), is_time));
         match found {
             Some(_) => self.counters.spins_paid += 1,
             None => self.counters.spins_vain += 1,
         }
-        let is_time = deadline_ns.is_some_and(|deadline_ns| self.now_ns >= deadline_ns);
         Ok(found.or(is_time.then_some(0)))
     }
 

@@ -7,7 +7,7 @@
 use super::ring::Wait;
 use super::{MEMORY_PAUSE, UringDriver};
 use crate::clock::{earlier, monotonic_ns};
-use crate::driver::busy_poll::LOOKS_PER_CLOCK;
+use crate::driver::busy_poll::{LOOKS_PER_CLOCK, SpinEnd};
 use crate::driver::features::DriverFeature;
 use crate::error::IoError;
 use rustix::io::Errno;
@@ -131,13 +131,14 @@ impl UringDriver {
         }
         now_ns = monotonic_ns();
         self.counters.spun_ns += now_ns - start_ns;
-        self.busy_poll.spun(has_found);
+        let is_time = deadline_ns.is_some_and(|deadline_ns| now_ns >= deadline_ns);
+        self.busy_poll.spun(SpinEnd::of(has_found, is_time));
         if has_found {
             self.counters.spins_paid += 1;
         } else {
             self.counters.spins_vain += 1;
         }
-        Ok(has_found || deadline_ns.is_some_and(|deadline_ns| now_ns >= deadline_ns))
+        Ok(has_found || is_time)
     }
 
     /// Takes out what the kernel completed, once all submissions are with it.
