@@ -112,11 +112,13 @@ impl Usage {
         }
     }
 
-    /// How much a socket of this kind receives where others receive `turn_bytes`.
+    /// How much a socket of this kind receives where others receive `turn_bytes`: a whole buffer, if we connected it. What
+    /// a server that we asked sends is long more often than requests are, each piece of it costs a call to send it on, and
+    /// no stranger opens such sockets.
     #[inline]
     pub(crate) fn receive_bytes(self, turn_bytes: usize) -> usize {
         match self == Self::OURS {
-            true => turn_bytes.max(RECEIVE_BYTES_MIN_OF_OURS),
+            true => IO_BUFFER_BYTES,
             false => turn_bytes,
         }
     }
@@ -251,10 +253,6 @@ pub(crate) const RECEIVES_BYTES: usize = 256 << 10;
 
 /// The shortest receive. Most requests fit; shorter ones would cost more calls than they save time.
 const RECEIVE_BYTES_MIN: usize = 4 << 10;
-
-/// The shortest receive of a socket that we connected. What a server that we asked sends is long more often than
-/// requests are, each piece of it costs a call to send it on, and no stranger opens such sockets.
-const RECEIVE_BYTES_MIN_OF_OURS: usize = 64 << 10;
 
 /// The longest receive of a socket that is not prompt, while clients are about that are. Whatever of it is
 /// not served at once is copied.

@@ -227,7 +227,7 @@ impl Mirrors {
         }
     }
 
-    /// Takes the mirrors of `config` in the place of those there are. Copies under way to one that leaves
+    /// Replaces all mirrors by those of `config`. Copies under way to one that leaves
     /// end by themselves and are not counted any more.
     pub(super) fn configure(
         &mut self,

@@ -190,7 +190,7 @@ impl Upstreams {
         }
     }
 
-    /// Takes the upstreams of `config` in the place of those there are.
+    /// Replaces all upstreams by those of `config`.
     pub(super) fn configure(
         &mut self,
         config: &ProxyConfig,
