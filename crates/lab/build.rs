@@ -42,7 +42,8 @@ const SHIMS: &[Shim] = &[
         package: "millpond-preload-trim",
         file: "libmillpond_trim.so",
         variable: "MILLPOND_TRIM_OBJECT",
-        sources: &["preload/trim"],
+        // It has files of two others.
+        sources: &["preload/trim", "preload/trace/src", "preload/plant/src"],
     },
     Shim {
         package: "millpond-preload-mempool",

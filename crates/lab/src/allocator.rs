@@ -25,9 +25,9 @@ mod remedies;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
-use crate::embedded::{self, PrivateDirectory};
+use crate::embedded::{self, PrivateDirectory, SharedObject};
 use known::{KNOWN, USUAL};
 use trim::Trim;
 
@@ -241,27 +241,18 @@ fn remedy(name: &str) -> Option<String> {
     Some(format!("its object cannot be written: {error}"))
 }
 
-/// Our own pools as malloc, out of this program: one file for all who have it at the same time.
+/// Our own pools as malloc, out of this program.
 fn mempool() -> io::Result<Allocator> {
-    static WRITTEN: Mutex<Weak<PrivateDirectory>> = Mutex::new(Weak::new());
-    let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = match written.upgrade() {
-        Some(directory) => directory,
-        None => {
-            let directory = Arc::new(PrivateDirectory::create()?);
-            embedded::MEMPOOL.write_into(&directory.path)?;
-            *written = Arc::downgrade(&directory);
-            directory
-        }
-    };
+    static OBJECT: SharedObject = SharedObject::new(embedded::MEMPOOL);
+    let (library, written) = OBJECT.write()?;
     Ok(Allocator {
         name: MEMPOOL.to_owned(),
-        library: Some(embedded::MEMPOOL.path_in(&directory.path)),
+        library: Some(library),
         environment: Vec::new(),
         settings: Vec::new(),
         proved: None,
         family: Some(MEMPOOL),
-        written: Some(directory),
+        written: Some(written),
         trim: None,
     })
 }

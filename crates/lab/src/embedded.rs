@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// An object, as bytes.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +55,40 @@ impl Embedded {
         let path = self.path_in(directory);
         fs::write(&path, self.bytes)?;
         Ok(path)
+    }
+}
+
+/// An object in a directory of its own, as long as anybody has it: one file for all who have it at the same time.
+#[derive(Debug)]
+pub(crate) struct SharedObject {
+    object: Embedded,
+    directory: Mutex<Weak<PrivateDirectory>>,
+}
+
+impl SharedObject {
+    pub(crate) const fn new(object: Embedded) -> Self {
+        Self {
+            object,
+            directory: Mutex::new(Weak::new()),
+        }
+    }
+
+    /// Where it is, and what it lives as long as.
+    pub(crate) fn write(&self) -> io::Result<(PathBuf, Arc<PrivateDirectory>)> {
+        let mut known = self
+            .directory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let directory = match known.upgrade() {
+            Some(directory) => directory,
+            None => {
+                let directory = Arc::new(PrivateDirectory::create()?);
+                self.object.write_into(&directory.path)?;
+                *known = Arc::downgrade(&directory);
+                directory
+            }
+        };
+        Ok((self.object.path_in(&directory.path), directory))
     }
 }
 

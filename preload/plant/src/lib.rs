@@ -23,6 +23,9 @@
 )]
 #![allow(unsafe_code, reason = "a preloaded malloc is raw pointers by nature")]
 
+mod environment;
+#[path = "../../trace/src/runtime.rs"]
+mod runtime;
 mod settings;
 
 use core::ffi::{c_int, c_void};
@@ -30,18 +33,6 @@ use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use settings::Settings;
-
-#[cfg(all(panic = "abort", not(test)))]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: abort takes nothing and does not return.
-    unsafe { abort() }
-}
-
-// The prebuilt core library names the unwinder's personality; with `panic = "abort"` it is never
-// called. Assembly, so that the symbol stays inside this object.
-#[cfg(all(panic = "abort", not(test)))]
-core::arch::global_asm!(".globl rust_eh_personality", "rust_eh_personality:");
 
 #[repr(C)]
 struct Timespec {
@@ -66,8 +57,6 @@ unsafe extern "C" {
         offset: i64,
     ) -> *mut c_void;
     fn madvise(address: *mut c_void, size_bytes: usize, advice: c_int) -> c_int;
-    #[cfg(all(panic = "abort", not(test)))]
-    fn abort() -> !;
 }
 
 const ENOMEM: c_int = 12;

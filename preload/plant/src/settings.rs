@@ -1,11 +1,6 @@
 //! What is planted, from the environment. A variable that is absent or no number plants nothing.
 
-use core::ffi::{CStr, c_char};
-
-#[link(name = "c")]
-unsafe extern "C" {
-    fn getenv(name: *const c_char) -> *const c_char;
-}
+use crate::environment::number;
 
 /// All settings.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,41 +19,5 @@ impl Settings {
             stall_us: number(c"PLANT_STALL_US"),
             retain_bytes: usize::try_from(number(c"PLANT_RETAIN_BYTES")).unwrap_or(0),
         }
-    }
-}
-
-fn number(name: &CStr) -> u64 {
-    // SAFETY: the name ends in NUL; no other thread exists yet that could change the environment.
-    let value = unsafe { getenv(name.as_ptr()) };
-    if value.is_null() {
-        return 0;
-    }
-    // SAFETY: getenv gives a string that ends in NUL and lives as long as the environment.
-    parse(unsafe { CStr::from_ptr(value) }.to_bytes())
-}
-
-fn parse(text: &[u8]) -> u64 {
-    let text = core::str::from_utf8(text).unwrap_or_default();
-    text.parse().unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_no_number_plants_nothing() {
-        assert_eq!(parse(b"300"), 300);
-        for bad in [
-            &b""[..],
-            b"-1",
-            b"3 ",
-            b"many",
-            b"\xff",
-            b"18446744073709551616",
-        ] {
-            assert_eq!(parse(bad), 0);
-        }
-        assert_eq!(number(c"PLANT_OF_THIS_NAME_THERE_IS_NONE"), 0);
     }
 }

@@ -1,10 +1,16 @@
 //! What a `no_std` object has to bring with it; nothing of it is ever reached in a correct one.
 
 #[cfg(all(panic = "abort", not(test)))]
+#[link(name = "c")]
+unsafe extern "C" {
+    fn abort() -> !;
+}
+
+#[cfg(all(panic = "abort", not(test)))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // SAFETY: abort takes nothing and does not return.
-    unsafe { crate::next::abort() }
+    unsafe { abort() }
 }
 
 // The prebuilt core library names the unwinder's personality; with `panic = "abort"` it is never

@@ -13,21 +13,16 @@
     reason = "threads and signals of a program that is not ours are the C library's business"
 )]
 
-use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
+#[path = "../../plant/src/environment.rs"]
+mod environment;
+#[path = "../../trace/src/runtime.rs"]
+mod runtime;
+
+use core::ffi::{CStr, c_int, c_ulong, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-#[cfg(all(panic = "abort", not(test)))]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: abort takes nothing and does not return.
-    unsafe { abort() }
-}
-
-// The prebuilt core library names the unwinder's personality; with `panic = "abort"` it is never
-// called. Assembly, so that the symbol stays inside this object.
-#[cfg(all(panic = "abort", not(test)))]
-core::arch::global_asm!(".globl rust_eh_personality", "rust_eh_personality:");
+use environment::number;
 
 #[repr(C)]
 struct Timespec {
@@ -48,7 +43,6 @@ type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
 #[link(name = "c")]
 unsafe extern "C" {
-    fn getenv(name: *const c_char) -> *const c_char;
     fn malloc_trim(pad_bytes: usize) -> c_int;
     fn nanosleep(length: *const Timespec, left: *mut Timespec) -> c_int;
     fn pthread_attr_init(attributes: *mut ThreadAttributes) -> c_int;
@@ -68,8 +62,6 @@ unsafe extern "C" {
     ) -> c_int;
     fn pthread_sigmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
     fn prctl(option: c_int, ...) -> c_int;
-    #[cfg(all(panic = "abort", not(test)))]
-    fn abort() -> !;
 }
 
 const PTHREAD_CREATE_DETACHED: c_int = 1;
@@ -87,13 +79,7 @@ static INTERVAL_MS: AtomicU64 = AtomicU64::new(0);
 
 /// Runs before the program's own code, with one thread.
 extern "C" fn start() {
-    // SAFETY: the name ends in NUL; no other thread exists yet that could change the environment.
-    let value = unsafe { getenv(INTERVAL_VARIABLE.as_ptr()) };
-    if value.is_null() {
-        return;
-    }
-    // SAFETY: getenv gives a string that ends in NUL and lives as long as the environment.
-    let interval_ms = parse(unsafe { CStr::from_ptr(value) }.to_bytes());
+    let interval_ms = number(INTERVAL_VARIABLE);
     if interval_ms == 0 {
         return;
     }
@@ -152,23 +138,13 @@ fn timespec(length_ms: u64) -> Timespec {
     }
 }
 
-/// 0 for what is no number.
-fn parse(text: &[u8]) -> u64 {
-    let text = core::str::from_utf8(text).unwrap_or_default();
-    text.parse().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Goal: an interval is taken to the millisecond, and what is no number starts nothing.
+    /// Goal: an interval is taken to the millisecond.
     #[test]
     fn intervals_are_read() {
-        assert_eq!(parse(b"30000"), 30_000);
-        for bad in [&b""[..], b"-1", b"30s", b"\xff"] {
-            assert_eq!(parse(bad), 0);
-        }
         let length = timespec(1_250);
         assert_eq!((length.seconds, length.nanoseconds), (1, 250_000_000));
     }

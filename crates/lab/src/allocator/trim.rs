@@ -5,12 +5,12 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use millpond_measure::units::parse_duration_ns;
 
 use super::{Allocator, AllocatorError, GLIBC};
-use crate::embedded::{self, PrivateDirectory};
+use crate::embedded::{self, PrivateDirectory, SharedObject};
 
 /// Stands between the allocator and the interval.
 pub(super) const MARK: &str = "+trim";
@@ -58,23 +58,11 @@ pub(super) fn give(
     Ok(())
 }
 
-/// The object out of this program: one file for all who have it at the same time.
+/// The object out of this program.
 fn write() -> io::Result<Trim> {
-    static WRITTEN: Mutex<Weak<PrivateDirectory>> = Mutex::new(Weak::new());
-    let mut known = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let written = match known.upgrade() {
-        Some(directory) => directory,
-        None => {
-            let directory = Arc::new(PrivateDirectory::create()?);
-            embedded::TRIM.write_into(&directory.path)?;
-            *known = Arc::downgrade(&directory);
-            directory
-        }
-    };
-    Ok(Trim {
-        object: embedded::TRIM.path_in(&written.path),
-        written,
-    })
+    static OBJECT: SharedObject = SharedObject::new(embedded::TRIM);
+    let (object, written) = OBJECT.write()?;
+    Ok(Trim { object, written })
 }
 
 #[cfg(test)]
