@@ -34,7 +34,7 @@ rocksdb_directory = $${ROCKSDB_LIB_DIR:-$$(dirname "$$(ls /usr/lib/*/librocksdb.
 ifeq ($(ENGINE),bundled)
 # Without RocksDB's counters per thread, which nothing here reads: each comparison of two keys looks them up, and a small
 # PUT took twice the instructions with them.
-engine := unset ROCKSDB_LIB_DIR; export CXXFLAGS="-DNPERF_CONTEXT $${CXXFLAGS:-}";
+engine := unset ROCKSDB_LIB_DIR; export CXXFLAGS="$${CXXFLAGS:+$$CXXFLAGS }-DNPERF_CONTEXT";
 else
 engine = export ROCKSDB_LIB_DIR="$(rocksdb_directory)";
 endif

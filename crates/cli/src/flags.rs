@@ -42,6 +42,7 @@ mod serve;
 mod tls;
 mod url;
 mod url_list;
+mod version;
 
 use crate::output::{Exit, Failure};
 use clap::{Parser, Subcommand};
@@ -100,6 +101,7 @@ enum Command {
     Config(config::ConfigFlags),
     #[cfg(feature = "entity")]
     Entity(entity::EntityFlags),
+    Version(version::VersionFlags),
     Pages(pages::PagesFlags),
 }
 
@@ -127,6 +129,7 @@ impl Cli {
             Command::Proxy(flags) => flags.run(),
             Command::Report(flags) => flags.run(),
             Command::Serve(flags) => flags.run(),
+            Command::Version(flags) => flags.run(),
         }
     }
 }

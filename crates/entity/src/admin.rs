@@ -11,7 +11,7 @@ use crate::data_dir::{self, DataDirError};
 use crate::server::{open, options_of};
 use crate::store::rocksdb::RocksDbStore;
 use crate::store::upkeep::{Checked, Statistics};
-use crate::store::{Engine as _, EngineInfo, StoreError, backup_files};
+use crate::store::{Engine as _, EngineInfo, Linkage, StoreError, backup_files, opening};
 
 /// Why a directory could not be looked at, or what is wrong with it.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,17 @@ pub enum LookError {
     /// A table cannot be read.
     #[error("{0}; restore the newest good backup")]
     Store(#[from] StoreError),
+}
+
+/// The embedded engine of this build. Its version is `unknown` if no directory can be made in the temporary directory,
+/// where an empty database is asked.
+#[must_use]
+pub fn engine() -> EngineInfo {
+    EngineInfo {
+        name: "rocksdb",
+        version: opening::probe_version().unwrap_or_else(|| "unknown".to_owned()),
+        linkage: Linkage::of_this_build(),
+    }
 }
 
 /// What is in `data`, as the engine estimates.

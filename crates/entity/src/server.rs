@@ -244,7 +244,7 @@ fn check_checkpoints(config: &EntityConfig, http: &ServeConfig) -> Result<(), En
 fn sync_label(linkage: Linkage, config: &EntityConfig) -> String {
     match linkage {
         Linkage::Remote => "remote".to_owned(),
-        Linkage::System | Linkage::Bundled => config.sync.to_string(),
+        _ => config.sync.to_string(),
     }
 }
 

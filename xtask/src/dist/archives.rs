@@ -71,13 +71,13 @@ share/ has manual pages (man millpond) and completions for bash, zsh and fish.
     )
 }
 
-/// Packs the stage with the program that uses the distribution's libraries.
+/// Packs the stage with the program that was built.
 pub(super) fn debian(build: Build, stage: &Path, output: &Path) -> Result<PathBuf, String> {
     if !has_cargo_tool("deb") {
         return Err("cargo-deb is missing: scripts/setup verify installs it".to_owned());
     }
     // As the assets in crates/cli/Cargo.toml name it.
-    let program = output.join("millpond-shared");
+    let program = output.join("millpond");
     tree::copy(&program, &stage.join("bin/millpond"))?;
     let mut command = cargo_tool("deb");
     command.args([

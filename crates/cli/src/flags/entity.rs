@@ -138,14 +138,8 @@ fn stats(look: &Look) -> Result<Exit, Failure> {
     existing(&look.directory.data)?;
     let (found, engine) = admin::statistics(&look.directory.data).map_err(Failure::failed)?;
     output::print(format_args!(
-        "entities  about {}\ntables    {}, {} bytes\nneeded    about {} bytes\nengine    {} {} ({})\n",
-        found.entities_estimated,
-        found.tables,
-        found.tables_bytes,
-        found.live_bytes_estimated,
-        engine.name,
-        engine.version,
-        engine.linkage
+        "entities  about {}\ntables    {}, {} bytes\nneeded    about {} bytes\nengine    {engine}\n",
+        found.entities_estimated, found.tables, found.tables_bytes, found.live_bytes_estimated
     ))?;
     write(
         look,
@@ -156,6 +150,7 @@ fn stats(look: &Look) -> Result<Exit, Failure> {
             "live_bytes_estimated": found.live_bytes_estimated,
             "engine": engine.name,
             "engine_version": engine.version,
+            "engine_linkage": engine.linkage.to_string(),
         }),
     )?;
     Ok(Exit::Success)

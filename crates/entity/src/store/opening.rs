@@ -168,9 +168,9 @@ pub(super) fn newer_format(path: &Path, written_by: &str) -> Option<DataDirError
     })
 }
 
-/// The version of the linked library, when the data directory did not open and so could not tell:
-/// a new, empty directory elsewhere does. The binding has no call that answers this.
-fn probe_version() -> Option<String> {
+/// The version of the linked library, without a data directory that could tell: a new, empty one in the temporary
+/// directory does. The binding has no call that answers this.
+pub(crate) fn probe_version() -> Option<String> {
     let scratch = new_directory(&std::env::temp_dir(), "probe")?;
     let mut options = Options::default();
     options.create_if_missing(true);

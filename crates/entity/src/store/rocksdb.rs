@@ -278,11 +278,7 @@ impl RocksDbStore {
         let engine = EngineInfo {
             name: "rocksdb",
             version: newest_options_version(path).unwrap_or_else(|| "unknown".to_owned()),
-            linkage: if cfg!(system_rocksdb) {
-                Linkage::System
-            } else {
-                Linkage::Bundled
-            },
+            linkage: Linkage::of_this_build(),
         };
         let mut read_cached = ReadOptions::default();
         read_cached.set_read_tier(ReadTier::BlockCache);

@@ -262,15 +262,12 @@ impl EntityFlags {
         note_aborts(&entity.data)?;
         let report = millpond_entity::serve(&entity, &config, |address, engine| {
             self.common.announce(address, &config);
-            let (name, version, linkage) = (engine.name, &engine.version, engine.linkage);
             let data = entity.data.display();
             match entity.reads_only {
                 true => output::note(format!(
-                    "{name} {version} ({linkage}) reads the data in {data}; writes are refused"
+                    "{engine} reads the data in {data}; writes are refused"
                 )),
-                false => output::note(format!(
-                    "{name} {version} ({linkage}) keeps the data in {data}"
-                )),
+                false => output::note(format!("{engine} keeps the data in {data}")),
             }
         })
         .map_err(Failure::failed)?;
