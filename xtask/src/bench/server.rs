@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest start: a store replays its log.
@@ -251,11 +252,27 @@ fn kibibytes(text: Option<&str>) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// A port nobody has; the moment until the server takes it is a risk that a benchmark can run.
+/// Ports that a server may be told to take: below those that the kernel gives to outgoing connections, or a client of
+/// the same attack could sit on the port when the server binds it.
+const PORTS: std::ops::Range<u16> = 10_000..32_000;
+
+/// A loopback address whose port could be bound just now. Each call looks behind the port of the one before, and
+/// each process begins elsewhere.
 pub(crate) fn free_address() -> Result<SocketAddr, String> {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .map_err(|error| format!("no port for a server: {error}"))
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let count = u32::from(PORTS.end - PORTS.start);
+    let first = std::process::id().wrapping_mul(101);
+    for _ in 0..count {
+        let offset = first.wrapping_add(CALLS.fetch_add(1, Ordering::Relaxed)) % count;
+        // Below `count`, which is the length of a range of u16.
+        let port = PORTS.start + offset as u16;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return listener
+                .local_addr()
+                .map_err(|error| format!("no port for a server: {error}"));
+        }
+    }
+    Err(format!("no port for a server: none of {PORTS:?} is free"))
 }
 
 /// The sum of the samples of a metric in the text of `/metrics`; a name may go on with labels.

@@ -168,11 +168,14 @@ pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// A port of the loopback interface that nobody listens on just now. Another program may before long: who
-/// is told to listen on it tries another one then.
+/// A port that could be bound just now, below those that the kernel gives to outgoing connections: a client of another
+/// test cannot take it before the server does.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("its number").port()
+    let first = (std::process::id() % 20_000) as u16;
+    (0..20_000)
+        .map(|offset| 10_000 + (first + offset) % 20_000)
+        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .expect("a free port")
 }
 
 /// Demands that the object's code is mapped in a process.

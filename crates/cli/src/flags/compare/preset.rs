@@ -9,7 +9,7 @@ use crate::flags::subject_target::own_program;
 use crate::flags::{Cli, Command};
 use crate::output::{self, Exit, Failure};
 use clap::{Args, Parser, ValueEnum};
-use millpond_lab::{CompareConfig, MachineLock, OutputDirectory, allocator, lock_file};
+use millpond_lab::{CompareConfig, MachineLock, OutputDirectory, allocator, lock_file, port};
 use millpond_measure::record::{ComparisonRecord, Settings};
 use std::path::{Path, PathBuf};
 
@@ -253,14 +253,6 @@ fn columns() -> usize {
     output::width().clamp(40, 100)
 }
 
-/// A port that no outgoing connection can take before the server does: below the kernel's own range.
-pub(super) fn free_port() -> Result<u16, Failure> {
-    let first = 20_000 + (std::process::id() % 8_000) as u16;
-    (first..first + 500)
-        .find(|&port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok())
-        .ok_or_else(|| Failure::failed("no port from 20000 on is free on 127.0.0.1"))
-}
-
 impl CompareFlags {
     /// The micro-benchmark has no server.
     pub(super) fn run_pools(&self) -> Result<Exit, Failure> {
@@ -331,7 +323,11 @@ impl CompareFlags {
         }
         OutputDirectory::claim(&self.out)?;
         let directory = self.out.join("preset");
-        let words = preset.words(self.preset.share(preset), free_port()?, &directory)?;
+        let words = preset.words(
+            self.preset.share(preset),
+            port::choose().map_err(Failure::failed)?,
+            &directory,
+        )?;
         if words.is_empty() {
             return Ok(());
         }
