@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use millpond_measure::environment::Environment;
 use millpond_measure::noise;
 use millpond_measure::record::{
-    Coexistence, ComparisonRecord, LookSettings, Operation, Reach, Role, Settings,
-    Subject as SubjectRecord,
+    Coexistence, ComparisonRecord, LookSettings, Operation, PhaseHeap, Reach, Role, RoundStatus,
+    Settings, Subject as SubjectRecord,
 };
 use millpond_measure::regression::check_circumstances;
 use millpond_measure::statistics::Looks;
@@ -30,6 +30,7 @@ use crate::drive::{ANSWER_TIMEOUT, Driver};
 use crate::embedded::PrivateDirectory;
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
+use crate::generation::Generation;
 use crate::heap_pass::{self, HeapCosts};
 use crate::instruction_pass::{self, InstructionCounts, Occasion};
 use crate::journal::Journal;
@@ -195,6 +196,7 @@ impl<'a> Lab<'a> {
             lines: plan.describe(&self.operation_labels(), count, &known),
             eta_ns: nanoseconds(plan.duration(count)),
         });
+        let phase_heaps = self.trace_phases(&plan, events)?;
         let schedule = matrix::schedule(self.candidates.len(), plan.rounds, self.seed);
         let mut rounds = Rounds::new(&self.candidates, &plan, journal);
         let course = Course {
@@ -211,6 +213,7 @@ impl<'a> Lab<'a> {
         rounds.run(&course, &mut self.workshop, events)?;
         events(&LabEvent::Analysing);
         self.add_passes(&mut rounds.collection, &findings, &heap, &counts);
+        rounds.collection.add_phase_heaps(phase_heaps);
         let mut record = self.record(&findings, &plan, &schedule);
         if let Some(description) = &counts.description {
             record.counters = format!("{}; {description}", record.counters);
@@ -317,6 +320,7 @@ impl<'a> Lab<'a> {
         let is_given = self.config.rounds.is_some()
             || self.config.earlier.is_some()
             || self.config.work.is_some()
+            || self.config.phases.is_some()
             || self.config.load_command.is_some();
         (!is_given).then(|| self.end_after(self.config.time_budget.saturating_sub(REPORT_RESERVE)))
     }
@@ -460,6 +464,54 @@ impl<'a> Lab<'a> {
         Ok(all)
     }
 
+    /// With phases: every candidate goes through them once with its heap traced, so that growth can be put down to the
+    /// program or its allocator. Without effect on what is scored; who fails here has no such answer.
+    fn trace_phases(
+        &mut self,
+        plan: &Plan,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<Vec<(usize, Vec<PhaseHeap>)>, LabError> {
+        let Some(phased) = &plan.phased else {
+            return Ok(Vec::new());
+        };
+        let places = 0..self.candidates.len();
+        let once = places.filter(|&index| self.candidates[index].role != Role::BaselineAgain);
+        let order: Vec<(u32, usize)> = (0..).zip(once).collect();
+        let candidates = &self.candidates;
+        let mut number = 0;
+        let mut begins = |index: usize| {
+            number += 1;
+            events(&LabEvent::PhaseTrace {
+                candidate: candidates
+                    .get(index)
+                    .map_or_else(String::new, |one| one.name.clone()),
+                number,
+                of: order.len(),
+            });
+        };
+        let mut generation = Generation {
+            workshop: &mut self.workshop,
+            candidates,
+            plan,
+            round: 0,
+            stop: self.stop,
+        };
+        let runs = generation.run_phases(&order, phased, true, &mut begins);
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(LabError::InterruptedEarly);
+        }
+        let mut heaps = Vec::new();
+        for (index, run) in runs {
+            if let RoundStatus::Failed { reason, .. } = &run.measures.status {
+                let name = &self.candidates[index].name;
+                let note = format!("whose memory {name} holds is not known: {reason}");
+                self.warn(note, events);
+            }
+            heaps.push((index, run.phase_heaps));
+        }
+        Ok(heaps)
+    }
+
     /// Instructions per candidate, where nothing else counts them.
     fn instruction_passes(
         &mut self,
@@ -468,7 +520,11 @@ impl<'a> Lab<'a> {
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<InstructionCounts, LabError> {
         let occasion = Occasion {
-            wanted: self.config.emulated_counts,
+            // Phases are asked for memory over time: no time goes to instructions unless somebody wants it.
+            wanted: match (&self.config.phases, self.config.emulated_counts) {
+                (Some(_), None) => Some(0),
+                (_, wanted) => wanted,
+            },
             rounds: self.config.rounds,
             has_counters: findings.has_instructions,
             has_load_command: self.config.load_command.is_some(),
@@ -514,6 +570,8 @@ impl<'a> Lab<'a> {
                 .map(|operation| operation.is_write())
                 .collect(),
             is_pinned: self.workshop.driver.placement.is_apart(),
+            phases: self.config.phases.clone(),
+            is_one_at_a_time: self.workshop.coexistence == Coexistence::OneAtATime,
         };
         (Plan::make(&known), known)
     }
@@ -535,7 +593,7 @@ impl<'a> Lab<'a> {
         record.analysis.warnings.clone_from(&self.warnings);
         record.left_out.clone_from(&findings.left_out);
         record.counters += &self.ended_processes();
-        if plan.idle < IDLE_LONG {
+        if plan.idle < IDLE_LONG && plan.phased.is_none() {
             record.analysis.warnings.push(format!(
                 "memory after idle was read {} after the work; what allocators return later is not seen \
                  there. A longer --idle alone does not show it: jemalloc returns memory while its program \
@@ -669,6 +727,7 @@ impl<'a> Lab<'a> {
             warm_up_requests: keys(operations)
                 .zip(plan.warm_up_requests.iter().copied())
                 .collect(),
+            phases: plan.phased.as_ref().map(|phased| phased.plan.clone()),
             ..self.load_settings()
         }
     }
@@ -680,6 +739,7 @@ fn driver(config: &CompareConfig, target: Target, placement: Placement) -> Drive
         target,
         connections: config.connections,
         value_bytes: config.value_bytes,
+        path: None,
         placement,
         errors_allowed: config.errors_allowed,
         answer_timeout: ANSWER_TIMEOUT,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use millpond_measure::record::{Margins, PoolSetting, Settings};
+use millpond_measure::record::{Margins, PhasePlan, PoolSetting, Settings};
 
 use crate::allocator::{self, Allocator, GLIBC, NATIVE};
 use crate::drive::{ERRORS_ALLOWED_DEFAULT, SILENCE_MIN_DEFAULT};
@@ -36,6 +36,11 @@ const PROFILE_SHARE: u32 = 5;
 const COUNTING_SHARE: u32 = 10;
 /// Where most requests fail, the others say nothing of the server.
 const ERRORS_ALLOWED_MAX: f64 = 0.5;
+/// More phases or cycles are a day's work.
+const PHASES_MAX: usize = 16;
+const CYCLES_MAX: u32 = 100;
+/// Memory is sampled ten to twenty times a second.
+const PHASE_MIN: Duration = Duration::from_millis(500);
 /// The size of one value: a small document.
 pub const VALUE_BYTES_DEFAULT: usize = 1024;
 
@@ -79,6 +84,8 @@ pub struct CompareConfig {
     pub work: Option<Settings>,
     /// An earlier record of the same question to check against.
     pub earlier: Option<Earlier>,
+    /// Phases in each run (`--phases`) in the place of equal work and slices.
+    pub phases: Option<PhasePlan>,
     /// Between the end of the work and the reading of what was retained.
     pub idle: Duration,
     /// Lengths of phases and slices that are given and not found.
@@ -131,6 +138,7 @@ impl CompareConfig {
             value_bytes: VALUE_BYTES_DEFAULT,
             work: None,
             earlier: None,
+            phases: None,
             idle: IDLE_DEFAULT,
             lengths: Lengths::default(),
             emulated_counts: None,
@@ -177,20 +185,13 @@ impl CompareConfig {
                 ));
             }
         }
+        self.check_phases()?;
         self.options.check()?;
         for variant in &self.variants {
             variant.check(&self.target, &self.options.environment)?;
         }
         self.check_counts()?;
-        if let Some(load) = &self.load_command {
-            let is_measure = |metric: &Metric| metric.meaning != Meaning::Requests;
-            if !load.metrics.iter().any(is_measure) {
-                return refuse(
-                    "--load-cmd needs a --load-metric: what its output says that is to be compared, \
-                     as in 'throughput=regex:([0-9.]+) requests per second'",
-                );
-            }
-        }
+        self.check_load_command()?;
         match &self.target {
             Target::Entity { .. } if self.pools.as_ref().is_some_and(Vec::is_empty) => {
                 refuse("--pools needs on, off, or both")
@@ -220,6 +221,63 @@ impl CompareConfig {
                 }
             }
         }
+    }
+
+    /// A load program that says nothing is not compared by.
+    fn check_load_command(&self) -> Result<(), LabError> {
+        if let Some(load) = &self.load_command {
+            let is_measure = |metric: &Metric| metric.meaning != Meaning::Requests;
+            if !load.metrics.iter().any(is_measure) {
+                return Err(LabError::Setting(
+                    "--load-cmd needs a --load-metric: what its output says that is to be compared, \
+                     as in 'throughput=regex:([0-9.]+) requests per second'"
+                        .to_owned(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Phases that show no floor are refused, and what has phases of its own.
+    fn check_phases(&self) -> Result<(), LabError> {
+        let Some(plan) = &self.phases else {
+            return Ok(());
+        };
+        let refuse = |sentence: String| Err(LabError::Setting(sentence));
+        if self.load_command.is_some() {
+            return refuse(
+                "--phases needs the lab's own load: a program of yours (--load-cmd) decides itself when it asks"
+                    .to_owned(),
+            );
+        }
+        if self.earlier.is_some() {
+            return refuse(
+                "--phases is not compared with earlier records (--baseline) yet".to_owned(),
+            );
+        }
+        if !(1..=PHASES_MAX).contains(&plan.phases.len())
+            || !(1..=CYCLES_MAX).contains(&plan.cycles)
+        {
+            return refuse(format!(
+                "--phases takes 1 to {PHASES_MAX} phases, and --cycles 1 to {CYCLES_MAX}"
+            ));
+        }
+        let shortest = plan.phases.iter().map(|spec| spec.duration_ns).min();
+        if shortest.is_some_and(|shortest| Duration::from_nanos(shortest) < PHASE_MIN) {
+            return refuse(format!(
+                "--phases: each has to last {} ms or more, or there are too few samples of memory in it",
+                PHASE_MIN.as_millis()
+            ));
+        }
+        let behind = plan.last_burst().map(|place| plan.phases.len() - place - 1);
+        if behind.unwrap_or(0) == 0 {
+            return refuse(
+                "--phases needs a burst and a phase behind it, in which memory can come back, as in \
+                 steady:20s,burst:5s,idle:15s"
+                    .to_owned(),
+            );
+        }
+        Ok(())
     }
 
     /// True if the server is compared in its variants alone: then it needs no malloc that can be replaced.

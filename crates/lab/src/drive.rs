@@ -141,6 +141,8 @@ pub(crate) struct Driver {
     pub(crate) target: Target,
     pub(crate) connections: usize,
     pub(crate) value_bytes: usize,
+    /// What is asked for in the place of what the target's requests name.
+    pub(crate) path: Option<String>,
     pub(crate) placement: Placement,
     /// The share of requests that may fail.
     pub(crate) errors_allowed: f64,
@@ -291,6 +293,9 @@ impl Driver {
         load: Load,
     ) -> LoadConfig {
         let mut config = self.requests(endpoint, operation, keys);
+        if let Some(path) = &self.path {
+            config.target.path.clone_from(path);
+        }
         (config.mode, config.stop) = match load {
             Load::Work { requests } | Load::EmulatedWork { requests } => {
                 (Mode::ClosedLoop, Stop::after_requests(requests))

@@ -16,6 +16,7 @@
 //! done for one candidate, and then for the next.
 
 mod member;
+mod phased;
 mod steps;
 
 use std::cell::{Cell, RefCell};

@@ -176,7 +176,8 @@ fn requests_at(per_s: Option<f64>) -> u64 {
     (affordable as u64).clamp(COUNTED_REQUESTS_MIN, COUNTED_REQUESTS_MAX)
 }
 
-fn read(trace: &Trace, session: &Session) -> Result<HeapReading, RunError> {
+/// What the heap is now, of the processes that live.
+pub(crate) fn read(trace: &Trace, session: &Session) -> Result<HeapReading, RunError> {
     let living = session.tree.members();
     let lives = |pid: u64| living.iter().any(|&member| u64::from(member) == pid);
     let reading = trace

@@ -13,7 +13,7 @@ use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::noise::flag_unlike_runs;
 use millpond_measure::record::{
     CandidateRounds, ComparisonRecord, HeapProfile, LatencyCurve, Library, Measure, Operation,
-    Reach, Regression, RoundStatus, SteadyState,
+    PhaseHeap, Reach, Regression, RoundStatus, SteadyState,
 };
 use millpond_measure::regression;
 use millpond_measure::slices;
@@ -90,6 +90,15 @@ impl Collection {
         let done = rounds.into_iter().flatten();
         let done = done.filter(|run| run.status == RoundStatus::Done);
         u32::try_from(done.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Whose memory was whose after each cycle of phases, by candidate.
+    pub(crate) fn add_phase_heaps(&mut self, heaps: Vec<(usize, Vec<PhaseHeap>)>) {
+        for (index, heaps) in heaps {
+            if let Some(candidate) = self.candidates.get_mut(index) {
+                candidate.phase_heaps = heaps;
+            }
+        }
     }
 
     /// Adds one run of the candidate at `index`.

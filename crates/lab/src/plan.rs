@@ -10,6 +10,7 @@
 
 mod known;
 mod description;
+mod phased;
 mod unpinned;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use millpond_measure::statistics::{look_rounds, smallest_rounds};
 use crate::config::ROUNDS_DEFAULT;
 
 pub use known::{Known, Lengths, MemoryWork};
+pub use phased::Phased;
 use unpinned::UnpinnedShare;
 
 /// The common rate, as a part of what the slowest candidate can do: enough that queues form now and
@@ -160,6 +162,8 @@ pub struct Plan {
     pub idle: Duration,
     /// Rounds in which each candidate is started once more and does the work of the memory phase on all CPUs.
     pub unpinned_rounds: u32,
+    /// Phases in the place of equal work and slices.
+    pub phased: Option<Phased>,
 }
 
 impl Plan {
@@ -168,6 +172,9 @@ impl Plan {
     pub fn make(known: &Known) -> Self {
         if let Some(load) = known.load_command {
             return Self::of_command(known, load);
+        }
+        if let Some(phases) = &known.phases {
+            return Self::of_phases(known, phases);
         }
         Self::with_unpinned(known)
     }
@@ -206,6 +213,7 @@ impl Plan {
             warm_up_requests,
             idle: known.idle,
             unpinned_rounds: 0,
+            phased: None,
         };
         let fixed = known.overhead + known.idle + warm_up;
         let candidates = known.candidates.max(1);
@@ -360,7 +368,16 @@ impl Plan {
         let left = known.left.saturating_sub(REPORT_RESERVE);
         let run = known.overhead + known.idle + load;
         let fits = |rounds: u32| run * known.candidates.max(1) * rounds <= left;
-        let looks = Self::looks(known, fits);
+        Self {
+            work: load,
+            throughput_phase: load,
+            ..Self::of_runs(known, run, fits)
+        }
+    }
+
+    /// Runs that are what they are: only rounds can be given up.
+    fn of_runs(known: &Known, run: Duration, fits: impl Fn(u32) -> bool) -> Self {
+        let looks = Self::looks(known, &fits);
         let rounds = looks.last().copied().unwrap_or(1);
         Self {
             rounds,
@@ -369,9 +386,9 @@ impl Plan {
             requests: Vec::new(),
             keys: 1,
             missed_floor: None,
-            work: load,
+            work: Duration::ZERO,
             rate_per_s: Vec::new(),
-            throughput_phase: load,
+            throughput_phase: Duration::ZERO,
             cycles: 0,
             paced: 0,
             settle: Duration::ZERO,
@@ -388,6 +405,7 @@ impl Plan {
             warm_up_is_cut: false,
             idle: known.idle,
             unpinned_rounds: 0,
+            phased: None,
         }
     }
 

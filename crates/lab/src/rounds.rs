@@ -377,9 +377,11 @@ impl Rounds {
             round,
             stop: course.stop,
         };
-        let scored = generation.run(&order, &mut |index| {
-            self.announce(round, index, course, events);
-        });
+        let mut begins = |index: usize| self.announce(round, index, course, events);
+        let scored = match &plan.phased {
+            Some(phased) => generation.run_phases(&order, phased, false, &mut begins),
+            None => generation.run(&order, &mut begins),
+        };
         let mut done = 0;
         for (index, scored) in scored {
             done += u32::from(self.note(index, scored, course, events)?);

@@ -19,8 +19,11 @@ use millpond_measure::record::MemorySeries;
 
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Looks, and searches for processes, each take at most this part of the time. No clock that is scored runs meanwhile.
+/// Looks, and searches for processes, each take at most this part of the time, all samplers together. No clock that is
+/// scored runs meanwhile, or this process is not the one whose clock it is.
 const TIME_SHARE: u32 = 20;
+/// Who else runs on the same CPU comes first: the generator may be loading another server there.
+const NICE: i32 = 19;
 
 /// A running sampler; dropping it ends its thread at its next sample.
 #[derive(Debug)]
@@ -34,14 +37,15 @@ pub(crate) struct Sampler {
 #[derive(Debug, Default)]
 struct Progress {
     is_ended: AtomicBool,
+    is_paused: AtomicBool,
     samples: AtomicUsize,
     searches: AtomicUsize,
 }
 
 impl Sampler {
     /// Begins to sample the sum over all members of `tree`. `procs`: a file that lists them, which spares a walk
-    /// over all processes of the machine.
-    pub(crate) fn start(tree: ProcessTree, procs: Option<PathBuf>) -> Self {
+    /// over all processes of the machine. `count`: how many samplers run at once; together they take no more time than one.
+    pub(crate) fn start(tree: ProcessTree, procs: Option<PathBuf>, count: usize) -> Self {
         let progress = Arc::<Progress>::default();
         let told = Arc::clone(&progress);
         let began = Instant::now();
@@ -50,6 +54,8 @@ impl Sampler {
             procs,
             pids: Vec::new(),
             next_search: began,
+            is_beside_others: count > 1,
+            rest_share: TIME_SHARE.saturating_mul(u32::try_from(count.max(1)).unwrap_or(u32::MAX)),
         };
         let thread = thread::spawn(move || sample(&told, members, began));
         Self {
@@ -62,6 +68,14 @@ impl Sampler {
     /// The zero of its samples' times.
     pub(crate) fn began(&self) -> Instant {
         self.began
+    }
+
+    /// No more samples, or samples again.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.progress.is_paused.store(is_paused, Ordering::Relaxed);
+        if let Some(thread) = self.thread.as_ref().filter(|_| !is_paused) {
+            thread.thread().unpark();
+        }
     }
 
     /// Ends it and returns what it saw.
@@ -89,6 +103,10 @@ struct Members {
     procs: Option<PathBuf>,
     pids: Vec<u32>,
     next_search: Instant,
+    /// What it rests after a look is so many times as long.
+    rest_share: u32,
+    /// Others are sampled and loaded meanwhile.
+    is_beside_others: bool,
 }
 
 impl Members {
@@ -100,14 +118,22 @@ impl Members {
             (!pids.is_empty()).then_some(pids)
         });
         self.pids = listed.unwrap_or_else(|| self.tree.members());
-        self.next_search = Instant::now() + began.elapsed() * TIME_SHARE;
+        self.next_search = Instant::now() + began.elapsed() * self.rest_share;
         progress.searches.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 fn sample(progress: &Progress, mut members: Members, began: Instant) -> MemorySeries {
     let mut series = MemorySeries::default();
+    if members.is_beside_others {
+        // Of this thread alone.
+        let _ = rustix::process::setpriority_process(None, NICE);
+    }
     while !progress.is_ended.load(Ordering::Relaxed) {
+        if progress.is_paused.load(Ordering::Relaxed) {
+            thread::park_timeout(INTERVAL);
+            continue;
+        }
         if Instant::now() >= members.next_search {
             members.search(progress);
         }
@@ -126,7 +152,7 @@ fn sample(progress: &Progress, mut members: Members, began: Instant) -> MemorySe
         let at_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         series.push(at_ns, memory.rss_bytes, memory.private_bytes());
         progress.samples.fetch_add(1, Ordering::Relaxed);
-        thread::park_timeout(INTERVAL.max(looked.elapsed() * TIME_SHARE));
+        thread::park_timeout(INTERVAL.max(looked.elapsed() * members.rest_share));
     }
     series
 }
@@ -147,7 +173,7 @@ mod tests {
     /// Goal: samples come while it runs, in order; a process that is gone ends it.
     #[test]
     fn samples_follow_a_process() {
-        let sampler = Sampler::start(ProcessTree::new(std::process::id()), None);
+        let sampler = Sampler::start(ProcessTree::new(std::process::id()), None, 1);
         wait_for(&sampler.progress.samples, 3);
         let series = sampler.finish();
         for series in [&series.rss, series.best()] {
@@ -156,7 +182,7 @@ mod tests {
             assert!(pairs.all(|pair| pair[0].at_ns < pair[1].at_ns));
             assert!(series.points.iter().all(|point| point.value > 0.0));
         }
-        let gone = Sampler::start(ProcessTree::new(u32::MAX - 1), None);
+        let gone = Sampler::start(ProcessTree::new(u32::MAX - 1), None, 1);
         assert!(gone.finish().rss.points.is_empty());
     }
 
@@ -172,7 +198,7 @@ mod tests {
             .spawn()
             .unwrap();
         let tree = ProcessTree::new(shell.id());
-        let sampler = Sampler::start(tree.clone(), None);
+        let sampler = Sampler::start(tree.clone(), None, 1);
         wait_for(&sampler.progress.samples, 1);
         drop(shell.stdin.take());
         let rss_bytes = || {

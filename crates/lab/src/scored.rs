@@ -10,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{Measure, MemoryCourse, MemorySeries, Operation, RoundMeasures};
+use millpond_measure::record::{
+    Measure, MemoryCourse, MemorySeries, Operation, PhaseHeap, RoundMeasures,
+};
 
 use crate::edge::Edge;
 use crate::error::RunError;
@@ -35,6 +37,8 @@ pub(crate) struct ScoredRun {
     pub(crate) measures: RoundMeasures,
     pub(crate) latencies: Vec<RunLatency>,
     pub(crate) memory: MemorySeries,
+    /// Of a run of phases that was traced.
+    pub(crate) phase_heaps: Vec<PhaseHeap>,
     pub(crate) start_duration: Duration,
     pub(crate) stop_duration: Option<Duration>,
 }
@@ -49,6 +53,7 @@ impl ScoredRun {
             },
             latencies: Vec::new(),
             memory: MemorySeries::default(),
+            phase_heaps: Vec::new(),
             start_duration: Duration::ZERO,
             stop_duration: None,
         }

@@ -407,8 +407,13 @@ impl Session {
 
     /// Begins to sample its memory.
     pub(crate) fn sampler(&self) -> Sampler {
+        self.sampler_beside(1)
+    }
+
+    /// The same where so many are sampled at once, this one included.
+    pub(crate) fn sampler_beside(&self, count: usize) -> Sampler {
         let procs = self.cgroup.as_ref().map(Cgroup::procs);
-        Sampler::start(self.tree.clone(), procs)
+        Sampler::start(self.tree.clone(), procs, count)
     }
 
     /// Takes in what became of the requests of a phase. An error if too many have failed so far, or if the target does

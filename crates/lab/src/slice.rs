@@ -299,6 +299,11 @@ impl Slices {
         costs.reduce(|sum, one| (sum.0.plus(&one.0), sum.1 + one.1))
     }
 
+    /// Requests per second, on the average.
+    pub(crate) fn mean_per_s(&self) -> f64 {
+        self.mean(|slice| slice.requests_per_s)
+    }
+
     /// The generator's busiest thread, on the average.
     pub(crate) fn generator_cpu_share(&self) -> f64 {
         self.mean(|slice| slice.generator_cpu_share)

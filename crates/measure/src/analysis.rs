@@ -101,6 +101,8 @@ pub fn analyse_by(candidates: &[CandidateRounds], design: Design) -> Analysis {
         verdicts,
         pools_effect: pools::effects(&field),
         growth: crate::growth::of_all(candidates),
+        // Of a record that has them.
+        phases: Vec::new(),
         details,
         warnings,
     }

@@ -19,6 +19,7 @@ pub mod environment;
 pub mod process;
 pub mod counters;
 pub mod noise;
+pub mod phases;
 pub mod slices;
 mod paced;
 mod blocks;

@@ -20,6 +20,7 @@ mod requests;
 mod heap;
 mod reach;
 mod memory_course;
+mod phases;
 mod failure;
 mod flame_graph;
 mod class;
@@ -50,6 +51,10 @@ pub use margins::{MarginClass, MarginError, Margins};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
 pub use memory_course::{CoursePhase, MemoryCourse, MemoryGrowth, MemorySeries};
 pub use outage::LoadOutage;
+pub use phases::{
+    Floor, GrowthCause, PhaseEnd, PhaseHeap, PhaseKind, PhasePlan, PhaseSpec, PhasesAnswer,
+    RoundsEstimate,
+};
 pub use rate_window::{LoadRateWindow, RateWindowEnd};
 pub use reach::{HeapUse, Held, Holder, Reach};
 pub use reading::RecordError;

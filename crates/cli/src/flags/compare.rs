@@ -3,6 +3,7 @@
 mod figures;
 mod lengths;
 pub(super) mod load_command;
+mod phases;
 mod preset;
 pub(super) mod subject;
 
@@ -41,6 +42,7 @@ const TIME_BUDGET_OF_ALL: Duration = Duration::from_secs(600);
   millpond compare --time-budget 15m
   millpond compare --idle 12s \\
     --allocators glibc,jemalloc,jemalloc:background_thread=true
+  millpond compare --phases steady:4s,burst:3s,idle:12s --allocators remedies
   millpond compare --run-for 10m --rounds 6 --allocators glibc,jemalloc
   millpond compare --margin 2%,p99=10%
   millpond compare --allocators glibc,jemalloc --pools off
@@ -148,6 +150,8 @@ pub(crate) struct CompareFlags {
     idle: u64,
     #[command(flatten)]
     lengths: lengths::LengthFlags,
+    #[command(flatten)]
+    phases: phases::PhaseFlags,
     /// Count each candidate's instructions per request so often under valgrind, in passes of their own, and
     /// compare them like any other measure: neighbours change nothing there; 0: never [default: where the
     /// processor's counters are hidden and valgrind is installed, as often as a tenth of the time budget pays]
@@ -282,6 +286,7 @@ impl CompareFlags {
         config.rate_per_s = self.rate.map(|rate| rate as f64);
         config.idle = Duration::from_nanos(self.idle);
         config.lengths = self.lengths.lengths();
+        config.phases = self.phases.plan(self.connections)?;
         config.emulated_counts = self.emulated_counts;
         config.profile = self.profile || self.preset.preset == Some(Preset::Entity);
         config.lock = millpond_lab::lock_file();
@@ -325,41 +330,46 @@ fn exit_of(outcome: &CompareOutcome) -> Exit {
     }
 }
 
-fn show(progress: &mut Progress, event: &LabEvent) {
-    match event {
-        LabEvent::Note(line) => progress.line(line),
+/// What is done with one candidate after the other before and after the rounds.
+fn pass_text(event: &LabEvent) -> Option<String> {
+    let (what, candidate, number, of) = match event {
         LabEvent::Preflight {
             candidate,
             number,
             of,
-        } => {
-            progress.update(format!("trying out {number} of {of}: {candidate}"));
-        }
+        } => ("trying out", candidate, number, of),
         LabEvent::HeapPass {
             candidate,
             number,
             of,
-        } => {
-            progress.update(format!(
-                "counting heap calls, {number} of {of}: {candidate}"
-            ));
-        }
+        } => ("counting heap calls,", candidate, number, of),
         LabEvent::EmulatedCount {
             candidate,
             number,
             of,
-        } => {
-            progress.update(format!(
-                "counting instructions, {number} of {of}: {candidate}"
-            ));
-        }
+        } => ("counting instructions,", candidate, number, of),
+        LabEvent::PhaseTrace {
+            candidate,
+            number,
+            of,
+        } => ("tracing heaps over the phases,", candidate, number, of),
         LabEvent::FlameGraph {
             candidate,
             number,
             of,
-        } => {
-            progress.update(format!("flame graphs, {number} of {of}: {candidate}"));
-        }
+        } => ("flame graphs,", candidate, number, of),
+        _ => return None,
+    };
+    Some(format!("{what} {number} of {of}: {candidate}"))
+}
+
+fn show(progress: &mut Progress, event: &LabEvent) {
+    if let Some(text) = pass_text(event) {
+        progress.update(text);
+        return;
+    }
+    match event {
+        LabEvent::Note(line) => progress.line(line),
         LabEvent::Planned {
             rounds,
             runs,

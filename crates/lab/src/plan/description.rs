@@ -22,7 +22,10 @@ impl Plan {
             nanoseconds(self.duration(candidates)),
         )];
         lines.extend(self.describe_looks());
-        if known.load_command.is_some() {
+        if let Some(phased) = &self.phased {
+            lines.extend(phased.describe(self.rate_per_s.first().copied()));
+            lines.extend(self.describe_warm_up(operations));
+        } else if known.load_command.is_some() {
             lines.push(format!(
                 "in each run the load command, about {} with its warm-up",
                 nanoseconds(self.throughput_phase)

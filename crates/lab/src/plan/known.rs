@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use millpond_measure::record::PhasePlan;
+
 #[cfg(test)]
 use crate::config::IDLE_DEFAULT;
 
@@ -64,6 +66,10 @@ pub struct Known {
     pub writes: Vec<bool>,
     /// Whether the server is bound to fewer CPUs than this process may use.
     pub is_pinned: bool,
+    /// Phases in the place of equal work and slices.
+    pub phases: Option<PhasePlan>,
+    /// Whether candidates live one after the other.
+    pub is_one_at_a_time: bool,
 }
 
 impl Known {
@@ -212,6 +218,8 @@ impl Known {
             lengths: Lengths::default(),
             writes: Vec::new(),
             is_pinned: false,
+            phases: None,
+            is_one_at_a_time: false,
         }
     }
 }

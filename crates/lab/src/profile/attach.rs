@@ -141,6 +141,7 @@ fn meanwhile(config: &ProcessConfig, stop: &AtomicBool) -> Result<(), RunError> 
     let driver = Driver {
         connections: config.connections,
         value_bytes: 0,
+        path: None,
         placement: SubjectOptions::default().placement(),
         target,
         errors_allowed: ERRORS_ALLOWED_DEFAULT,

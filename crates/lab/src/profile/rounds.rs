@@ -72,6 +72,7 @@ impl<'a> Studio<'a> {
                 target: config.target.clone(),
                 connections: config.connections,
                 value_bytes: config.value_bytes,
+                path: None,
                 placement: config.options.placement(),
                 errors_allowed: ERRORS_ALLOWED_DEFAULT,
                 answer_timeout: ANSWER_TIMEOUT,

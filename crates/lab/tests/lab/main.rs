@@ -6,6 +6,7 @@ mod inherited;
 mod presence;
 mod heap;
 mod memory;
+mod phases;
 mod coexistence;
 mod candidates;
 mod compare;

@@ -29,7 +29,11 @@ pub(super) struct Question {
 pub(super) const THROUGHPUT: Question = Question {
     title: "Throughput",
     achievement: "gives the most",
-    quantities: &[Quantity::Throughput],
+    quantities: &[
+        Quantity::Throughput,
+        // Of phases whose bursts are at a rate.
+        Quantity::CpuTime,
+    ],
     substitutes: &[
         Quantity::Cycles,
         Quantity::Instructions,
@@ -49,6 +53,8 @@ pub(super) const MEMORY: Question = Question {
     title: "Memory",
     achievement: "needs the least",
     quantities: &[
+        // Of phases.
+        Quantity::FloorAfterBurst,
         Quantity::MemoryAfterWork,
         // Of records from before there was the other, and where the server may not be looked into.
         Quantity::RssAfterWork,
@@ -101,13 +107,15 @@ pub(super) fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict 
         };
     }
     let comparisons = field.compare(&measures);
-    let achievement = if measures[0].quantity == Quantity::ResponseP50 {
-        "gives the lowest median (too few requests for a p99)"
-    } else {
-        question.achievement
+    let achievement = match measures[0].quantity {
+        Quantity::ResponseP50 => "gives the lowest median (too few requests for a p99)",
+        Quantity::CpuTime => CPU.achievement,
+        _ => question.achievement,
     };
     // RSS is another question's answer, so it is named.
     let title = match measures[0].quantity {
+        Quantity::FloorAfterBurst => "Memory after the burst",
+        Quantity::CpuTime => CPU.title,
         Quantity::RssAfterWork => "Memory (RSS)",
         Quantity::PeakRss => "Memory (peak RSS)",
         _ => title,

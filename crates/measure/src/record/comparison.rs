@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CandidateRounds, FORMAT_VERSION, FlameGraph, LeftOut, Margins, Measure, MemoryGrowth, Reach,
-    Recommendation, Regression, Role, SentRequests,
+    CandidateRounds, FORMAT_VERSION, FlameGraph, LeftOut, Margins, Measure, MemoryGrowth,
+    PhasePlan, PhasesAnswer, Reach, Recommendation, Regression, Role, SentRequests,
 };
 use crate::analysis::Design;
 use crate::environment::Environment;
@@ -139,6 +139,9 @@ pub struct Settings {
     pub idle_ns: u64,
     /// Requests before the first phase of each run, which count nowhere, per operation.
     pub warm_up_requests: BTreeMap<String, u64>,
+    /// What each run did, if it was of phases (`--phases`) and not of equal work and slices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phases: Option<PhasePlan>,
 }
 
 /// When the data of a comparison were looked at.
@@ -253,6 +256,9 @@ pub struct Analysis {
     /// How memory changes with work, per operation and candidate; empty if the memory phases were short.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub growth: Vec<MemoryGrowth>,
+    /// With `--phases`: what memory does from phase to phase, per candidate, the baseline first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhasesAnswer>,
     /// Memory of every candidate on all CPUs beside that of the bound one; empty if none is proved to differ by more than
     /// the margin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -337,6 +343,9 @@ impl ComparisonRecord {
             }
         }
         analysis.warnings = warnings;
+        if let Some(plan) = &self.settings.phases {
+            analysis.phases = crate::phases::of_all(&self.candidates, plan);
+        }
         self.analysis = analysis;
     }
 

@@ -169,6 +169,10 @@ quantities! {
     PeakMemory = "peak_memory_bytes", "peak memory", Bytes, LowerIsBetter, Usual, wall false;
     /// Its mean over the time of the work.
     MeanMemory = "mean_memory_bytes", "mean memory", Bytes, LowerIsBetter, Usual, wall false;
+    /// With phases: the least of it between the end of a burst and the end of its cycle; the median over cycles.
+    FloorAfterBurst = "floor_after_burst_bytes", "after the burst", Bytes, LowerIsBetter, Usual, wall false;
+    /// How long after the end of the burst that was reached, if anything came back.
+    TimeToFloor = "time_to_floor_ns", "time to fall", Nanoseconds, LowerIsBetter, Usual, wall true;
     /// Pages of mapped files after the work, at least: the shares of all processes, or what one of them maps. The kernel
     /// takes them back when it needs them, and no allocator changes them.
     FileMemory = "file_backed_after_work_bytes", "file-backed", Bytes, LowerIsBetter, Usual, wall false;

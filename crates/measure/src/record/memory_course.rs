@@ -136,6 +136,12 @@ impl MemoryCourse {
     /// The peaks of `series`, and its end; `None` if it has fewer than two points.
     #[must_use]
     pub fn thinned(series: &MemorySeries) -> Option<Self> {
+        Self::thinned_to(series, POINTS_MAX)
+    }
+
+    /// The same with so many points, two or more.
+    #[must_use]
+    pub fn thinned_to(series: &MemorySeries, points_max: usize) -> Option<Self> {
         let values: Vec<f64> = series
             .best()
             .points
@@ -143,7 +149,7 @@ impl MemoryCourse {
             .map(|point| point.value)
             .collect();
         let last = values.len().checked_sub(1).filter(|&last| last > 0)?;
-        let stride = last.div_ceil(POINTS_MAX - 1);
+        let stride = last.div_ceil(points_max.max(2) - 1);
         let mut shown = Vec::new();
         for from in (0..last).step_by(stride) {
             let stretch = from..(from + stride).min(last);

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BlockCheck, FailureCause, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns, Reach,
-    SliceColumns,
+    BlockCheck, FailureCause, Floor, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns,
+    PhaseEnd, PhaseHeap, Reach, SliceColumns,
 };
 use crate::histogram::{LatencySummary, SpectrumPoint};
 
@@ -156,6 +156,12 @@ pub struct RoundMeasures {
     /// Memory over time, if it was sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_course: Option<MemoryCourse>,
+    /// With `--phases`: memory at the end of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phase_ends: Vec<PhaseEnd>,
+    /// With `--phases`: what became of each cycle's burst.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub floors: Vec<Floor>,
     /// Slope of memory over the memory phase, in bytes per request, per operation (`get`); absent if the
     /// phase was too short.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -283,6 +289,9 @@ pub struct CandidateRounds {
     /// What malloc is to it, found in the same pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<Reach>,
+    /// With `--phases`: whose its memory is at the end of each cycle, in a run of its own that is traced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phase_heaps: Vec<PhaseHeap>,
     /// How it warmed up; `None` for the baseline's double and under a load program of the user's.
     pub steady_state: Option<SteadyState>,
     /// Its slices against uninterrupted blocks, per operation; absent of the baseline.

@@ -9,6 +9,7 @@
 mod frame;
 mod commands;
 mod memory_course;
+mod phases;
 mod heap;
 mod flames;
 mod legend;

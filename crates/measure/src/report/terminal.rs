@@ -65,17 +65,7 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
             text += &wrapped(&format!("  ({shown})"), width, "   ");
         }
     }
-    let analysis = &record.analysis;
-    let effects = analysis.pools_effect.iter().map(|one| &one.sentence);
-    text += &section(
-        "What memory pools change (pools on against pools off)",
-        effects,
-        width,
-    );
-    let growth = analysis.growth.iter().map(|one| &one.sentence);
-    text += &section("What memory does while work goes on", growth, width);
-    let unpinned = analysis.unpinned.iter().map(|one| &one.sentence);
-    text += &section("Memory without pinning", unpinned, width);
+    text += &sections(record, width);
     if let Some(regression) = &record.regression {
         text += &against_earlier(regression, width);
     }
@@ -100,6 +90,29 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     if let Some(path) = &options.report_path {
         text += &format!("\nReport: {path}\n");
     }
+    text
+}
+
+/// What was found beside the three answers.
+fn sections(record: &ComparisonRecord, width: usize) -> String {
+    let analysis = &record.analysis;
+    let effects = analysis.pools_effect.iter().map(|one| &one.sentence);
+    let mut text = section(
+        "What memory pools change (pools on against pools off)",
+        effects,
+        width,
+    );
+    let phases = analysis.phases.iter();
+    let phases = phases.flat_map(|one| [&one.sentence, &one.heap_sentence]);
+    text += &section(
+        "Memory over the phases",
+        phases.filter(|sentence| !sentence.is_empty()),
+        width,
+    );
+    let growth = analysis.growth.iter().map(|one| &one.sentence);
+    text += &section("What memory does while work goes on", growth, width);
+    let unpinned = analysis.unpinned.iter().map(|one| &one.sentence);
+    text += &section("Memory without pinning", unpinned, width);
     text
 }
 
@@ -402,12 +415,20 @@ fn interesting(record: &ComparisonRecord) -> Vec<Measure> {
     let details = record.analysis.details.iter().map(|detail| detail.measure);
     measures.extend(details.filter(custom));
     let [after_work, after_idle, peak] = [
-        [Quantity::MemoryAfterWork, Quantity::RssAfterWork],
-        [Quantity::MemoryAfterIdle, Quantity::RssAfterIdle],
-        [Quantity::PeakMemory, Quantity::PeakRss],
+        &[
+            Quantity::FloorAfterBurst,
+            Quantity::MemoryAfterWork,
+            Quantity::RssAfterWork,
+        ][..],
+        &[
+            Quantity::TimeToFloor,
+            Quantity::MemoryAfterIdle,
+            Quantity::RssAfterIdle,
+        ],
+        &[Quantity::PeakMemory, Quantity::PeakRss],
     ]
     .map(|of_kind| {
-        let mut of_kind = of_kind.into_iter().map(per_operation);
+        let mut of_kind = of_kind.iter().copied().map(per_operation);
         of_kind.find(|one| !one.is_empty()).unwrap_or_default()
     });
     measures.extend(after_work);

@@ -46,6 +46,9 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look]) -> String {
         "since each server began to serve; of each candidate the run whose memory after work \
                     is nearest to its median"
             .to_owned();
+    if record.settings.phases.is_some() {
+        hint = hint.replace("after work", "after the bursts");
+    }
     let shaded = courses.iter().find(|(_, _, it)| !it.phases.is_empty());
     if let Some((name, _, _)) = shaded {
         hint += &format!(
@@ -126,7 +129,12 @@ fn draw_bands(svg: &mut Svg, course: &MemoryCourse, x: &Scale, area: &Legend) {
 
 /// The run that is nearest to the candidate's median.
 fn typical(candidate: &CandidateRounds) -> Option<&MemoryCourse> {
-    let known = [Quantity::MemoryAfterWork, Quantity::RssAfterWork].map(Measure::whole);
+    let known = [
+        Quantity::FloorAfterBurst,
+        Quantity::MemoryAfterWork,
+        Quantity::RssAfterWork,
+    ]
+    .map(Measure::whole);
     let after_work = known
         .into_iter()
         .find(|measure| candidate.median(*measure).is_some())?;

@@ -3,7 +3,7 @@
 use super::frame::Page;
 use super::{
     Look, bars, blocks, commands, curves, escape, flames, forest, heap, looks, memory_course,
-    prose, regression, rounds, table,
+    phases, prose, regression, rounds, table,
 };
 use crate::record::{
     CandidateRounds, ComparisonRecord, LeftOut, Measure, Operation, PoolsEffect, Quantity,
@@ -36,7 +36,12 @@ pub fn render(record: &ComparisonRecord) -> String {
     ]
     .concat();
     let over_time = memory_course::plot(record, &looks);
+    let (of_phases, over_time) = match record.settings.phases {
+        Some(_) => (phases::section(record) + &over_time, String::new()),
+        None => (String::new(), over_time),
+    };
     let before = [
+        ("Memory over the phases", of_phases),
         ("The answers in pictures", question_plots(record, &looks)),
         ("What memory pools change", pools_plots(record, &looks)),
         (

@@ -1,0 +1,487 @@
+//! One generation of phases (`--phases`): every candidate is started once and goes through all cycles.
+//!
+//! ```text
+//! start each, in the round's order; warm up
+//! per cycle, each in turn: its phases under load -> memory at their ends; then its idle phase
+//! wait for the last idle phases; stop each
+//! ```
+//!
+//! Only one candidate is under load at a time. While it is, the others are idle and run on, for some allocators give
+//! memory back by threads of their own; so the wait between the idle phase of a cycle and the next cycle grows with the
+//! number of candidates, is the same for all, and counts nowhere. Memory is sampled all along, but for a candidate's own
+//! steady phases: reading it holds a lock of its address space, which would be in its p99.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use millpond_measure::phases::{floor_after, growth_per_cycle, measures_of};
+use millpond_measure::record::{
+    CoursePhase, Measure, MemoryCourse, Operation, PhaseEnd, PhaseHeap, PhaseKind, PhaseSpec,
+    Quantity, Reach,
+};
+
+use super::member::Part;
+use super::{Generation, note_latency, note_limits};
+use crate::drive::{Driver, Pace, SliceKind, SliceLoad};
+use crate::edge::{Edge, MachineUse};
+use crate::embedded::PrivateDirectory;
+use crate::error::RunError;
+use crate::heap_pass;
+use crate::matrix::Candidate;
+use crate::memory_course::EdgeMemory;
+use crate::plan::Phased;
+use crate::reach;
+use crate::rounds::nanoseconds;
+use crate::sampler::Sampler;
+use crate::scored::{ScoredRun, sleep_unless_stopped};
+use crate::session::{Session, Workshop};
+use crate::slice;
+use crate::trace::{HeapReading, Trace};
+use crate::weather::Weather;
+use millpond_measure::record::Coexistence;
+
+/// The part of a phase that its connections have to settle, and the longest that takes.
+const SETTLE_SHARE: u32 = 8;
+const SETTLE_MAX: Duration = Duration::from_millis(250);
+/// Points of a drawn course: cycles have to be told apart.
+const POINTS_MAX: usize = 240;
+
+impl Generation<'_> {
+    /// Takes candidates, given as in [`Generation::run`], through all phases. With `is_traced` their heaps are traced, and
+    /// nothing is scored.
+    pub(crate) fn run_phases(
+        &mut self,
+        order: &[(u32, usize)],
+        phased: &Phased,
+        is_traced: bool,
+        begins: &mut dyn FnMut(usize),
+    ) -> Vec<(usize, ScoredRun)> {
+        let groups: Vec<&[(u32, usize)]> = match self.workshop.coexistence {
+            Coexistence::OneAtATime => order.chunks(1).collect(),
+            _ => vec![order],
+        };
+        let mut all = Vec::new();
+        for group in groups {
+            let mut runs = Vec::new();
+            for &(position, index) in group {
+                if self.is_stopped() {
+                    break;
+                }
+                begins(index);
+                runs.push(self.start_phases(index, position, group.len(), is_traced));
+            }
+            self.go_through(&mut runs, phased);
+            all.extend(runs.into_iter().map(|run| run.finish(phased, self)));
+        }
+        all
+    }
+
+    fn start_phases(&mut self, index: usize, position: u32, count: usize, is_traced: bool) -> Run {
+        let mut run = Run::new(index, self.round, position);
+        let Some(candidate) = self.candidates.get(index) else {
+            return run;
+        };
+        let label = match is_traced {
+            true => "phases-heap".to_owned(),
+            false => format!("round{}", self.round + 1),
+        };
+        match run.start(self.workshop, candidate, &label, is_traced, self.stop) {
+            Ok(session) => {
+                run.scored.start_duration = session.start_duration;
+                let sampler = session.sampler_beside(count);
+                run.began = sampler.began();
+                (run.session, run.sampler) = (Some(session), Some(sampler));
+            }
+            Err(error) => run.fail(error),
+        }
+        run
+    }
+
+    fn go_through(&mut self, runs: &mut [Run], phased: &Phased) {
+        for run in runs.iter_mut() {
+            run.while_alive(|run, session| self.warm_up(run, session));
+        }
+        for cycle in 0..phased.plan.cycles {
+            for run in runs.iter_mut() {
+                run.while_alive(|run, session| {
+                    run.end_idle(session, self.stop)?;
+                    let phases = (0..).zip(&phased.plan.phases);
+                    for (place, spec) in phases {
+                        self.phase(run, session, (cycle, place), spec, phased)?;
+                    }
+                    Ok(())
+                });
+            }
+        }
+        for run in runs.iter_mut() {
+            run.while_alive(|run, session| run.end_idle(session, self.stop));
+        }
+    }
+
+    fn warm_up(&self, run: &mut Run, session: &mut Session) -> Result<(), RunError> {
+        let (Some(&operation), Some(&requests)) = (
+            self.workshop.driver.target.operations().first(),
+            self.plan.warm_up_requests.first(),
+        ) else {
+            return Ok(());
+        };
+        if requests == 0 {
+            return Ok(());
+        }
+        let from_ns = run.now_ns();
+        self.work(session, operation, requests)?;
+        run.mark("warm-up", from_ns, run.now_ns());
+        Ok(())
+    }
+
+    fn phase(
+        &self,
+        run: &mut Run,
+        session: &mut Session,
+        (cycle, place): (u32, u32),
+        spec: &PhaseSpec,
+        phased: &Phased,
+    ) -> Result<(), RunError> {
+        run.end_idle(session, self.stop)?;
+        let label = phased.plan.label(place as usize);
+        let length = Duration::from_nanos(spec.duration_ns);
+        let from_ns = run.now_ns();
+        if spec.kind == PhaseKind::Idle {
+            run.idle = Some(Idle {
+                label,
+                cycle,
+                place,
+                from_ns,
+                until: Instant::now() + length,
+            });
+            return Ok(());
+        }
+        let is_steady = spec.kind == PhaseKind::Steady;
+        if is_steady {
+            run.read_edge(session)?;
+        }
+        run.pause_sampler(is_steady);
+        let requests = self.load(run, session, (cycle, place), spec, phased);
+        run.pause_sampler(false);
+        let requests = requests?;
+        run.read_edge(session)?;
+        let to_ns = run.now_ns();
+        run.mark(&label, from_ns, to_ns);
+        run.ends.push(PhaseEnd {
+            cycle,
+            place,
+            requests,
+            memory_bytes: 0,
+        });
+        run.end_times_ns.push((from_ns, to_ns));
+        run.read_heap_at_end(session, cycle, place, &phased.plan)
+    }
+
+    /// Loads the server for one phase; how many right answers there were.
+    fn load(
+        &self,
+        run: &mut Run,
+        session: &mut Session,
+        (cycle, place): (u32, u32),
+        spec: &PhaseSpec,
+        phased: &Phased,
+    ) -> Result<u64, RunError> {
+        let Some(&operation) = self.workshop.driver.target.operations().first() else {
+            return Ok(0);
+        };
+        let length = Duration::from_nanos(spec.duration_ns);
+        let settle = (length / SETTLE_SHARE).min(SETTLE_MAX);
+        let pace = match (spec.rate_per_s, spec.kind) {
+            (Some(per_s), _) => Pace::Rate { per_s },
+            (None, PhaseKind::Steady) => Pace::Rate {
+                per_s: self.plan.rate_per_s.first().copied().unwrap_or(1.0),
+            },
+            (None, _) => Pace::Block,
+        };
+        let load = SliceLoad {
+            kind: SliceKind { operation, pace },
+            keys: self.plan.keys,
+            settle,
+            window: length - settle,
+        };
+        let driver = Driver {
+            connections: spec
+                .connections
+                .map_or(phased.connections, |count| count as usize),
+            path: spec.path.clone(),
+            ..self.workshop.driver.clone()
+        };
+        let part = match spec.kind {
+            PhaseKind::Steady => &mut run.steady,
+            _ => &mut run.bursts,
+        };
+        let weather = Weather::before(false);
+        let mut machine_use = MachineUse::default();
+        let slice = slice::run(&driver, session, load, &mut machine_use, self.stop)?;
+        weather.add_to(&mut part.weather);
+        part.machine_use.merge(&machine_use);
+        part.disturbed += u32::from(slice.is_disturbed);
+        let requests = slice.requests;
+        let places = u32::try_from(phased.plan.phases.len()).unwrap_or(u32::MAX);
+        part.slices.add(cycle * places + place, slice);
+        if matches!(pace, Pace::Rate { .. }) && spec.kind == PhaseKind::Burst {
+            run.has_paced_bursts = true;
+        }
+        Ok(requests)
+    }
+}
+
+/// An idle phase that is under way while others are under load.
+#[derive(Debug)]
+struct Idle {
+    label: String,
+    cycle: u32,
+    place: u32,
+    from_ns: u64,
+    until: Instant,
+}
+
+/// One candidate on its way through all cycles.
+#[derive(Debug)]
+struct Run {
+    index: usize,
+    /// `None` once it has failed.
+    session: Option<Session>,
+    sampler: Option<Sampler>,
+    trace: Option<(Trace, PrivateDirectory)>,
+    first_reading: Option<HeapReading>,
+    /// The zero of all its times.
+    began: Instant,
+    edges: EdgeMemory,
+    course: Vec<CoursePhase>,
+    ends: Vec<PhaseEnd>,
+    /// From when to when each of `ends` was.
+    end_times_ns: Vec<(u64, u64)>,
+    idle: Option<Idle>,
+    steady: Part,
+    bursts: Part,
+    /// A burst at a rate is no closed loop, and tells of no throughput.
+    has_paced_bursts: bool,
+    scored: ScoredRun,
+}
+
+impl Run {
+    fn new(index: usize, round: u32, position: u32) -> Self {
+        Self {
+            index,
+            session: None,
+            sampler: None,
+            trace: None,
+            first_reading: None,
+            began: Instant::now(),
+            edges: EdgeMemory::default(),
+            course: Vec::new(),
+            ends: Vec::new(),
+            end_times_ns: Vec::new(),
+            idle: None,
+            steady: Part::default(),
+            bursts: Part::default(),
+            has_paced_bursts: false,
+            scored: ScoredRun::new(round, position),
+        }
+    }
+
+    fn start(
+        &mut self,
+        workshop: &mut Workshop,
+        candidate: &Candidate,
+        label: &str,
+        is_traced: bool,
+        stop: &AtomicBool,
+    ) -> Result<Session, RunError> {
+        if is_traced {
+            let failed = |error| RunError::Prepare {
+                path: PathBuf::from("a private temporary directory"),
+                error,
+            };
+            // One each: writing the object again would change the code of those that run.
+            let directory = PrivateDirectory::create().map_err(failed)?;
+            let trace = Trace::create(&directory.path).map_err(failed)?;
+            self.trace = Some((trace, directory));
+        }
+        let trace = self.trace.as_ref().map(|(trace, _)| trace);
+        Session::start(workshop, candidate, label, trace, stop)
+    }
+
+    /// An error ends it, and with it what this generation has of it.
+    fn while_alive(&mut self, act: impl FnOnce(&mut Self, &mut Session) -> Result<(), RunError>) {
+        let Some(mut session) = self.session.take() else {
+            return;
+        };
+        match act(self, &mut session) {
+            Ok(()) => self.session = Some(session),
+            Err(error) => {
+                let explained = session.explain::<()>(Err(error));
+                if let Err(error) = explained {
+                    self.fail(error);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, error: RunError) {
+        self.scored.measures.status = error.into();
+    }
+
+    fn now_ns(&self) -> u64 {
+        nanoseconds(self.began.elapsed())
+    }
+
+    fn mark(&mut self, name: &str, from_ns: u64, to_ns: u64) {
+        self.course.push(CoursePhase {
+            name: name.to_owned(),
+            from_ns,
+            to_ns,
+        });
+    }
+
+    fn pause_sampler(&self, is_paused: bool) {
+        if let Some(sampler) = &self.sampler {
+            sampler.pause(is_paused);
+        }
+    }
+
+    fn read_edge(&mut self, session: &mut Session) -> Result<(), RunError> {
+        let edge = Edge::read(session)?;
+        self.edges.add(&edge);
+        Ok(())
+    }
+
+    /// Waits for the end of the idle phase, if one is under way.
+    fn end_idle(&mut self, session: &mut Session, stop: &AtomicBool) -> Result<(), RunError> {
+        let Some(idle) = self.idle.take() else {
+            return Ok(());
+        };
+        let left = idle.until.saturating_duration_since(Instant::now());
+        sleep_unless_stopped(left, stop)?;
+        let to_ns = nanoseconds(idle.until.saturating_duration_since(self.began));
+        self.mark(&idle.label, idle.from_ns, to_ns);
+        self.ends.push(PhaseEnd {
+            cycle: idle.cycle,
+            place: idle.place,
+            ..PhaseEnd::default()
+        });
+        self.end_times_ns.push((idle.from_ns, to_ns));
+        self.read_heap(session, idle.cycle)
+    }
+
+    /// A cycle that ends under load is read there.
+    fn read_heap_at_end(
+        &mut self,
+        session: &Session,
+        cycle: u32,
+        place: u32,
+        plan: &millpond_measure::record::PhasePlan,
+    ) -> Result<(), RunError> {
+        match place as usize + 1 == plan.phases.len() {
+            true => self.read_heap(session, cycle),
+            false => Ok(()),
+        }
+    }
+
+    /// Whose the memory is now, if that is traced: the last reading of a cycle counts.
+    fn read_heap(&mut self, session: &Session, cycle: u32) -> Result<(), RunError> {
+        let Some((trace, _)) = &self.trace else {
+            return Ok(());
+        };
+        let reading = heap_pass::read(trace, session)?;
+        let mut held = Reach::default();
+        reach::add_holders(&mut held, &session.tree.members(), &reading, trace);
+        let first = self.first_reading.get_or_insert_with(|| reading.clone());
+        // Any size of the whole will do: whether enough is known of what lives is asked.
+        let profile = reading.profile_since(first, 1, Some(1));
+        let heap = PhaseHeap {
+            cycle,
+            live_bytes: profile.fragmentation.map(|_| profile.live_bytes),
+            held: held.held,
+        };
+        let heaps = &mut self.scored.phase_heaps;
+        heaps.retain(|one| one.cycle != cycle);
+        heaps.push(heap);
+        Ok(())
+    }
+
+    /// Stops the server, and turns what was seen into figures.
+    fn finish(mut self, phased: &Phased, generation: &Generation<'_>) -> (usize, ScoredRun) {
+        if let Some(sampler) = self.sampler.take() {
+            self.scored.memory = self.edges.finish(sampler);
+        }
+        match self.session.take().map(Session::stop) {
+            Some(Ok(report)) => self.scored.stop_duration = Some(report.duration),
+            Some(Err(error)) => self.fail(error),
+            None => {}
+        }
+        self.note_memory(phased);
+        let driver = &generation.workshop.driver;
+        if let Some(&operation) = driver.target.operations().first() {
+            self.note_load(operation, driver.placement.server_threads());
+        }
+        (self.index, self.scored)
+    }
+
+    fn note_memory(&mut self, phased: &Phased) {
+        let (memory, measures) = (&self.scored.memory, &mut self.scored.measures);
+        let best = memory.best();
+        for (end, &(_, to_ns)) in self.ends.iter_mut().zip(&self.end_times_ns) {
+            end.memory_bytes = best.value_at(to_ns).unwrap_or(0.0) as u64;
+        }
+        for cycle in 0..phased.plan.cycles {
+            let of_cycle = || {
+                let ends = self.ends.iter().zip(&self.end_times_ns);
+                ends.filter(|(end, _)| end.cycle == cycle)
+            };
+            let burst = phased.plan.last_burst().and_then(|place| {
+                let mut all = of_cycle();
+                all.find(|(end, _)| end.place as usize == place)
+            });
+            let is_whole = of_cycle().count() == phased.plan.phases.len();
+            let until_ns = of_cycle().map(|(_, times)| times.1).max().unwrap_or(0);
+            if let Some((_, &times)) = burst.filter(|_| is_whole) {
+                let floor = floor_after(best, cycle, times, until_ns);
+                measures.floors.extend(floor);
+            }
+        }
+        for (measure, value) in measures_of(&measures.floors) {
+            measures.set(measure, value);
+        }
+        if let Some(bytes) = growth_per_cycle(&measures.floors) {
+            // Of no request: the floor's growth is per cycle.
+            measures.growth.insert("cycle".to_owned(), bytes);
+        }
+        self.edges.note(memory, &self.course, measures);
+        measures.phase_ends = std::mem::take(&mut self.ends);
+        measures.memory_course = MemoryCourse::thinned_to(memory, POINTS_MAX);
+        if let Some(course) = &mut measures.memory_course {
+            course.phases = std::mem::take(&mut self.course);
+        }
+    }
+
+    /// CPU and latency of the steady phases, throughput of bursts in the closed loop.
+    fn note_load(&mut self, operation: Operation, server_cpus: usize) {
+        let measures = &mut self.scored.measures;
+        let (steady, bursts) = (&self.steady, &self.bursts);
+        if !steady.slices.is_empty() {
+            let cycles = steady.slices.cycles().collect();
+            let latency = note_latency(steady, &cycles, operation, measures);
+            self.scored.latencies.extend(latency);
+            if let Some((costs, requests)) = steady.slices.costs() {
+                costs.note(operation, requests, measures);
+            }
+        }
+        if !bursts.slices.is_empty() {
+            bursts.slices.count_requests(measures);
+            if !self.has_paced_bursts {
+                note_limits(bursts, operation, server_cpus, measures);
+                let measure = Measure::of(operation, Quantity::Throughput);
+                measures.set(measure, bursts.slices.mean_per_s());
+            }
+        }
+        measures.disturbed_slices += steady.disturbed + bursts.disturbed;
+    }
+}

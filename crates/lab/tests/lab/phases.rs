@@ -1,0 +1,105 @@
+//! Comparisons of phases, of a server whose memory is known: what falls after a burst, what stays, what leaks.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use millpond_lab::{CompareConfig, compare};
+use millpond_measure::record::{
+    ComparisonRecord, GrowthCause, PhaseKind, PhasePlan, PhaseSpec, PhasesAnswer,
+};
+
+use crate::common::{free_address, short_comparison};
+use crate::presence::compile_c;
+
+const MIB: f64 = 1024.0 * 1024.0;
+/// Both thresholds pinned: everything of 128 KiB and more comes from the kernel and goes back to it.
+const PINNED: &str = "glibc:mmap_threshold=131072,trim_threshold=131072";
+
+/// Half a second of what the server does for `path` and half a second of nothing, so often.
+fn phases(path: &str, cycles: u32) -> PhasePlan {
+    let phase = |kind, path: Option<&str>| PhaseSpec {
+        kind,
+        duration_ns: 600_000_000,
+        rate_per_s: (kind == PhaseKind::Burst).then_some(2_000.0),
+        path: path.map(str::to_owned),
+        ..PhaseSpec::default()
+    };
+    PhasePlan {
+        phases: vec![
+            phase(PhaseKind::Burst, Some(path)),
+            phase(PhaseKind::Idle, None),
+        ],
+        cycles,
+    }
+}
+
+fn config(directory: &Path, path: &str, cycles: u32, rounds: u32) -> CompareConfig {
+    let source = include_str!("phase_server.c");
+    let program = compile_c(directory, "phases", source, &["-pthread", "-O1"]);
+    let words = [program, "{port}".to_owned()];
+    let allocators = ["glibc", PINNED].map(str::to_owned).to_vec();
+    let mut config = short_comparison(directory, &words, free_address(), allocators);
+    config.connections = 16;
+    config.rounds = Some(rounds);
+    config.phases = Some(phases(path, cycles));
+    config
+}
+
+fn run(config: &CompareConfig) -> ComparisonRecord {
+    let outcome = compare(config, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    outcome.record
+}
+
+fn answer<'a>(record: &'a ComparisonRecord, name: &str) -> &'a PhasesAnswer {
+    let mut all = record.analysis.phases.iter();
+    all.find(|one| one.candidate == name)
+        .unwrap_or_else(|| panic!("{name} in {:?}", record.analysis.phases))
+}
+
+/// Goal: what connections hold in a burst is its peak and is gone after it where malloc gives it back at once; what is
+/// pinned block by block stays, and is told from what the program uses.
+#[test]
+fn a_burst_falls_or_is_retained() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = run(&config(directory.path(), "/large", 2, 1));
+    let found = answer(&record, PINNED);
+    let (peak, floor) = (found.peak_bytes.unwrap(), found.floor_bytes.unwrap());
+    assert!(
+        peak.value > 16.0 * MIB && floor.value < 8.0 * MIB,
+        "{found:?}"
+    );
+    assert!(found.reached_ns.is_some(), "{found:?}");
+    assert_eq!(found.ends_bytes.len(), 2);
+    let run_of = &record.candidates[0].rounds[0];
+    let course = run_of.memory_course.as_ref().unwrap();
+    let names: Vec<&str> = course.phases.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["burst", "idle", "burst", "idle"]);
+
+    let record = run(&config(directory.path(), "/pin", 2, 1));
+    let found = answer(&record, "glibc");
+    let (peak, floor) = (found.peak_bytes.unwrap(), found.floor_bytes.unwrap());
+    assert!(
+        peak.value > 60.0 * MIB && floor.value > 0.6 * peak.value,
+        "{found:?}"
+    );
+    let (live, malloc) = (found.live_bytes.unwrap(), found.malloc_bytes.unwrap());
+    // A quarter of the blocks lives, in all of the pages.
+    assert!(live < malloc / 2 && live > malloc / 8, "{found:?}");
+    assert!(found.heap_sentence.contains("(retained)"), "{found:?}");
+}
+
+/// Goal: a leak is put down to the program under every allocator, and not to malloc.
+#[test]
+#[ignore = "slow tier: a whole comparison, a minute"]
+fn a_leak_is_the_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = run(&config(directory.path(), "/leak", 3, 6));
+    for name in ["glibc", PINNED] {
+        let found = answer(&record, name);
+        let growth = found.growth_bytes.unwrap();
+        // 1,200 blocks of 1,000 bytes at most.
+        assert!((0.3 * MIB..1.4 * MIB).contains(&growth.value), "{found:?}");
+        assert_eq!(found.cause, GrowthCause::Live, "{found:?}");
+    }
+}

@@ -1,0 +1,618 @@
+//! How far memory falls after a burst, how soon, and whether it grows from burst to burst.
+//!
+//! [`floor_after`] reads one burst of one run, [`growth_per_cycle`] the floors of one run. What runs of a candidate say
+//! together is a Hodges-Lehmann estimate with its exact signed-rank interval ([`of_all`]): samples and cycles of one run
+//! depend on each other, runs do not.
+
+use crate::record::{
+    CandidateRounds, Floor, GrowthCause, Held, Holder, Measure, PhaseHeap, PhasePlan, PhasesAnswer,
+    Quantity, Role, RoundMeasures, RoundStatus, RoundsEstimate,
+};
+use crate::series::Series;
+use crate::statistics::{hodges_lehmann, median, signed_rank_interval};
+use crate::units::{format_bytes, format_duration_ns, format_percent};
+
+const CONFIDENCE: f64 = 0.95;
+/// Fewer samples after a burst show no floor.
+const SAMPLES_MIN: usize = 4;
+/// The floor is reached where this share of the fall is left, but at least this many bytes.
+const LEFT_SHARE: f64 = 0.02;
+const LEFT_BYTES_MIN: f64 = 128.0 * 1024.0;
+/// Memory is sampled as often as this at most.
+const AT_ONCE_NS: f64 = 100e6;
+/// A smaller share of a burst's peak is nothing that came back.
+const FALL_SHARE_MIN: f64 = 0.02;
+/// A floor that is reached in the last part of its time may not be the last one.
+const LATE_SHARE: f64 = 0.9;
+/// Growth per cycle below this share of the floor is none for whoever runs a service.
+const GROWTH_SHARE_MIN: f64 = 0.002;
+/// From this share on growth is put down to one cause.
+const CAUSE_SHARE_MIN: f64 = 0.5;
+
+/// What became of the memory of a burst from `burst_ns.0` to `burst_ns.1`, until `until_ns`; `None` with too few samples.
+#[must_use]
+pub fn floor_after(
+    memory: &Series,
+    cycle: u32,
+    burst_ns: (u64, u64),
+    until_ns: u64,
+) -> Option<Floor> {
+    let (from_ns, end_ns) = burst_ns;
+    let within = |from_ns: u64, to_ns: u64| -> Vec<(u64, f64)> {
+        let points = memory.points.iter();
+        points
+            .filter(|point| (from_ns..=to_ns).contains(&point.at_ns))
+            .map(|point| (point.at_ns, point.value))
+            .collect()
+    };
+    let after = smoothed(&within(end_ns, until_ns));
+    if after.len() < SAMPLES_MIN {
+        return None;
+    }
+    let burst_end = memory.value_at(end_ns)?;
+    let in_burst = within(from_ns, end_ns).into_iter().map(|(_, bytes)| bytes);
+    let peak = in_burst.fold(burst_end, f64::max);
+    let floor = after.iter().map(|&(_, bytes)| bytes).reduce(f64::min)?;
+    let fall = peak - floor;
+    let has_fallen = fall > LEFT_BYTES_MIN && fall > peak * FALL_SHARE_MIN;
+    let level = floor + (fall * LEFT_SHARE).max(LEFT_BYTES_MIN);
+    let reached = after.iter().find(|&&(_, bytes)| bytes <= level);
+    let reached_ns = reached
+        .map(|&(at_ns, _)| at_ns.saturating_sub(end_ns))
+        .filter(|_| has_fallen);
+    let late_ns = (until_ns.saturating_sub(end_ns)) as f64 * LATE_SHARE;
+    Some(Floor {
+        cycle,
+        peak_bytes: peak as u64,
+        burst_end_bytes: burst_end as u64,
+        floor_bytes: floor as u64,
+        reached_ns,
+        is_falling: reached_ns.is_some_and(|reached_ns| reached_ns as f64 > late_ns),
+    })
+}
+
+/// Each sample's median with its neighbours: a single one that was read between two steps of the server is no level.
+fn smoothed(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    let value = |index: usize| points.get(index).map(|&(_, value)| value);
+    let of = |(index, &(at_ns, own)): (usize, &(u64, f64))| {
+        let before = index.checked_sub(1).and_then(value).unwrap_or(own);
+        let mut three = [before, own, value(index + 1).unwrap_or(own)];
+        (at_ns, median(&mut three).unwrap_or(own))
+    };
+    points.iter().enumerate().map(of).collect()
+}
+
+/// Growth of the floor per cycle in one run: the median of the slopes between all pairs of cycles (Theil 1950, Sen 1968).
+/// The first cycle fills what is filled once, and is left out where there are three or more.
+#[must_use]
+pub fn growth_per_cycle(floors: &[Floor]) -> Option<f64> {
+    let counted = match floors.len() {
+        0..=2 => floors,
+        _ => &floors[1..],
+    };
+    let mut slopes = Vec::new();
+    for (index, early) in counted.iter().enumerate() {
+        slopes.extend(counted.iter().skip(index + 1).map(|late| {
+            let cycles = f64::from(late.cycle) - f64::from(early.cycle);
+            (late.floor_bytes as f64 - early.floor_bytes as f64) / cycles
+        }));
+    }
+    slopes.retain(|slope| slope.is_finite());
+    median(&mut slopes)
+}
+
+/// The measures that floors give.
+#[must_use]
+pub fn measures_of(floors: &[Floor]) -> Vec<(Measure, f64)> {
+    let mut values: Vec<f64> = floors.iter().map(|one| one.floor_bytes as f64).collect();
+    let mut times: Vec<f64> = floors
+        .iter()
+        .filter_map(|one| Some(one.reached_ns? as f64))
+        .collect();
+    // Where most bursts gave nothing back there is no time to speak of.
+    let has_time = times.len() * 2 > floors.len();
+    let of = |quantity, value: Option<f64>| Some((Measure::whole(quantity), value?));
+    [
+        of(Quantity::FloorAfterBurst, median(&mut values)),
+        of(
+            Quantity::TimeToFloor,
+            median(&mut times).filter(|_| has_time),
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What the phases say of every candidate, the baseline's double left out.
+#[must_use]
+pub fn of_all(candidates: &[CandidateRounds], plan: &PhasePlan) -> Vec<PhasesAnswer> {
+    let once = candidates
+        .iter()
+        .filter(|one| one.role != Role::BaselineAgain);
+    once.filter_map(|one| of_one(one, plan)).collect()
+}
+
+fn of_one(candidate: &CandidateRounds, plan: &PhasePlan) -> Option<PhasesAnswer> {
+    let rounds: Vec<&RoundMeasures> = candidate
+        .rounds
+        .iter()
+        .filter(|round| round.status == RoundStatus::Done && !round.phase_ends.is_empty())
+        .collect();
+    if rounds.is_empty() {
+        return None;
+    }
+    let of_rounds = |value: &dyn Fn(&RoundMeasures) -> Option<f64>| {
+        estimate(rounds.iter().filter_map(|round| value(round)).collect())
+    };
+    let over_cycles = |value: &dyn Fn(&Floor) -> Option<f64>| {
+        of_rounds(&|round| {
+            let mut all: Vec<f64> = round.floors.iter().filter_map(value).collect();
+            median(&mut all)
+        })
+    };
+    let end_of = |place: usize| {
+        of_rounds(&|round| {
+            let ends = round.phase_ends.iter();
+            let mut all: Vec<f64> = ends
+                .filter(|end| end.place as usize == place)
+                .map(|end| end.memory_bytes as f64)
+                .collect();
+            median(&mut all)
+        })
+    };
+    let floors = || rounds.iter().flat_map(|round| &round.floors);
+    let falling = floors().filter(|floor| floor.is_falling).count();
+    let mut answer = PhasesAnswer {
+        candidate: candidate.name.clone(),
+        ends_bytes: (0..plan.phases.len()).map(end_of).collect(),
+        peak_bytes: over_cycles(&|floor| Some(floor.peak_bytes as f64)),
+        floor_bytes: over_cycles(&|floor| Some(floor.floor_bytes as f64)),
+        reached_ns: of_rounds(&|round| round.get(Measure::whole(Quantity::TimeToFloor))),
+        falling_share: falling as f64 / floors().count().max(1) as f64,
+        growth_bytes: of_rounds(&|round| growth_per_cycle(&round.floors)),
+        ..PhasesAnswer::default()
+    };
+    let heap = HeapGrowth::of(&candidate.phase_heaps);
+    answer.cause = cause(&answer, heap.as_ref());
+    answer.live_bytes = heap.as_ref().and_then(|heap| heap.live_bytes);
+    answer.malloc_bytes = heap.as_ref().map(|heap| heap.malloc_bytes);
+    answer.sentence = sentence(&answer);
+    answer.heap_sentence = heap.map_or_else(String::new, |heap| heap_sentence(&answer, &heap));
+    Some(answer)
+}
+
+fn estimate(values: Vec<f64>) -> Option<RoundsEstimate> {
+    let values: Vec<f64> = values.into_iter().filter(|it| it.is_finite()).collect();
+    let interval = signed_rank_interval(&values, CONFIDENCE)?;
+    Some(RoundsEstimate {
+        value: hodges_lehmann(&values)?,
+        low: interval.low,
+        high: interval.high,
+        confidence: interval.confidence,
+        rounds: u32::try_from(values.len()).unwrap_or(u32::MAX),
+    })
+}
+
+/// What the traced run had at the end of its last cycle, and how it came there.
+struct HeapGrowth {
+    live_bytes: Option<u64>,
+    malloc_bytes: u64,
+    /// Per cycle.
+    live_growth: Option<f64>,
+    malloc_growth: f64,
+    /// Of all others, the one that grew most first.
+    others: Vec<(Holder, f64)>,
+}
+
+impl HeapGrowth {
+    /// `None` of no cycle. The first one fills what is filled once, and is left out where there are three or more.
+    fn of(heaps: &[PhaseHeap]) -> Option<Self> {
+        let last = heaps.last()?;
+        let first = heaps.get(usize::from(heaps.len() > 2))?;
+        let cycles = f64::from(last.cycle.saturating_sub(first.cycle)).max(1.0);
+        let malloc = |heap: &PhaseHeap| held_by(heap, &Holder::Malloc);
+        let per_cycle = |then: u64, now: u64| (now as f64 - then as f64) / cycles;
+        let others = last
+            .held
+            .iter()
+            .filter(|held| held.holder != Holder::Malloc);
+        let mut others: Vec<(Holder, f64)> = others
+            .map(|Held { holder, bytes }| {
+                let growth = per_cycle(held_by(first, holder), *bytes);
+                (holder.clone(), growth)
+            })
+            .collect();
+        others.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Some(Self {
+            live_bytes: last.live_bytes,
+            malloc_bytes: malloc(last),
+            live_growth: first
+                .live_bytes
+                .zip(last.live_bytes)
+                .map(|(then, now)| per_cycle(then, now)),
+            malloc_growth: per_cycle(malloc(first), malloc(last)),
+            others,
+        })
+    }
+
+    fn total(&self) -> f64 {
+        let others: f64 = self.others.iter().map(|(_, growth)| growth.max(0.0)).sum();
+        self.malloc_growth.max(0.0) + others
+    }
+}
+
+fn held_by(heap: &PhaseHeap, holder: &Holder) -> u64 {
+    let held = heap.held.iter().filter(|held| held.holder == *holder);
+    held.map(|held| held.bytes).sum()
+}
+
+/// Whether the floor grows from cycle to cycle, by more than nobody notices.
+fn grows(answer: &PhasesAnswer) -> bool {
+    let floor = answer.floor_bytes.map_or(0.0, |floor| floor.value);
+    answer.growth_bytes.is_some_and(|growth| {
+        growth.confidence >= CONFIDENCE
+            && growth.low > 0.0
+            && growth.value > floor * GROWTH_SHARE_MIN
+    })
+}
+
+fn cause(answer: &PhasesAnswer, heap: Option<&HeapGrowth>) -> GrowthCause {
+    if !grows(answer) {
+        return GrowthCause::None;
+    }
+    let Some(heap) = heap.filter(|heap| heap.total() > 0.0) else {
+        return GrowthCause::Unknown;
+    };
+    let total = heap.total();
+    let is_most = |growth: f64| growth >= total * CAUSE_SHARE_MIN;
+    match heap.live_growth {
+        Some(live) if is_most(live) => GrowthCause::Live,
+        _ if !is_most(heap.malloc_growth) => GrowthCause::Elsewhere,
+        Some(_) => GrowthCause::Retained,
+        None => GrowthCause::Unknown,
+    }
+}
+
+/// `42.1 MiB [41.0, 43.2]`.
+fn bytes_text(estimate: RoundsEstimate) -> String {
+    let RoundsEstimate {
+        value, low, high, ..
+    } = estimate;
+    let [value, low, high] = [value, low, high].map(format_bytes);
+    format!("{value} [{low}, {high}]")
+}
+
+fn sentence(answer: &PhasesAnswer) -> String {
+    let name = &answer.candidate;
+    let Some(floor) = answer.floor_bytes else {
+        return format!("{name}: too few samples after the bursts.");
+    };
+    let mut text = format!("{name}: ");
+    let peak = answer.peak_bytes.map_or(0.0, |peak| peak.value);
+    let time = answer.reached_ns.map(|reached| {
+        if reached.high < AT_ONCE_NS {
+            return "at once".to_owned();
+        }
+        let [value, low, high] = [reached.value, reached.low, reached.high].map(format_duration_ns);
+        format!("in {value} [{low}, {high}]")
+    });
+    match time {
+        Some(time) => {
+            text += &format!(
+                "falls from {} to {} {time}",
+                format_bytes(peak),
+                bytes_text(floor)
+            );
+            if answer.falling_share > 0.5 {
+                text += " and was still falling when the cycle ended";
+            }
+        }
+        None => {
+            text += &format!(
+                "keeps {} of the {} of a burst",
+                bytes_text(floor),
+                format_bytes(peak)
+            );
+        }
+    }
+    text + &growth_text(answer) + "."
+}
+
+fn growth_text(answer: &PhasesAnswer) -> String {
+    let Some(growth) = answer.growth_bytes else {
+        return String::new();
+    };
+    if growth.confidence < CONFIDENCE {
+        let rounds = match growth.rounds {
+            1 => "1 round is".to_owned(),
+            rounds => format!("{rounds} rounds are"),
+        };
+        return format!("; {rounds} too few to say whether it grows from cycle to cycle");
+    }
+    if grows(answer) {
+        return format!("; it grows by {} with every cycle", bytes_text(growth));
+    }
+    match growth.high < 0.0 {
+        true => "; from cycle to cycle it does not grow".to_owned(),
+        false => format!(
+            "; from cycle to cycle it does not grow (less than {})",
+            format_bytes(growth.high.max(LEFT_BYTES_MIN))
+        ),
+    }
+}
+
+/// Leak, retained, or live?
+fn heap_sentence(answer: &PhasesAnswer, heap: &HeapGrowth) -> String {
+    let name = &answer.candidate;
+    let level = match heap.live_bytes {
+        Some(live) => {
+            let retained = heap.malloc_bytes.saturating_sub(live);
+            let share = retained as f64 / heap.malloc_bytes.max(1) as f64;
+            format!(
+                "after the last cycle malloc holds {}: {} that the program uses (live), {} ({}) that it has given \
+                 back (retained)",
+                format_bytes(heap.malloc_bytes as f64),
+                format_bytes(live as f64),
+                format_bytes(retained as f64),
+                format_percent(share)
+            )
+        }
+        None => format!(
+            "after the last cycle malloc holds {}; too few of its blocks were sampled to say how much of it lives",
+            format_bytes(heap.malloc_bytes as f64)
+        ),
+    };
+    let growth = match answer.cause {
+        GrowthCause::None => String::new(),
+        GrowthCause::Live => format!(
+            "; the growth is the program's: live bytes grow by {} with every cycle, no allocator gives that back",
+            format_bytes(heap.live_growth.unwrap_or(0.0).max(0.0))
+        ),
+        GrowthCause::Retained => format!(
+            "; the growth is the allocator's: the program gives its memory back (live bytes {}), and malloc keeps {} \
+             more with every cycle",
+            match heap.live_growth {
+                Some(live) if live > 0.0 => format!("grow by {}", format_bytes(live)),
+                _ => "do not grow".to_owned(),
+            },
+            format_bytes(heap.malloc_growth.max(0.0))
+        ),
+        GrowthCause::Elsewhere => {
+            let first = heap.others.first();
+            let (whose, bytes) = first.map_or(("unknown".to_owned(), 0.0), |(holder, bytes)| {
+                (holder.label(), *bytes)
+            });
+            format!(
+                "; the growth is not malloc's: {whose} grows by {} with every cycle",
+                format_bytes(bytes.max(0.0))
+            )
+        }
+        GrowthCause::Unknown => "; whose the growth is, the traced run does not tell".to_owned(),
+    };
+    format!("{name}: {level}{growth}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{PhaseEnd, PhaseKind, PhaseSpec};
+
+    const SECOND: u64 = 1_000_000_000;
+    const MIB: f64 = 1024.0 * 1024.0;
+
+    /// Ten samples a second for `length_s`.
+    fn series(length_s: u64, mib: impl Fn(f64) -> f64) -> Series {
+        let mut series = Series::default();
+        for step in 0..=length_s * 10 {
+            series.push(step * SECOND / 10, mib(step as f64 / 10.0) * MIB);
+        }
+        series
+    }
+
+    /// Goal: peak, floor and the time until it are those of the curve; a single low sample is no floor; what keeps falling
+    /// is told of, and a burst that gives nothing back has no time.
+    #[test]
+    fn a_burst_falls_to_its_floor() {
+        let burst = (2 * SECOND, 4 * SECOND);
+        let falling = |at_s: f64| match at_s {
+            at if at < 2.0 => 20.0,
+            at if at < 3.0 => 100.0,
+            at if at <= 4.0 => 80.0,
+            at if at < 7.0 => 80.0 - 20.0 * (at - 4.0),
+            _ => 20.0,
+        };
+        let found = floor_after(&series(12, falling), 1, burst, 12 * SECOND).unwrap();
+        assert_eq!(found.peak_bytes, 100 << 20);
+        assert_eq!(
+            (found.burst_end_bytes, found.floor_bytes),
+            (80 << 20, 20 << 20)
+        );
+        // All but 2 % of 80 MiB, at 20 MiB a second.
+        let reached_s = found.reached_ns.unwrap() as f64 / 1e9;
+        assert!((2.7..=3.1).contains(&reached_s), "{reached_s}");
+        assert!(!found.is_falling);
+        let dip = |at_s: f64| if at_s == 9.0 { 1.0 } else { falling(at_s) };
+        let dipped = floor_after(&series(12, dip), 1, burst, 12 * SECOND).unwrap();
+        assert_eq!(dipped.floor_bytes, 20 << 20);
+        let gone = |at_s: f64| {
+            if (2.0..3.9).contains(&at_s) {
+                90.0
+            } else {
+                20.0
+            }
+        };
+        let gone = floor_after(&series(12, gone), 1, burst, 12 * SECOND).unwrap();
+        assert_eq!((gone.reached_ns, gone.floor_bytes), (Some(0), 20 << 20));
+        let cut = floor_after(&series(12, falling), 1, burst, 6 * SECOND).unwrap();
+        assert!(cut.is_falling && cut.floor_bytes > 30 << 20, "{cut:?}");
+        let kept = |at_s: f64| if at_s < 2.0 { 20.0 } else { 80.0 };
+        let kept = floor_after(&series(12, kept), 1, burst, 12 * SECOND).unwrap();
+        assert_eq!((kept.reached_ns, kept.is_falling), (None, false));
+        assert_eq!(
+            floor_after(&series(12, falling), 1, burst, 4 * SECOND + 1),
+            None
+        );
+    }
+
+    fn floors(mib: &[u64]) -> Vec<Floor> {
+        let floor = |(cycle, &mib): (u32, &u64)| Floor {
+            cycle,
+            peak_bytes: (mib + 60) << 20,
+            burst_end_bytes: (mib + 50) << 20,
+            floor_bytes: mib << 20,
+            reached_ns: Some(SECOND),
+            is_falling: false,
+        };
+        (0..).zip(mib).map(floor).collect()
+    }
+
+    /// Goal: the first cycle's filling is no growth where there are others; of two cycles there is only that.
+    #[test]
+    fn growth_is_from_cycle_to_cycle() {
+        let growth = |mib: &[u64]| growth_per_cycle(&floors(mib)).map(|bytes| bytes / MIB);
+        assert_eq!(growth(&[20, 50, 50, 50]), Some(0.0));
+        assert_eq!(growth(&[20, 50, 53, 56]), Some(3.0));
+        assert_eq!(growth(&[20, 24]), Some(4.0));
+        assert_eq!(growth(&[20]), None);
+    }
+
+    fn plan() -> PhasePlan {
+        let phase = |kind| PhaseSpec {
+            kind,
+            duration_ns: SECOND,
+            ..PhaseSpec::default()
+        };
+        PhasePlan {
+            phases: [PhaseKind::Steady, PhaseKind::Burst, PhaseKind::Idle]
+                .map(phase)
+                .into(),
+            cycles: 4,
+        }
+    }
+
+    fn candidate(rounds: &[&[u64]], heaps: Vec<PhaseHeap>) -> CandidateRounds {
+        let rounds = rounds.iter().map(|mib| {
+            let floors = floors(mib);
+            let mut round = RoundMeasures {
+                phase_ends: vec![PhaseEnd {
+                    cycle: 0,
+                    place: 2,
+                    requests: 0,
+                    memory_bytes: 33 << 20,
+                }],
+                ..RoundMeasures::default()
+            };
+            round.measures.extend(measures_of(&floors));
+            round.floors = floors;
+            round
+        });
+        CandidateRounds {
+            name: "x".to_owned(),
+            rounds: rounds.collect(),
+            phase_heaps: heaps,
+            ..CandidateRounds::default()
+        }
+    }
+
+    fn heaps(live_mib: &[u64], malloc_mib: &[u64], stacks_mib: &[u64]) -> Vec<PhaseHeap> {
+        let held = |holder, mib: u64| Held {
+            holder,
+            bytes: mib << 20,
+        };
+        let all = live_mib.iter().zip(malloc_mib).zip(stacks_mib);
+        (0..)
+            .zip(all)
+            .map(|(cycle, ((&live, &malloc), &stacks))| PhaseHeap {
+                cycle,
+                live_bytes: Some(live << 20),
+                held: vec![held(Holder::Malloc, malloc), held(Holder::Stacks, stacks)],
+            })
+            .collect()
+    }
+
+    fn answer(rounds: &[&[u64]], heaps: Vec<PhaseHeap>) -> PhasesAnswer {
+        of_all(&[candidate(rounds, heaps)], &plan()).remove(0)
+    }
+
+    const GROWING: [&[u64]; 6] = [
+        &[10, 20, 25, 30],
+        &[10, 20, 26, 31],
+        &[10, 21, 25, 30],
+        &[10, 20, 25, 31],
+        &[10, 20, 24, 30],
+        &[10, 20, 25, 30],
+    ];
+
+    /// Goal: growth is put down to the program, to malloc, or to what else grows, by name; what does not grow has no cause.
+    #[test]
+    fn growth_has_a_cause() {
+        let live = answer(&GROWING, heaps(&[5, 10, 15, 20], &[9, 14, 19, 24], &[1; 4]));
+        assert_eq!(live.cause, GrowthCause::Live);
+        assert!(
+            live.heap_sentence
+                .contains("the growth is the program's: live bytes grow by 5.00 MiB")
+        );
+        let retained = answer(&GROWING, heaps(&[5; 4], &[9, 14, 19, 24], &[1; 4]));
+        assert_eq!(retained.cause, GrowthCause::Retained);
+        let text = &retained.heap_sentence;
+        assert!(
+            text.contains("malloc holds 24.0 MiB: 5.00 MiB that the program uses"),
+            "{text}"
+        );
+        assert!(
+            text.contains("(live bytes do not grow), and malloc keeps 5.00 MiB more"),
+            "{text}"
+        );
+        let stacks = answer(&GROWING, heaps(&[5; 4], &[9; 4], &[1, 6, 11, 16]));
+        assert_eq!(stacks.cause, GrowthCause::Elsewhere);
+        assert!(
+            stacks.heap_sentence.contains("stacks grows by 5.00 MiB"),
+            "{}",
+            stacks.heap_sentence
+        );
+        let untraced = answer(&GROWING, Vec::new());
+        assert_eq!(untraced.cause, GrowthCause::Unknown);
+        assert_eq!(untraced.heap_sentence, "");
+        let level: [&[u64]; 6] = [&[10, 20, 20, 20]; 6];
+        assert_eq!(answer(&level, Vec::new()).cause, GrowthCause::None);
+    }
+
+    /// Goal: the sentence says from where to where, how soon, and growth with its interval; too few rounds claim nothing.
+    #[test]
+    fn the_sentence_tells_fall_and_growth() {
+        let found = answer(&GROWING, Vec::new());
+        assert!(
+            found
+                .sentence
+                .starts_with("x: falls from 82.5 MiB to 22.5 MiB ["),
+            "{}",
+            found.sentence
+        );
+        assert!(
+            found.sentence.contains("] in 1.00 s ["),
+            "{}",
+            found.sentence
+        );
+        assert!(
+            found.sentence.contains("it grows by 5.00 MiB ["),
+            "{}",
+            found.sentence
+        );
+        assert_eq!(found.ends_bytes.len(), 3);
+        assert_eq!(found.ends_bytes[2].unwrap().value, 33.0 * MIB);
+        assert!(found.ends_bytes[0].is_none());
+        let few = answer(&GROWING[..3], Vec::new());
+        assert!(
+            few.sentence.contains("3 rounds are too few to say"),
+            "{}",
+            few.sentence
+        );
+        let level: [&[u64]; 6] = [&[10, 20, 20, 20]; 6];
+        let sentence = answer(&level, Vec::new()).sentence;
+        assert!(
+            sentence.contains("does not grow (less than 128 KiB)"),
+            "{sentence}"
+        );
+    }
+}

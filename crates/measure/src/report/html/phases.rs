@@ -1,0 +1,103 @@
+//! What memory does from phase to phase, in sentences and one table.
+
+use super::{escape, prose, table};
+use crate::record::{ComparisonRecord, PhasesAnswer, RoundsEstimate};
+use crate::units::{format_bytes, format_duration_ns};
+
+/// Empty of a comparison without phases.
+pub(super) fn section(record: &ComparisonRecord) -> String {
+    let answers = &record.analysis.phases;
+    if answers.is_empty() {
+        return String::new();
+    }
+    let sentences: String = answers
+        .iter()
+        .map(|one| {
+            let heap = match one.heap_sentence.is_empty() {
+                true => String::new(),
+                false => format!(" {}", prose(&without_name(one))),
+            };
+            format!("<li>{}{heap}</li>", prose(&one.sentence))
+        })
+        .collect();
+    let hint = "Intervals are over rounds, each of which starts every candidate anew; medians over the cycles of a \
+                round. Peak and floor are of what the processes keep by themselves. Live and retained are of a run of \
+                its own, in which the heap is traced.";
+    format!(
+        "<ul>{sentences}</ul>{}<p class=\"hint\">{hint}</p>",
+        figures(record)
+    )
+}
+
+/// The second sentence follows one that has the name already.
+fn without_name(answer: &PhasesAnswer) -> String {
+    let sentence = answer.heap_sentence.as_str();
+    let rest = sentence.strip_prefix(&format!("{}: ", answer.candidate));
+    let rest = rest.unwrap_or(sentence);
+    let mut letters = rest.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
+fn figures(record: &ComparisonRecord) -> String {
+    let Some(plan) = &record.settings.phases else {
+        return String::new();
+    };
+    let labels = (0..plan.phases.len()).map(|place| format!("end of {}", plan.label(place)));
+    let mut head = vec!["candidate".to_owned()];
+    head.extend(labels);
+    head.extend(
+        [
+            "peak",
+            "after the burst",
+            "time to fall",
+            "growth per cycle",
+            "live",
+            "retained",
+        ]
+        .map(str::to_owned),
+    );
+    let mut rows = String::new();
+    for one in &record.analysis.phases {
+        let bytes = |estimate: Option<RoundsEstimate>| cell(estimate, format_bytes);
+        let mut cells: Vec<String> = one.ends_bytes.iter().map(|end| bytes(*end)).collect();
+        cells.extend([
+            bytes(one.peak_bytes),
+            bytes(one.floor_bytes),
+            cell(one.reached_ns, format_duration_ns),
+            cell(one.growth_bytes, signed_bytes),
+        ]);
+        let live = one.live_bytes.map(|live| live as f64);
+        let retained = one.live_bytes.zip(one.malloc_bytes);
+        let retained = retained.map(|(live, malloc)| malloc.saturating_sub(live) as f64);
+        cells.extend([live, retained].map(|bytes| bytes.map_or_else(dash, format_bytes)));
+        rows += &format!("<tr><th scope=\"row\">{}</th>", escape(&one.candidate));
+        for cell in cells {
+            rows += &format!("<td>{cell}</td>");
+        }
+        rows += "</tr>";
+    }
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    table::with_head(
+        "Memory at the end of each phase, and what is left of a burst",
+        &head,
+        &rows,
+    )
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+fn signed_bytes(bytes: f64) -> String {
+    let sign = if bytes < 0.0 { "-" } else { "" };
+    format!("{sign}{}", format_bytes(bytes.abs()))
+}
+
+fn cell(estimate: Option<RoundsEstimate>, format: impl Fn(f64) -> String) -> String {
+    estimate.map_or_else(dash, |one| {
+        let [value, low, high] = [one.value, one.low, one.high].map(format);
+        format!("{value}<br><small>{low} to {high}</small>")
+    })
+}
