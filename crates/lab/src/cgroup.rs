@@ -50,7 +50,8 @@ impl GroupDirectory {
         fs::read_to_string(self.path.join(file))
     }
 
-    fn write(&self, file: &str, text: &str) -> io::Result<()> {
+    /// Sets one of its files.
+    pub(crate) fn write(&self, file: &str, text: &str) -> io::Result<()> {
         fs::write(self.path.join(file), text)
     }
 }
@@ -153,6 +154,16 @@ impl Cgroup {
     pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
         let text = self.directory.read("cgroup.procs")?;
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// Limits the memory of all its processes together, swap included.
+    pub(crate) fn limit_memory(&self, bytes: u64) -> io::Result<()> {
+        self.directory.write("memory.max", &bytes.to_string())?;
+        match self.directory.write("memory.swap.max", "0") {
+            // A kernel without swap accounts has no such file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            written => written,
+        }
     }
 
     /// Asks the kernel to stop its processes, or to let them run; [`Self::is_frozen`] says when it has.

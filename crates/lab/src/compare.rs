@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use millpond_measure::environment::Environment;
 use millpond_measure::noise;
 use millpond_measure::record::{
-    Coexistence, ComparisonRecord, LookSettings, Operation, PhaseHeap, Reach, Role, RoundStatus,
-    Settings, Subject as SubjectRecord,
+    Coexistence, ComparisonRecord, FoundLimit, LookSettings, Operation, PhaseHeap, Reach, Role,
+    RoundStatus, Settings, Subject as SubjectRecord,
 };
 use millpond_measure::regression::check_circumstances;
 use millpond_measure::statistics::Looks;
@@ -34,6 +34,7 @@ use crate::generation::Generation;
 use crate::heap_pass::{self, HeapCosts};
 use crate::instruction_pass::{self, InstructionCounts, Occasion};
 use crate::journal::Journal;
+use crate::limit_pass::{self, LimitSearch};
 use crate::lock::MachineLock;
 use crate::matrix::{self, Candidate};
 use crate::memory_group::MemoryGroupRoot;
@@ -174,7 +175,18 @@ impl<'a> Lab<'a> {
         Ok(check_circumstances(&now, &earlier.record)?)
     }
 
+    /// Limits that cannot be set.
+    fn refuse_limits(&self) -> Result<(), LabError> {
+        let options = &self.config.options;
+        let is_limited = self.config.limit_trials.is_some() || options.memory_limit_bytes.is_some();
+        match limit_pass::obstacle(&self.workshop).filter(|_| is_limited) {
+            Some(sentence) => Err(LabError::Setting(sentence)),
+            None => Ok(()),
+        }
+    }
+
     fn run(&mut self, events: &mut dyn FnMut(&LabEvent)) -> Result<CompareOutcome, LabError> {
+        self.refuse_limits()?;
         for warning in &self.warnings {
             events(&LabEvent::Note(warning.clone()));
         }
@@ -197,6 +209,7 @@ impl<'a> Lab<'a> {
             eta_ns: nanoseconds(plan.duration(count)),
         });
         let phase_heaps = self.trace_phases(&plan, events)?;
+        let limits = self.find_limits(&plan, events)?;
         let schedule = matrix::schedule(self.candidates.len(), plan.rounds, self.seed);
         let mut rounds = Rounds::new(&self.candidates, &plan, journal);
         let course = Course {
@@ -214,6 +227,7 @@ impl<'a> Lab<'a> {
         events(&LabEvent::Analysing);
         self.add_passes(&mut rounds.collection, &findings, &heap, &counts);
         rounds.collection.add_phase_heaps(phase_heaps);
+        rounds.collection.add_limits(limits);
         let mut record = self.record(&findings, &plan, &schedule);
         if let Some(description) = &counts.description {
             record.counters = format!("{}; {description}", record.counters);
@@ -464,6 +478,47 @@ impl<'a> Lab<'a> {
         Ok(all)
     }
 
+    /// With `--find-limit`: the smallest memory limit that each candidate survives; `None` of who failed otherwise.
+    fn find_limits(
+        &mut self,
+        plan: &Plan,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<Vec<Option<FoundLimit>>, LabError> {
+        let Some(trials) = self.config.limit_trials else {
+            return Ok(Vec::new());
+        };
+        let mut all = vec![None; self.candidates.len()];
+        for (index, slot) in all.iter_mut().enumerate() {
+            let candidate = &self.candidates[index];
+            if candidate.role == Role::BaselineAgain {
+                continue;
+            }
+            let name = candidate.name.clone();
+            events(&LabEvent::LimitSearch {
+                candidate: name.clone(),
+                number: index + 1,
+                of: self.candidates.len(),
+            });
+            let mut search = LimitSearch {
+                workshop: &mut self.workshop,
+                candidates: &self.candidates,
+                index,
+                plan,
+                trials,
+                stop: self.stop,
+            };
+            match search.run() {
+                Ok(found) => *slot = Some(found),
+                Err(RunError::Interrupted) => return Err(LabError::InterruptedEarly),
+                Err(error) => {
+                    let note = format!("no smallest memory limit of {name}: {error}");
+                    self.warn(note, events);
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// With phases: every candidate goes through them once with its heap traced, so that growth can be put down to the
     /// program or its allocator. Without effect on what is scored; who fails here has no such answer.
     fn trace_phases(
@@ -675,6 +730,8 @@ impl<'a> Lab<'a> {
             errors_allowed: load.is_none().then_some(driver.errors_allowed),
             placement: Some(driver.placement.describe()),
             as_cpus: self.config.as_cpus,
+            memory_limit_bytes: self.config.options.memory_limit_bytes,
+            huge_pages: self.config.options.huge_pages,
             coexistence: Some(self.workshop.coexistence),
             seed: self.seed,
             ..Settings::default()

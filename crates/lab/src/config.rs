@@ -8,6 +8,7 @@ use millpond_measure::record::{Margins, PhasePlan, PoolSetting, Settings};
 use crate::allocator::{self, Allocator, GLIBC, NATIVE};
 use crate::drive::{ERRORS_ALLOWED_DEFAULT, SILENCE_MIN_DEFAULT};
 use crate::error::LabError;
+use crate::limit_pass::LimitTrials;
 use crate::load_command::LoadCommand;
 use crate::matrix::{self, Candidate};
 use crate::metric::{Meaning, Metric};
@@ -84,6 +85,8 @@ pub struct CompareConfig {
     pub work: Option<Settings>,
     /// An earlier record of the same question to check against.
     pub earlier: Option<Earlier>,
+    /// Whether the smallest memory limit is looked for that each candidate survives, and how often it has to.
+    pub limit_trials: Option<LimitTrials>,
     /// Phases in each run (`--phases`) in the place of equal work and slices.
     pub phases: Option<PhasePlan>,
     /// Between the end of the work and the reading of what was retained.
@@ -138,6 +141,7 @@ impl CompareConfig {
             value_bytes: VALUE_BYTES_DEFAULT,
             work: None,
             earlier: None,
+            limit_trials: None,
             phases: None,
             idle: IDLE_DEFAULT,
             lengths: Lengths::default(),
@@ -186,6 +190,7 @@ impl CompareConfig {
             }
         }
         self.check_phases()?;
+        self.check_limits()?;
         self.options.check()?;
         for variant in &self.variants {
             variant.check(&self.target, &self.options.environment)?;
@@ -236,6 +241,20 @@ impl CompareConfig {
             }
         }
         Ok(())
+    }
+
+    /// A search for limits needs load of ours, and no limit of the user's.
+    fn check_limits(&self) -> Result<(), LabError> {
+        let refuse = |sentence: &str| Err(LabError::Setting(sentence.to_owned()));
+        match (self.limit_trials, &self.load_command) {
+            (Some(_), Some(_)) => {
+                refuse("--find-limit needs the lab's own load, and no --load-cmd")
+            }
+            (Some(_), None) if self.options.memory_limit_bytes.is_some() => refuse(
+                "--find-limit looks for the limit that --memory-limit names: give one of them",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Phases that show no floor are refused, and what has phases of its own.

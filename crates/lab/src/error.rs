@@ -219,6 +219,16 @@ pub enum RunError {
         /// The end of its output.
         last_words: Box<LastWords>,
     },
+    /// Its memory cannot be limited as the user asked.
+    #[error(
+        "--memory-limit {}: the limit cannot be set: {error}", format_bytes(*bytes as f64)
+    )]
+    MemoryLimit {
+        /// The limit.
+        bytes: u64,
+        /// Why not.
+        error: std::io::Error,
+    },
     /// It ended, and its output says that it got no more memory.
     #[error(
         "{reason}{}",

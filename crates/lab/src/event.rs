@@ -33,6 +33,15 @@ pub enum LabEvent {
         /// Of how many.
         of: usize,
     },
+    /// The smallest memory limit that a candidate survives is looked for.
+    LimitSearch {
+        /// Its name.
+        candidate: String,
+        /// Counted from 1.
+        number: usize,
+        /// Of how many.
+        of: usize,
+    },
     /// A candidate goes through all phases once more, with its heap traced.
     PhaseTrace {
         /// Its name.

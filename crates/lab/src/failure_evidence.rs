@@ -40,6 +40,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) log: &'a Path,
     /// The address space that its processes may have, as far as that was seen.
     pub(crate) address_space_bytes: Option<u64>,
+    /// The memory that all its processes may hold, if the user limits it.
+    pub(crate) memory_limit_bytes: Option<u64>,
     /// Whether an allocator is preloaded into it.
     pub(crate) has_library: bool,
 }
@@ -55,7 +57,7 @@ impl Evidence<'_> {
             return RunError::KilledForMemory {
                 title: self.title.to_owned(),
                 killed,
-                limit_bytes: limits::memory_bytes(),
+                limit_bytes: self.memory_limit_bytes.or_else(limits::memory_bytes),
                 last_words: Box::new(LastWords::read(self.log)),
             };
         }
@@ -111,6 +113,7 @@ mod tests {
             title: "server",
             log: Path::new("/nowhere"),
             address_space_bytes: Some(2_048_000_000),
+            memory_limit_bytes: None,
             has_library,
         };
         evidence.explain(RunError::Subject(SubjectError::Ended {

@@ -52,6 +52,8 @@ pub struct LaunchSpec {
     pub user: Option<Identity>,
     /// Whether the target runs at the highest priority of ordinary tasks; not an error where that is forbidden.
     pub is_raised: bool,
+    /// Whether the kernel may give it huge pages it did not ask for; `None`: as the machine has it.
+    pub huge_pages: Option<bool>,
     /// The files to write a process id to, to put it into its control groups.
     pub cgroups: Vec<PathBuf>,
     /// What asks the target to end.
@@ -96,6 +98,10 @@ impl LaunchSpec {
         if let Some(user) = &self.user {
             words.extend(["--user".into(), user.to_word().into()]);
         }
+        if let Some(may_have) = self.huge_pages {
+            let word = if may_have { "on" } else { "off" };
+            words.extend(["--thp".into(), word.into()]);
+        }
         if self.is_raised {
             words.extend(["--priority".into(), "highest".into()]);
         }
@@ -128,6 +134,7 @@ impl LaunchSpec {
                     spec.user = Some(user.ok_or("--user needs UID:GID:GROUPS")?);
                 }
                 b"--priority" if value == "highest" => spec.is_raised = true,
+                b"--thp" => spec.huge_pages = Some(value == "on"),
                 b"--stop-signal" => {
                     let signal = value.to_str().and_then(StopSignal::named);
                     spec.stop_signal = signal.ok_or("--stop-signal needs a name")?;
@@ -208,6 +215,7 @@ mod tests {
                 groups: vec![34, 110],
             }),
             is_raised: true,
+            huge_pages: Some(false),
             cgroups: vec![
                 "/sys/fs/cgroup/x/cgroup.procs".into(),
                 "/sys/fs/cgroup/memory/x/cgroup.procs".into(),

@@ -23,7 +23,7 @@
 //!                  help; answers: what became of the requests, and how many may fail
 //! heap_pass        heap calls per request, apart from scored runs
 //! instruction_pass instructions per request likewise; emulation: by valgrind, where the processor's
-//!                  counters are hidden
+//!                  counters are hidden; limit_pass: the smallest memory limit that is survived
 //! outcome          the record, its verdicts (by `millpond_measure`) and its files
 //! profile          apart from all that: where a server's time and memory go, under load; for a
 //!                  comparison, after its rounds
@@ -96,6 +96,7 @@ mod phase_marks;
 pub mod trace;
 mod heap_pass;
 mod instruction_pass;
+mod limit_pass;
 mod emulation;
 mod server_info;
 mod journal;
@@ -114,6 +115,7 @@ pub use drive::ERRORS_ALLOWED_DEFAULT;
 pub use error::{LabError, RunError};
 pub use event::LabEvent;
 pub use inherited::Inherited;
+pub use limit_pass::LimitTrials;
 pub use load_command::LoadCommand;
 pub use lock::{LOCK_VARIABLE, MachineLock, lock_file};
 pub use options::SubjectOptions;

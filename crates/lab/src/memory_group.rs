@@ -3,7 +3,7 @@
 //! `session` makes one for each run; the target joins it before it begins, and `usage` reads the most that
 //! it held at any moment: of all its processes, those that have ended included. Groups are made below the lab's own,
 //! whose limits go on to hold.
-//! It sets no limits and uses no other controller; `cgroup`, or signals, freeze processes.
+//! It uses no other controller; `cgroup`, or signals, freeze processes.
 
 use std::fs;
 use std::io;
@@ -53,6 +53,19 @@ impl MemoryGroup {
     /// Most memory at any moment, page cache and kernel memory included.
     pub(crate) fn peak_bytes(&self) -> Option<u64> {
         peak_bytes(&self.directory)
+    }
+
+    /// Limits the memory of all its processes together, swap included.
+    pub(crate) fn limit_memory(&self, bytes: u64) -> io::Result<()> {
+        let text = bytes.to_string();
+        self.directory.write("memory.limit_in_bytes", &text)?;
+        // With swap; it may not be below the other. A kernel without swap accounts has no such file.
+        match self.directory.write("memory.memsw.limit_in_bytes", &text) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // No process of the group is there yet, so swappiness is all that matters where the file cannot be set.
+            Err(_) => self.directory.write("memory.swappiness", "0"),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// How many of its processes the kernel killed for want of memory; `None` where it does not count them.

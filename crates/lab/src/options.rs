@@ -40,6 +40,11 @@ pub struct SubjectOptions {
     pub stop_signal: StopSignal,
     /// When it is killed.
     pub stop_grace: Duration,
+    /// Most memory that all its processes may hold together, page cache included; beyond it the kernel kills one of them.
+    pub memory_limit_bytes: Option<u64>,
+    /// Whether the kernel may give it huge pages it did not ask for (where the machine's mode says so); `None`: as the
+    /// machine has it.
+    pub huge_pages: Option<bool>,
     /// A line for the shell that must end well before anything is timed, and print the same under
     /// every candidate.
     pub check: Option<String>,
@@ -59,6 +64,8 @@ impl Default for SubjectOptions {
             idle_cpus: IdleCpus::default(),
             stop_signal: StopSignal::default(),
             stop_grace: STOP_GRACE,
+            memory_limit_bytes: None,
+            huge_pages: None,
             check: None,
         }
     }

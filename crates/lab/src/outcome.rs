@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::noise::flag_unlike_runs;
 use millpond_measure::record::{
-    CandidateRounds, ComparisonRecord, HeapProfile, LatencyCurve, Library, Measure, Operation,
-    PhaseHeap, Reach, Regression, RoundStatus, SteadyState,
+    CandidateRounds, ComparisonRecord, FoundLimit, HeapProfile, LatencyCurve, Library, Measure,
+    Operation, PhaseHeap, Reach, Regression, RoundStatus, SteadyState,
 };
 use millpond_measure::regression;
 use millpond_measure::slices;
@@ -98,6 +98,13 @@ impl Collection {
             if let Some(candidate) = self.candidates.get_mut(index) {
                 candidate.phase_heaps = heaps;
             }
+        }
+    }
+
+    /// The smallest memory limit of each candidate.
+    pub(crate) fn add_limits(&mut self, limits: Vec<Option<FoundLimit>>) {
+        for (candidate, limit) in self.candidates.iter_mut().zip(limits) {
+            candidate.limit = limit;
         }
     }
 

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -153,6 +154,37 @@ impl Workshop {
         self.data.tidy();
     }
 
+    /// The control groups of a run, with the limit that the user gave.
+    fn groups(&self, name: &str) -> Result<(Option<Cgroup>, Option<MemoryGroup>), RunError> {
+        let cgroups = self.cgroups.as_ref();
+        let cgroup = cgroups.and_then(|root| root.create(name).ok());
+        let memory_groups = self.memory_groups.as_ref();
+        let memory_group = memory_groups.and_then(|root| root.create(name).ok());
+        self.limit_memory(cgroup.as_ref(), memory_group.as_ref())?;
+        Ok((cgroup, memory_group))
+    }
+
+    /// Sets the limit that the user gave, in the group that counts memory.
+    fn limit_memory(
+        &self,
+        cgroup: Option<&Cgroup>,
+        memory_group: Option<&MemoryGroup>,
+    ) -> Result<(), RunError> {
+        let Some(bytes) = self.options.memory_limit_bytes else {
+            return Ok(());
+        };
+        let has_memory = self.cgroups.as_ref().is_some_and(CgroupRoot::has_memory);
+        let limited = match (cgroup.filter(|_| has_memory), memory_group) {
+            (Some(group), _) => group.limit_memory(bytes),
+            (None, Some(group)) => group.limit_memory(bytes),
+            (None, None) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "no control group that counts memory can be made here; root can",
+            )),
+        };
+        limited.map_err(|error| RunError::MemoryLimit { bytes, error })
+    }
+
     /// Where the next start is to listen.
     fn endpoint(&mut self) -> Result<Endpoint, RunError> {
         let choose = || port::choose().map_err(|error| RunError::Load(error.to_string()));
@@ -216,6 +248,7 @@ impl Workshop {
                 false => placement.server.clone(),
             },
             is_raised: placement.is_raised,
+            huge_pages: options.huge_pages,
             environment,
             log: self
                 .logs()
@@ -259,6 +292,8 @@ pub(crate) struct Session {
     pub(crate) memory_group: Option<MemoryGroup>,
     /// The address space that it may have; `None`: as much as there is.
     address_space_bytes: Option<u64>,
+    /// The memory that all its processes may hold, if the user limits it.
+    memory_limit_bytes: Option<u64>,
     /// Whether an allocator is preloaded into it.
     has_library: bool,
     // After `subject`, so that it is removed when nothing writes to it any more.
@@ -342,13 +377,10 @@ impl Session {
             .splice(..0, emulator.unwrap_or_default().iter().cloned());
         let patience = emulator.map_or(1, |_| EMULATED_PATIENCE);
         // Without one, the processes are summed up one by one.
-        let cgroups = workshop.cgroups.as_ref();
-        let cgroup = cgroups.and_then(|root| root.create(&name).ok());
-        let memory_groups = workshop.memory_groups.as_ref();
-        let memory_group = memory_groups.and_then(|root| root.create(&name).ok());
+        let (cgroup, memory_group) = workshop.groups(&name)?;
         spec.cgroups.extend(cgroup.as_ref().map(Cgroup::procs));
-        let procs = memory_group.as_ref().map(MemoryGroup::procs);
-        spec.cgroups.extend(procs);
+        spec.cgroups
+            .extend(memory_group.as_ref().map(MemoryGroup::procs));
         let title = candidate.target(&workshop.driver.target).short_name();
         let prepare = || Subject::prepare(&workshop.launcher, &spec, &title);
         let mut subject = endpoint.within(prepare)??;
@@ -374,6 +406,7 @@ impl Session {
             title: &title,
             log: subject.log(),
             address_space_bytes,
+            memory_limit_bytes: workshop.options.memory_limit_bytes,
             has_library,
         };
         let (presence, start_duration) = started.map_err(|error| evidence.explain(error))?;
@@ -394,6 +427,7 @@ impl Session {
             cgroup,
             memory_group,
             address_space_bytes,
+            memory_limit_bytes: workshop.options.memory_limit_bytes,
             has_library,
             _data: data,
         })
@@ -414,6 +448,14 @@ impl Session {
     pub(crate) fn sampler_beside(&self, count: usize) -> Sampler {
         let procs = self.cgroup.as_ref().map(Cgroup::procs);
         Sampler::start(self.tree.clone(), procs, count)
+    }
+
+    /// The most that its control group held at any moment, if one counts memory.
+    pub(crate) fn group_peak_bytes(&self) -> Option<u64> {
+        let newer = self.cgroup.as_ref();
+        newer
+            .and_then(|group| group.sample().memory_peak_bytes)
+            .or_else(|| self.memory_group.as_ref()?.peak_bytes())
     }
 
     /// Takes in what became of the requests of a phase. An error if too many have failed so far, or if the target does
@@ -495,6 +537,7 @@ impl Session {
             title: &self.title,
             log: self.subject.log(),
             address_space_bytes: self.address_space_bytes,
+            memory_limit_bytes: self.memory_limit_bytes,
             has_library: self.has_library,
         };
         result.map_err(|error| evidence.explain(error))

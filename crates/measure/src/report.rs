@@ -22,6 +22,7 @@ pub mod junit;
 
 use crate::record::{ComparisonRecord, Measure, Quantity};
 use crate::statistics::{Comparison, Verdict};
+use crate::units::format_bytes;
 
 /// One character that says what a comparison came to.
 pub(crate) const fn mark(verdict: &Verdict) -> char {
@@ -63,6 +64,26 @@ pub(crate) fn cpus_line(record: &ComparisonRecord) -> Option<String> {
     Some(format!(
         "{cpus} CPU{plural} ({placement}){arenas}{memory}: what contention on many more does to an allocator is not shown here"
     ))
+}
+
+/// What the user allowed candidates less than the machine does.
+pub(crate) fn limits(record: &ComparisonRecord) -> Vec<String> {
+    let settings = &record.settings;
+    let memory = settings.memory_limit_bytes;
+    let memory = memory.map(|bytes| format!("memory limited to {}", format_bytes(bytes as f64)));
+    let pages = settings.huge_pages.map(|may_have| {
+        let word = if may_have { "on" } else { "off" };
+        format!("transparent huge pages {word} for every candidate (--thp)")
+    });
+    memory.into_iter().chain(pages).collect()
+}
+
+/// The smallest memory limit of each candidate, where that was looked for.
+pub(crate) fn limit_sentences(record: &ComparisonRecord) -> Vec<String> {
+    let candidates = record.candidates.iter();
+    candidates
+        .filter_map(|one| Some(one.limit?.sentence(&one.name)))
+        .collect()
 }
 
 /// How sure the least sure of the intervals is; `None` without any.

@@ -13,7 +13,9 @@ use super::target_requests::TargetRequestFlags;
 use super::{command_line, interrupt_flag, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::{Args, value_parser};
-use millpond_lab::{CompareConfig, CompareOutcome, Earlier, LabEvent, Target, Variant};
+use millpond_lab::{
+    CompareConfig, CompareOutcome, Earlier, LabEvent, LimitTrials, Target, Variant,
+};
 use millpond_measure::record::{MarginError, Margins, PoolSetting};
 use millpond_measure::report::terminal::{self, TerminalOptions};
 use preset::Preset;
@@ -152,6 +154,11 @@ pub(crate) struct CompareFlags {
     lengths: lengths::LengthFlags,
     #[command(flatten)]
     phases: phases::PhaseFlags,
+    /// Look for the smallest memory limit that each candidate survives, K of N times, by bisection in runs of their own,
+    /// under one cycle of --phases or a second of load; needs a control group that counts memory (root)
+    #[arg(long, value_name = "K/N", num_args = 0..=1, default_missing_value = "3/3",
+        require_equals = true, value_parser = LimitTrials::parse)]
+    find_limit: Option<LimitTrials>,
     /// Count each candidate's instructions per request so often under valgrind, in passes of their own, and
     /// compare them like any other measure: neighbours change nothing there; 0: never [default: where the
     /// processor's counters are hidden and valgrind is installed, as often as a tenth of the time budget pays]
@@ -286,6 +293,7 @@ impl CompareFlags {
         config.rate_per_s = self.rate.map(|rate| rate as f64);
         config.idle = Duration::from_nanos(self.idle);
         config.lengths = self.lengths.lengths();
+        config.limit_trials = self.find_limit;
         config.phases = self.phases.plan(self.connections)?;
         config.emulated_counts = self.emulated_counts;
         config.profile = self.profile || self.preset.preset == Some(Preset::Entity);
@@ -353,6 +361,16 @@ fn pass_text(event: &LabEvent) -> Option<String> {
             number,
             of,
         } => ("tracing heaps over the phases,", candidate, number, of),
+        LabEvent::LimitSearch {
+            candidate,
+            number,
+            of,
+        } => (
+            "looking for the smallest memory limit,",
+            candidate,
+            number,
+            of,
+        ),
         LabEvent::FlameGraph {
             candidate,
             number,

@@ -412,6 +412,7 @@ impl Run {
         if let Some(sampler) = self.sampler.take() {
             self.scored.memory = self.edges.finish(sampler);
         }
+        self.scored.group_peak_bytes = self.session.as_ref().and_then(Session::group_peak_bytes);
         match self.session.take().map(Session::stop) {
             Some(Ok(report)) => self.scored.stop_duration = Some(report.duration),
             Some(Err(error)) => self.fail(error),

@@ -10,7 +10,8 @@ use millpond_io::raise_session_priority;
 use rustix::process::{Gid, Uid};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{
-    CpuSet, sched_setaffinity, set_thread_gid, set_thread_groups, set_thread_uid,
+    CpuSet, disable_transparent_huge_pages, sched_setaffinity, set_thread_gid, set_thread_groups,
+    set_thread_uid,
 };
 
 use super::LaunchSpec;
@@ -70,6 +71,9 @@ fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
     };
     if let Some(directory) = &spec.directory {
         set_current_dir(directory)?;
+    }
+    if let Some(may_have) = spec.huge_pages {
+        disable_transparent_huge_pages(!may_have)?;
     }
     if spec.is_raised {
         // Before the user changes, who may not.

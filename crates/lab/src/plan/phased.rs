@@ -108,7 +108,7 @@ impl Phased {
             _ => spec.rate_per_s,
         };
         let pace = match rate {
-            Some(per_s) => format!("at {} per second", format_rate(per_s)),
+            Some(per_s) => format!("at {}", format_rate(per_s)),
             None => "as fast as answers come".to_owned(),
         };
         let path = spec.path.as_ref();

@@ -10,7 +10,7 @@ use crate::common::{free_address, has_program, short_comparison};
 use crate::presence::compile_c;
 
 /// malloc of twice the size, and all that has to come from the same object.
-const DOUBLING: &str = "#include <stddef.h>\n\
+pub(crate) const DOUBLING: &str = "#include <stddef.h>\n\
     extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);\n\
     extern void __libc_free(void *);\n\
     void *malloc(size_t size) { return __libc_malloc(2 * size); }\n\

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use millpond_lab::{CompareConfig, compare};
+use millpond_lab::{CompareConfig, LimitTrials, compare};
 use millpond_measure::record::{
     ComparisonRecord, GrowthCause, PhaseKind, PhasePlan, PhaseSpec, PhasesAnswer,
 };
 
 use crate::common::{free_address, short_comparison};
+use crate::memory::DOUBLING;
 use crate::presence::compile_c;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -46,7 +47,7 @@ fn config(directory: &Path, path: &str, cycles: u32, rounds: u32) -> CompareConf
 }
 
 fn run(config: &CompareConfig) -> ComparisonRecord {
-    let outcome = compare(config, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    let outcome = compare(config, &mut |_| {}, &AtomicBool::new(false)).expect("a comparison");
     assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
     outcome.record
 }
@@ -101,5 +102,58 @@ fn a_leak_is_the_programs() {
         // 1,200 blocks of 1,000 bytes at most.
         assert!((0.3 * MIB..1.4 * MIB).contains(&growth.value), "{found:?}");
         assert_eq!(found.cause, GrowthCause::Live, "{found:?}");
+    }
+}
+
+/// Goal: what asks for twice the bytes needs twice the limit, and the server is killed below it.
+#[test]
+#[ignore = "slow tier: two bisections, a minute; needs root"]
+fn a_doubling_allocator_needs_twice_the_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["-shared", "-fPIC"];
+    let object = compile_c(directory.path(), "doubling.so", DOUBLING, &flags);
+    let mut config = config(directory.path(), "/pin", 1, 1);
+    config.allocators = Some(vec!["glibc".to_owned(), format!("doubling={object}")]);
+    config.limit_trials = Some(LimitTrials { needed: 2, of: 3 });
+    let record = match compare(&config, &mut |_| {}, &AtomicBool::new(false)) {
+        Ok(outcome) => outcome.record,
+        Err(error) if error.to_string().contains("cannot be limited here") => {
+            eprintln!("skipped: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let limit = |name: &str| {
+        let mut all = record.candidates.iter();
+        let found = all.find(|one| one.name == name).and_then(|one| one.limit);
+        found.unwrap_or_else(|| panic!("{name}: {:?}", record.analysis.warnings))
+    };
+    let (plain, doubled) = (limit("glibc"), limit("doubling"));
+    assert!(plain.died_at_bytes < plain.limit_bytes && plain.limit_bytes <= plain.peak_bytes * 2);
+    // 64 MiB of blocks in use at once.
+    assert!(plain.limit_bytes as f64 > 60.0 * MIB, "{plain:?}");
+    let ratio = doubled.limit_bytes as f64 / plain.limit_bytes as f64;
+    assert!(
+        (1.88..2.1).contains(&ratio),
+        "{ratio}: {plain:?} {doubled:?}"
+    );
+}
+
+/// Goal: a server that is killed at its limit is told of with the limit, and the others are compared.
+#[test]
+fn a_kill_at_the_limit_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path(), "/pin", 1, 1);
+    config.options.memory_limit_bytes = Some(40 << 20);
+    // It dies when it is tried out or in its first round: both name the limit.
+    match compare(&config, &mut |_| {}, &AtomicBool::new(false)) {
+        Err(error) if error.to_string().contains("cannot be limited here") => {
+            eprintln!("skipped: {error}");
+        }
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.contains("(limit 40.0 MiB)"), "{text}");
+        }
+        Ok(outcome) => panic!("it lived: {:?}", outcome.record.analysis.phases),
     }
 }

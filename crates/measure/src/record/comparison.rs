@@ -139,6 +139,12 @@ pub struct Settings {
     pub idle_ns: u64,
     /// Requests before the first phase of each run, which count nowhere, per operation.
     pub warm_up_requests: BTreeMap<String, u64>,
+    /// Most memory that all processes of a candidate might hold together (`--memory-limit`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<u64>,
+    /// Whether the kernel might give candidates huge pages they did not ask for (`--thp`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub huge_pages: Option<bool>,
     /// What each run did, if it was of phases (`--phases`) and not of equal work and slices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<PhasePlan>,
@@ -330,6 +336,20 @@ impl ComparisonRecord {
         let mut candidates = self.candidates.iter();
         let baseline = candidates.find(|one| one.role == Role::Baseline)?;
         baseline.reach.as_ref()
+    }
+
+    /// What an allocator can change here, in sentences. With phases, what lives and what is retained is told by them, and
+    /// not by the few requests of the heap pass.
+    #[must_use]
+    pub fn reach_sentences(&self) -> Vec<String> {
+        let reach = self.reach();
+        match self.settings.phases {
+            None => reach.map(Reach::sentences).unwrap_or_default(),
+            Some(_) => reach
+                .and_then(Reach::request_sentence)
+                .into_iter()
+                .collect(),
+        }
     }
 
     /// Runs the analysis over the candidates; warnings already noted stay, before the new ones.

@@ -214,6 +214,12 @@ impl Reach {
         )
     }
 
+    /// What an allocator can change in a request, where memory is another question's answer; `None` if nothing is known.
+    #[must_use]
+    pub fn request_sentence(&self) -> Option<String> {
+        self.use_sentence()
+    }
+
     /// What an allocator can change here, in sentences; the first lines of a report.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {

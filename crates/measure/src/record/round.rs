@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BlockCheck, FailureCause, Floor, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns,
-    PhaseEnd, PhaseHeap, Reach, SliceColumns,
+    BlockCheck, FailureCause, Floor, FoundLimit, HeapProfile, Measure, MemoryCourse, Operation,
+    PacedColumns, PhaseEnd, PhaseHeap, Reach, SliceColumns,
 };
 use crate::histogram::{LatencySummary, SpectrumPoint};
 
@@ -292,6 +292,9 @@ pub struct CandidateRounds {
     /// With `--phases`: whose its memory is at the end of each cycle, in a run of its own that is traced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phase_heaps: Vec<PhaseHeap>,
+    /// The smallest memory limit that it survives, if that was looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<FoundLimit>,
     /// How it warmed up; `None` for the baseline's double and under a load program of the user's.
     pub steady_state: Option<SteadyState>,
     /// Its slices against uninterrupted blocks, per operation; absent of the baseline.

@@ -5,10 +5,10 @@
 
 use super::colour::Colour;
 use super::lines::wrapped;
-use super::{MARKS, cpus_line, find, least_confidence, mark};
+use super::{MARKS, cpus_line, find, least_confidence, limit_sentences, limits, mark};
 use crate::environment::InheritedVariables;
 use crate::record::{
-    CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Reach, Regression, Role, Unit,
+    CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Regression, Role, Unit,
 };
 use crate::statistics::{Comparison, Verdict};
 use crate::units::{format_bytes, format_confidence, format_count, format_duration_ns, format_utc};
@@ -39,7 +39,7 @@ impl Default for TerminalOptions {
 pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     let width = options.width.clamp(40, 100);
     let mut text = String::new();
-    for sentence in record.reach().map(Reach::sentences).unwrap_or_default() {
+    for sentence in record.reach_sentences() {
         text += &wrapped(&sentence, width, "  ");
     }
     if !text.is_empty() {
@@ -109,6 +109,8 @@ fn sections(record: &ComparisonRecord, width: usize) -> String {
         phases.filter(|sentence| !sentence.is_empty()),
         width,
     );
+    let limits = limit_sentences(record);
+    text += &section("Smallest memory limit", limits.iter(), width);
     let growth = analysis.growth.iter().map(|one| &one.sentence);
     text += &section("What memory does while work goes on", growth, width);
     let unpinned = analysis.unpinned.iter().map(|one| &one.sentence);
@@ -176,6 +178,9 @@ fn circumstances(record: &ComparisonRecord) -> String {
     }
     if let Some(cpus) = cpus_line(record) {
         text += &format!("; {cpus}");
+    }
+    for limit in limits(record) {
+        text += &format!("; {limit}");
     }
     if let Some(engine) = &record.subject.engine {
         text += &format!("; {} {} ({})", engine.name, engine.version, engine.linkage);

@@ -1,7 +1,7 @@
 //! How a server of the user's is started, asked whether it serves, and stopped.
 
 use crate::flags::accuracy::parse_switch;
-use crate::flags::parse_duration_ns;
+use crate::flags::{parse_bytes, parse_duration_ns};
 use crate::output::Failure;
 use clap::{ArgAction, Args};
 use millpond_lab::identity::Identity;
@@ -57,6 +57,14 @@ pub(in crate::flags) struct SubjectFlags {
     /// How long it has until it is killed
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "5s")]
     stop_within: u64,
+    /// Most memory that all its processes may hold together, page cache included, as a container's limit: beyond it the
+    /// kernel kills one of them, and the candidate is told of as killed. Needs a control group that counts memory (root)
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    memory_limit: Option<u64>,
+    /// Huge pages that the kernel gives without being asked, where the machine's mode says so: off for every candidate,
+    /// or on again if the shell has them off [default: as the machine has it]
+    #[arg(long, value_name = "on|off", value_parser = parse_switch)]
+    thp: Option<bool>,
     /// A shell command that has to succeed, and to print the same under every allocator, before
     /// anything is timed
     #[arg(long, value_name = "CMD", requires = "command")]
@@ -92,6 +100,8 @@ impl SubjectFlags {
             idle_cpus: self.idle_cpus,
             stop_signal: self.stop_signal,
             stop_grace: Duration::from_nanos(self.stop_within),
+            memory_limit_bytes: self.memory_limit,
+            huge_pages: self.thp,
             check: self.check_cmd.clone(),
         })
     }

@@ -7,9 +7,9 @@ use super::{
 };
 use crate::record::{
     CandidateRounds, ComparisonRecord, LeftOut, Measure, Operation, PoolsEffect, Quantity,
-    QuestionVerdict, Reach, Role,
+    QuestionVerdict, Role,
 };
-use crate::report::{cpus_line, least_confidence};
+use crate::report::{cpus_line, least_confidence, limit_sentences, limits};
 use crate::statistics::{Comparison, Direction, Looks};
 use crate::units::{
     format_bytes, format_confidence, format_count, format_duration_ns, format_percent, format_utc,
@@ -42,6 +42,7 @@ pub fn render(record: &ComparisonRecord) -> String {
     };
     let before = [
         ("Memory over the phases", of_phases),
+        ("Smallest memory limit", smallest_limits(record)),
         ("The answers in pictures", question_plots(record, &looks)),
         ("What memory pools change", pools_plots(record, &looks)),
         (
@@ -186,7 +187,7 @@ fn capitalised(text: &str) -> String {
 
 /// What malloc has to do with the server.
 fn reach(record: &ComparisonRecord) -> String {
-    let sentences = record.reach().map(Reach::sentences).unwrap_or_default();
+    let sentences = record.reach_sentences();
     if sentences.is_empty() {
         return String::new();
     }
@@ -257,6 +258,20 @@ fn front(record: &ComparisonRecord) -> String {
 fn growth(record: &ComparisonRecord) -> String {
     let all = record.analysis.growth.iter();
     list("While work goes on", all.map(|one| one.sentence.as_str()))
+}
+
+fn smallest_limits(record: &ComparisonRecord) -> String {
+    let sentences = limit_sentences(record);
+    let lines: String = sentences
+        .iter()
+        .map(|sentence| format!("<li>{}</li>", prose(sentence)))
+        .collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!(
+            "<ul>{lines}</ul><p class=\"hint\">As a container's limit counts it: page cache and kernel memory included.</p>"
+        ),
+    }
 }
 
 /// Memory of those that may use all CPUs, where that is another.
@@ -548,6 +563,7 @@ fn circumstances(record: &ComparisonRecord) -> String {
         "native allocator",
         subject.native_allocator.clone().unwrap_or_default(),
     );
+    add("limits", limits(record).join("; "));
     for (name, value) in settings_lines(record) {
         add(name, value);
     }
