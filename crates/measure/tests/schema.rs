@@ -5,11 +5,12 @@ mod synthetic;
 
 use millpond_measure::environment::InheritedVariables;
 use millpond_measure::record::{
-    BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, HeapUse, Held, Holder, LeftOut,
-    LeftOutWhen, LoadAddress, LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen,
-    LoadHistograms, LoadOutage, LoadRateWindow, LoadReport, LoadTls, LookSettings, Measure,
-    MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns, Quantity, Reach,
-    RoundStatus, SentRequest, SentRequests, SentScript, SentTls, SliceColumns, SteadyState,
+    BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, Floor, FoundLimit, HeapUse, Held,
+    Holder, LeftOut, LeftOutWhen, LoadAddress, LoadConnectionSet, LoadConnectionSets,
+    LoadConnectionsOpen, LoadHistograms, LoadOutage, LoadRateWindow, LoadReport, LoadTls,
+    LookSettings, Measure, MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns,
+    PhaseEnd, PhaseHeap, PhaseKind, PhasePlan, PhaseSpec, Quantity, Reach, RoundStatus,
+    SentRequest, SentRequests, SentScript, SentTls, SliceColumns, SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
 use millpond_measure::statistics::Estimate;
@@ -73,6 +74,56 @@ fn add_blocks(candidate: &mut CandidateRounds) {
         madvise_calls_in_blocks: Some(0.03),
         is_used: false,
     });
+}
+
+/// A comparison of phases, of which one candidate has everything.
+fn add_phases(record: &mut ComparisonRecord) {
+    record.settings.memory_limit_bytes = Some(1 << 30);
+    record.settings.huge_pages = Some(false);
+    let spec = |kind| PhaseSpec {
+        kind,
+        duration_ns: 1_000_000_000,
+        connections: Some(3),
+        rate_per_s: Some(4.5),
+        path: Some("/a".to_owned()),
+    };
+    record.settings.phases = Some(PhasePlan {
+        phases: vec![spec(PhaseKind::Burst), spec(PhaseKind::Idle)],
+        cycles: 1,
+    });
+    let candidate = &mut record.candidates[1];
+    candidate.limit = Some(FoundLimit {
+        limit_bytes: 2,
+        died_at_bytes: 1,
+        peak_bytes: 3,
+        needed: 2,
+        of: 3,
+        throughput_ratio: Some(0.9),
+    });
+    candidate.phase_heaps = vec![PhaseHeap {
+        cycle: 0,
+        live_bytes: Some(5),
+        held: vec![Held {
+            holder: Holder::Malloc,
+            bytes: 9,
+        }],
+    }];
+    for run in &mut candidate.rounds {
+        run.phase_ends = vec![PhaseEnd {
+            cycle: 0,
+            place: 1,
+            requests: 7,
+            memory_bytes: 8,
+        }];
+        run.floors = vec![Floor {
+            cycle: 0,
+            peak_bytes: 9,
+            burst_end_bytes: 8,
+            floor_bytes: 7,
+            reached_ns: Some(6),
+            is_falling: true,
+        }];
+    }
 }
 
 /// What malloc is to the baseline, and memory that is another without pins.
@@ -220,7 +271,9 @@ fn what_is_written_is_described() {
     candidate.command = vec!["server".to_owned()];
     add_blocks(&mut disturbed.candidates[5]);
     add_reach(&mut disturbed);
+    add_phases(&mut disturbed);
     disturbed.analyse();
+    assert_eq!(disturbed.analysis.phases.len(), 1);
     assert!(!disturbed.analysis.unpinned.is_empty());
     assert_eq!(problems(&disturbed), [""; 0]);
     let mut checked = whole.clone();

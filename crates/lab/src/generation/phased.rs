@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use millpond_measure::phases::{floor_after, growth_per_cycle, measures_of};
+use millpond_measure::phases::{floor_after, measures_of};
 use millpond_measure::record::{
     CoursePhase, Measure, MemoryCourse, Operation, PhaseEnd, PhaseHeap, PhaseKind, PhaseSpec,
     Quantity, Reach,
@@ -450,10 +450,6 @@ impl Run {
         }
         for (measure, value) in measures_of(&measures.floors) {
             measures.set(measure, value);
-        }
-        if let Some(bytes) = growth_per_cycle(&measures.floors) {
-            // Of no request: the floor's growth is per cycle.
-            measures.growth.insert("cycle".to_owned(), bytes);
         }
         self.edges.note(memory, &self.course, measures);
         measures.phase_ends = std::mem::take(&mut self.ends);
