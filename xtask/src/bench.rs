@@ -249,7 +249,7 @@ pub(crate) fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String>
     let millpond = target.join(profile).join("millpond");
     Ok(Bench {
         plan,
-        machine: Machine::look()?,
+        machine: Machine::look(&millpond)?,
         millpond,
         scratch,
         target,

@@ -41,6 +41,23 @@ pub use remedies::REMEDIES;
 pub use selection::{select, select_with_settings};
 pub(crate) use version::major_and_minor;
 
+/// Writes the objects that are part of this program into `directory`, to stay there; their paths.
+///
+/// # Errors
+/// [`AllocatorError::Extract`], also for a file of such a name with other contents, which is not replaced.
+pub fn extract(directory: &Path) -> Result<Vec<PathBuf>, AllocatorError> {
+    let objects = [embedded::MEMPOOL, embedded::TRIM].into_iter();
+    objects
+        .map(|object| {
+            let written = object.extract_into(directory);
+            written.map_err(|error| AllocatorError::Extract {
+                path: object.path_in(directory),
+                error: error.to_string(),
+            })
+        })
+        .collect()
+}
+
 /// An allocator a target can be given.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Allocator {

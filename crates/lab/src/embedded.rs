@@ -6,8 +6,8 @@
 //! Absent on purpose: a lasting copy. An object lives as long as what holds its directory, so two
 //! versions of this program never meet in one file.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -47,6 +47,21 @@ impl Embedded {
     /// Where `write_into` puts it.
     pub(crate) fn path_in(&self, directory: &Path) -> PathBuf {
         directory.join(self.file_name)
+    }
+
+    /// Writes the object into `directory` to stay there. A file of its name is an error, unless it has the same contents.
+    pub(crate) fn extract_into(&self, directory: &Path) -> io::Result<PathBuf> {
+        let path = self.path_in(directory);
+        match File::create_new(&path) {
+            Ok(mut file) => file.write_all(self.bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if fs::read(&path)? != self.bytes {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(path)
     }
 
     /// Writes the object into `directory`, which exists, and returns its path. Not while a target

@@ -18,6 +18,7 @@ pub mod requests;
 pub mod hlog;
 pub mod bars;
 pub mod curve;
+mod deploy;
 pub mod junit;
 
 use crate::record::{ComparisonRecord, Measure, Quantity};

@@ -76,6 +76,12 @@ fn add_blocks(candidate: &mut CandidateRounds) {
     });
 }
 
+fn add_identity(candidate: &mut CandidateRounds) {
+    candidate.allocator_version = Some("5.3.0".to_owned());
+    candidate.environment = vec!["A=1".to_owned()];
+    candidate.command = vec!["server".to_owned()];
+}
+
 /// A comparison of phases, of which one candidate has everything.
 fn add_phases(record: &mut ComparisonRecord) {
     record.settings.memory_limit_bytes = Some(1 << 30);
@@ -265,10 +271,7 @@ fn what_is_written_is_described() {
         allocator: vec!["MALLOC_ARENA_MAX=1".to_owned()],
         ..InheritedVariables::default()
     });
-    let candidate = &mut disturbed.candidates[2];
-    candidate.allocator_version = Some("5.3.0".to_owned());
-    candidate.environment = vec!["A=1".to_owned()];
-    candidate.command = vec!["server".to_owned()];
+    add_identity(&mut disturbed.candidates[2]);
     add_blocks(&mut disturbed.candidates[5]);
     add_reach(&mut disturbed);
     add_phases(&mut disturbed);

@@ -2,6 +2,7 @@
 
 use super::awake::Awake;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::Command;
 
 /// The machine as far as it bears on a figure.
@@ -11,11 +12,13 @@ pub(crate) struct Machine {
     /// The generator's CPU.
     pub(crate) generator_cpu: usize,
     awake: Option<Awake>,
+    /// What `millpond version` says: features, storage engine and how that was built.
+    build: Vec<String>,
 }
 
 impl Machine {
-    /// Picks two CPUs; with one alone, server and generator would measure each other.
-    pub(crate) fn look() -> Result<Self, String> {
+    /// Picks two CPUs; with one alone, server and generator would measure each other. `millpond` is what is measured.
+    pub(crate) fn look(millpond: &Path) -> Result<Self, String> {
         let cpus = allowed_cpus(&read("/proc/self/status"));
         let [server_cpu, generator_cpu, ..] = cpus[..] else {
             return Err(
@@ -27,6 +30,7 @@ impl Machine {
             server_cpu,
             generator_cpu,
             awake: None,
+            build: lines(millpond, "version"),
         })
     }
 
@@ -51,6 +55,7 @@ impl Machine {
             "cpus": allowed_cpus(&read("/proc/self/status")).len(),
             "memory": field("/proc/meminfo", "MemTotal"),
             "rustc": first_line("rustc", &["--version"]),
+            "build": self.build,
             "commit": first_line("git", &["describe", "--always", "--dirty"]),
             "wrk": first_line("wrk", &["-v"]).map(|line| line.chars().take(20).collect::<String>()),
             "nginx": first_line("nginx", &["-v"]),
@@ -80,6 +85,14 @@ pub(crate) fn first_line(program: &str, words: &[&str]) -> Option<String> {
             .trim()
             .to_owned(),
     )
+}
+
+/// What a program prints for one word; nothing if it cannot be run.
+fn lines(program: &Path, word: &str) -> Vec<String> {
+    let output = Command::new(program).arg(word).output();
+    let text = output.map(|output| output.stdout).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    text.lines().map(str::to_owned).collect()
 }
 
 /// Reads `Cpus_allowed_list: 0-2,5` of /proc/PID/status.

@@ -5,6 +5,7 @@ use clap::Args;
 use millpond_lab::allocator::{self, CatalogueEntry, NOT_TO_BE_HAD};
 use millpond_measure::report::lines::wrapped;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 /// List the memory allocators that `millpond compare` can compare here
 ///
@@ -13,13 +14,24 @@ use std::fmt::Write as _;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond allocators
+  millpond allocators --extract /usr/local/lib
   millpond compare --allocators glibc,jemalloc,mine=/path/to/library.so
   millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2")]
-pub(crate) struct AllocatorsFlags {}
+pub(crate) struct AllocatorsFlags {
+    /// Write the objects that are part of this program into DIR, to be preloaded anywhere: libmillpond-mempool.so, our
+    /// pools as malloc, and libmillpond-trim.so, the thread of glibc+trim; a file that is there is not replaced
+    #[arg(long, value_name = "DIR")]
+    extract: Option<PathBuf>,
+}
 
 impl AllocatorsFlags {
-    #[expect(clippy::unused_self, reason = "every command is run by its flags")]
     pub(super) fn run(self) -> Result<Exit, Failure> {
+        if let Some(directory) = &self.extract {
+            for path in allocator::extract(directory).map_err(Failure::failed)? {
+                output::print(format_args!("{}\n", path.display()))?;
+            }
+            return Ok(Exit::Success);
+        }
         output::print(list(&allocator::catalogue()))?;
         Ok(Exit::Success)
     }

@@ -96,6 +96,46 @@ fn help_is_a_result() {
     }
 }
 
+/// Goal: a build says what it is, for people and for programs.
+#[test]
+fn a_build_says_what_it_is() {
+    let finished = run(&mut millpond(&["version", "--json", "-"]));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    let (text, json) = finished.stdout.split_once("\n{").expect("both");
+    for part in [
+        "millpond ",
+        "commit ",
+        "features  entity",
+        "engine    rocksdb ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let record: serde_json::Value = serde_json::from_str(&format!("{{{json}")).unwrap();
+    assert_eq!(record["version"], env!("CARGO_PKG_VERSION"));
+    assert_ne!(record["engine"]["version"], "unknown");
+}
+
+/// Goal: objects to be preloaded elsewhere can be had, twice too, and nobody's file is replaced.
+#[test]
+fn objects_are_extracted_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().display().to_string();
+    for _ in 0..2 {
+        let finished = run(&mut millpond(&["allocators", "--extract", &to]));
+        assert_eq!(finished.code(), 0, "{finished:?}");
+        assert!(
+            finished.stdout.contains("libmillpond-trim.so"),
+            "{finished:?}"
+        );
+    }
+    let own = directory.path().join("libmillpond-trim.so");
+    std::fs::write(&own, "mine").unwrap();
+    let finished = run(&mut millpond(&["allocators", "--extract", &to]));
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert!(finished.stderr.contains("is not replaced"), "{finished:?}");
+    assert_eq!(std::fs::read(&own).unwrap(), b"mine");
+}
+
 /// Goal: a reader that has seen enough, as `head` does, is not an error.
 #[test]
 fn a_broken_pipe_is_success() {

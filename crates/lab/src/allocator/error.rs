@@ -5,6 +5,14 @@ use std::path::PathBuf;
 /// Why an allocator cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AllocatorError {
+    /// An object of ours cannot be written.
+    #[error("{} cannot be written: {error}; an object that is there is not replaced", path.display())]
+    Extract {
+        /// Where it was to be.
+        path: PathBuf,
+        /// Why not.
+        error: String,
+    },
     /// Not a known name and not NAME=/PATH.
     #[error(
         "unknown allocator \"{name}\": this system has {found}; \

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use millpond_measure::phases::{floor_after, measures_of};
 use millpond_measure::record::{
-    CoursePhase, Measure, MemoryCourse, Operation, PhaseEnd, PhaseHeap, PhaseKind, PhaseSpec,
-    Quantity, Reach,
+    Coexistence, CoursePhase, Measure, MemoryCourse, MemorySeries, Operation, PhaseEnd, PhaseHeap,
+    PhaseKind, PhasePlan, PhaseSpec, Quantity, Reach,
 };
 
 use super::member::Part;
@@ -39,11 +39,12 @@ use crate::session::{Session, Workshop};
 use crate::slice;
 use crate::trace::{HeapReading, Trace};
 use crate::weather::Weather;
-use millpond_measure::record::Coexistence;
 
 /// The part of a phase that its connections have to settle, and the longest that takes.
 const SETTLE_SHARE: u32 = 8;
 const SETTLE_MAX: Duration = Duration::from_millis(250);
+/// What precedes the first phase.
+const WARM_UP: &str = "warm-up";
 /// Points of a drawn course: cycles have to be told apart.
 const POINTS_MAX: usize = 240;
 
@@ -131,7 +132,7 @@ impl Generation<'_> {
         }
         let from_ns = run.now_ns();
         self.work(session, operation, requests)?;
-        run.mark("warm-up", from_ns, run.now_ns());
+        run.mark(WARM_UP, from_ns, run.now_ns());
         Ok(())
     }
 
@@ -377,7 +378,7 @@ impl Run {
         session: &Session,
         cycle: u32,
         place: u32,
-        plan: &millpond_measure::record::PhasePlan,
+        plan: &PhasePlan,
     ) -> Result<(), RunError> {
         match place as usize + 1 == plan.phases.len() {
             true => self.read_heap(session, cycle),
@@ -453,9 +454,10 @@ impl Run {
         }
         self.edges.note(memory, &self.course, measures);
         measures.phase_ends = std::mem::take(&mut self.ends);
-        measures.memory_course = MemoryCourse::thinned_to(memory, POINTS_MAX);
+        let (own, phases) = without_waits(memory, &self.course);
+        measures.memory_course = MemoryCourse::thinned_to(&own, POINTS_MAX);
         if let Some(course) = &mut measures.memory_course {
-            course.phases = std::mem::take(&mut self.course);
+            course.phases = phases;
         }
     }
 
@@ -480,5 +482,74 @@ impl Run {
             }
         }
         measures.disturbed_slices += steady.disturbed + bursts.disturbed;
+    }
+}
+
+/// The course as if nobody else had been under load: without the waits between cycles and without the warm-up, so that the
+/// phases of all candidates lie at the same times.
+fn without_waits(
+    memory: &MemorySeries,
+    phases: &[CoursePhase],
+) -> (MemorySeries, Vec<CoursePhase>) {
+    let (mut own, mut marks) = (MemorySeries::default(), Vec::new());
+    let mut began_ns = 0;
+    for phase in phases.iter().filter(|phase| phase.name != WARM_UP) {
+        let private = memory.memory().map(|series| &series.points);
+        for (index, point) in memory.rss.points.iter().enumerate() {
+            if (phase.from_ns..phase.to_ns).contains(&point.at_ns) {
+                let private = private.and_then(|points| points.get(index));
+                own.push(
+                    began_ns + point.at_ns - phase.from_ns,
+                    point.value as u64,
+                    private.map(|point| point.value as u64),
+                );
+            }
+        }
+        let length_ns = phase.to_ns.saturating_sub(phase.from_ns);
+        marks.push(CoursePhase {
+            name: phase.name.clone(),
+            from_ns: began_ns,
+            to_ns: began_ns + length_ns,
+        });
+        began_ns += length_ns;
+    }
+    (own, marks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Candidates that took their turns one after the other were drawn at the times of their turns.
+    ///
+    /// Goal: waits between cycles and the warm-up are in no drawing; what was sampled in phases is, one behind the other.
+    #[test]
+    fn waits_are_not_drawn() {
+        let mut memory = MemorySeries::default();
+        for at_ns in 0..100 {
+            memory.push(at_ns, 1_000 + at_ns, Some(at_ns));
+        }
+        let phase = |name: &str, from_ns, to_ns| CoursePhase {
+            name: name.to_owned(),
+            from_ns,
+            to_ns,
+        };
+        let phases = [
+            phase(WARM_UP, 0, 10),
+            phase("burst", 20, 30),
+            phase("idle", 30, 40),
+            phase("burst", 80, 90),
+        ];
+        let (own, marks) = without_waits(&memory, &phases);
+        assert_eq!(marks[0], phase("burst", 0, 10));
+        assert_eq!(marks[2], phase("burst", 20, 30));
+        let points = &own.memory().unwrap().points;
+        assert_eq!(points.len(), 30);
+        let value = |at: usize| (points[at].at_ns, points[at].value);
+        assert_eq!(
+            (value(0), value(19), value(20)),
+            ((0, 20.0), (19, 39.0), (20, 80.0))
+        );
+        assert_eq!(own.rss.points[20].value, 1_080.0);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::colour::Colour;
 use super::lines::wrapped;
-use super::{MARKS, cpus_line, find, least_confidence, limit_sentences, limits, mark};
+use super::{MARKS, cpus_line, deploy, find, least_confidence, limit_sentences, limits, mark};
 use crate::environment::InheritedVariables;
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Regression, Role, Unit,
@@ -107,6 +107,17 @@ fn sections(record: &ComparisonRecord, width: usize) -> String {
     text += &section(
         "Memory over the phases",
         phases.filter(|sentence| !sentence.is_empty()),
+        width,
+    );
+    let deployments = deploy::recommended(record);
+    let lines = deployments
+        .iter()
+        .filter(|one| !one.variables.is_empty())
+        .map(|one| format!("{}: {} ./server", one.candidate, one.shell()));
+    let lines: Vec<String> = lines.collect();
+    text += &section(
+        "To use it (the report has it for systemd, containers and linking)",
+        lines.iter(),
         width,
     );
     let limits = limit_sentences(record);

@@ -47,7 +47,9 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look]) -> String {
                     is nearest to its median"
             .to_owned();
     if record.settings.phases.is_some() {
-        hint = hint.replace("after work", "after the bursts");
+        "of each candidate the run whose memory after the bursts is nearest to its median, without the waits while \
+         others were under load"
+            .clone_into(&mut hint);
     }
     let shaded = courses.iter().find(|(_, _, it)| !it.phases.is_empty());
     if let Some((name, _, _)) = shaded {

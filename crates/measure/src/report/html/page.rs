@@ -9,7 +9,7 @@ use crate::record::{
     CandidateRounds, ComparisonRecord, LeftOut, Measure, Operation, PoolsEffect, Quantity,
     QuestionVerdict, Role,
 };
-use crate::report::{cpus_line, least_confidence, limit_sentences, limits};
+use crate::report::{cpus_line, deploy, least_confidence, limit_sentences, limits};
 use crate::statistics::{Comparison, Direction, Looks};
 use crate::units::{
     format_bytes, format_confidence, format_count, format_duration_ns, format_percent, format_utc,
@@ -58,6 +58,7 @@ pub fn render(record: &ComparisonRecord) -> String {
         ("The heap", heap::section(record, &looks)),
     ];
     let mut after = [
+        ("How to use it", how_to_use(record)),
         ("Every measure", every_measure(record)),
         ("Slices and uninterrupted blocks", blocks::section(record)),
         ("How to read this", how_to_read(record)),
@@ -70,7 +71,7 @@ pub fn render(record: &ComparisonRecord) -> String {
     let plots = measure_plots(record, &looks);
     if spent + plots.len() <= PAGE_BYTES_MAX {
         spent += plots.len();
-        after[0].1 += &plots;
+        after[1].1 += &plots;
     }
     let flames = flames::section(record, PAGE_BYTES_MAX.saturating_sub(spent));
     let flames = [("Where time and memory went", flames)];
@@ -258,6 +259,19 @@ fn front(record: &ComparisonRecord) -> String {
 fn growth(record: &ComparisonRecord) -> String {
     let all = record.analysis.growth.iter();
     list("While work goes on", all.map(|one| one.sentence.as_str()))
+}
+
+/// What the recommended candidates are started with.
+fn how_to_use(record: &ComparisonRecord) -> String {
+    let deployments = deploy::recommended(record);
+    let parts = deployments.iter().map(|one| {
+        format!(
+            "<h3>{}</h3><pre>{}</pre>",
+            escape(&one.candidate),
+            escape(&one.text())
+        )
+    });
+    parts.collect()
 }
 
 fn smallest_limits(record: &ComparisonRecord) -> String {

@@ -72,7 +72,10 @@ fn figures(record: &ComparisonRecord) -> String {
         let retained = one.live_bytes.zip(one.malloc_bytes);
         let retained = retained.map(|(live, malloc)| malloc.saturating_sub(live) as f64);
         cells.extend([live, retained].map(|bytes| bytes.map_or_else(dash, format_bytes)));
-        rows += &format!("<tr><th scope=\"row\">{}</th>", escape(&one.candidate));
+        rows += &format!(
+            "<tr><th scope=\"row\" class=\"name\">{}</th>",
+            escape(&one.candidate)
+        );
         for cell in cells {
             rows += &format!("<td>{cell}</td>");
         }

@@ -1,0 +1,230 @@
+//! How the candidates that are recommended get into production: one environment for the shell, systemd, a container and
+//! Kubernetes, or a library to link.
+
+use crate::record::{CandidateRounds, ComparisonRecord, PoolSetting, Role};
+
+/// Where objects that are part of this program lie once they are extracted.
+const EXTRACTED: &str = "/usr/local/lib";
+/// Nobody deploys more than these.
+const SHOWN_MAX: usize = 3;
+
+/// Allocators that can be linked: their name, the crate, and the library for a linker.
+const LINKED: [(&str, &str, &str); 5] = [
+    ("jemalloc", "tikv-jemallocator", "jemalloc"),
+    ("mimalloc", "mimalloc", "mimalloc"),
+    ("tcmalloc", "", "tcmalloc_minimal"),
+    ("snmalloc", "snmalloc-rs", ""),
+    ("rpmalloc", "rpmalloc", ""),
+];
+
+/// One candidate and what its processes have to be started with.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Deployment {
+    pub(crate) candidate: String,
+    /// In the order in which they are written.
+    pub(crate) variables: Vec<(String, String)>,
+    /// What has to be done first, or besides.
+    notes: Vec<String>,
+}
+
+/// Those that the recommendation names, the baseline left out, as it is what runs today.
+pub(crate) fn recommended(record: &ComparisonRecord) -> Vec<Deployment> {
+    let mut found: Vec<Deployment> = Vec::new();
+    for choice in &record.analysis.recommendation.choices {
+        let mut all = record.candidates.iter();
+        let candidate = all.find(|one| one.name == choice.candidate);
+        let candidate = candidate.filter(|one| one.role == Role::Candidate);
+        let is_new = found.iter().all(|one| one.candidate != choice.candidate);
+        found.extend(candidate.filter(|_| is_new).and_then(Deployment::of));
+    }
+    found.truncate(SHOWN_MAX);
+    found
+}
+
+impl Deployment {
+    /// `None` of a command of its own, which the user knows how to start.
+    fn of(candidate: &CandidateRounds) -> Option<Self> {
+        if !candidate.command.is_empty() {
+            return None;
+        }
+        let (mut variables, mut notes) = (Vec::new(), Vec::new());
+        let own = own_object(&candidate.allocator);
+        if let Some(object) = own {
+            variables.push(("LD_PRELOAD".to_owned(), format!("{EXTRACTED}/{object}")));
+            notes.push(format!(
+                "first: millpond allocators --extract {EXTRACTED}   (the object is part of millpond)"
+            ));
+        } else if let Some(library) = &candidate.library {
+            variables.push(("LD_PRELOAD".to_owned(), library.path.clone()));
+            notes.extend(
+                candidate
+                    .allocator_version
+                    .as_ref()
+                    .map(|version| format!("the library is {version}")),
+            );
+        }
+        let pairs = candidate.environment.iter();
+        variables.extend(pairs.filter_map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        }));
+        if candidate.pools == Some(PoolSetting::On) {
+            notes.push("with --pools on".to_owned());
+        }
+        notes.extend(linked(&candidate.allocator));
+        (!variables.is_empty() || !notes.is_empty()).then(|| Self {
+            candidate: candidate.name.clone(),
+            variables,
+            notes,
+        })
+    }
+
+    /// Before the command in a shell.
+    pub(crate) fn shell(&self) -> String {
+        let pairs = self.variables.iter();
+        let pairs = pairs.map(|(name, value)| format!("{name}={}", quoted(value)));
+        pairs.collect::<Vec<_>>().join(" ")
+    }
+
+    /// All ways, as text.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for note in &self.notes {
+            text += &format!("# {note}\n");
+        }
+        if self.variables.is_empty() {
+            return text;
+        }
+        let pairs = |format: &dyn Fn(&str, &str) -> String, separator: &str| {
+            let all = self.variables.iter();
+            let all = all.map(|(name, value)| format(name, value));
+            all.collect::<Vec<_>>().join(separator)
+        };
+        let systemd = pairs(
+            &|name, value| format!("Environment=\"{name}={value}\""),
+            "\n",
+        );
+        let docker = pairs(&|name, value| format!("{name}=\"{value}\""), " ");
+        let kubernetes = pairs(
+            &|name, value| format!("  - name: {name}\n    value: \"{value}\""),
+            "\n",
+        );
+        text + &format!(
+            "# shell\n{} ./server\n\n# systemd, in [Service]\n{systemd}\n\n# Dockerfile\nENV {docker}\n\n\
+             # Kubernetes, of the container\nenv:\n{kubernetes}\n\n\
+             # in use? the library is in the maps of the process; watch memory after bursts, p99 and restarts\n\
+             grep -c {} /proc/PID/maps\n",
+            self.shell(),
+            self.library_name()
+        )
+    }
+
+    fn library_name(&self) -> &str {
+        let preload = self.variables.iter().find(|(name, _)| name == "LD_PRELOAD");
+        let path = preload.map_or("libc", |(_, path)| path.as_str());
+        path.rsplit('/').next().unwrap_or(path)
+    }
+}
+
+/// The object of ours that an allocator of this name is.
+fn own_object(allocator: &str) -> Option<&'static str> {
+    if allocator.contains("+trim") {
+        return Some("libmillpond-trim.so");
+    }
+    allocator
+        .starts_with("mempool")
+        .then_some("libmillpond-mempool.so")
+}
+
+/// How a program links it in the place of preloading it.
+fn linked(allocator: &str) -> Option<String> {
+    let (_, package, library) = LINKED
+        .into_iter()
+        .find(|(name, _, _)| allocator.starts_with(name))?;
+    let cargo = (!package.is_empty()).then(|| format!("cargo add {package}"));
+    let cmake =
+        (!library.is_empty()).then(|| format!("target_link_libraries(server {library}) in CMake"));
+    let ways: Vec<String> = cargo.into_iter().chain(cmake).collect();
+    Some(format!("or link it: {}", ways.join(", ")))
+}
+
+fn quoted(value: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@%+".contains(letter);
+    match value.chars().all(is_plain) {
+        true => value.to_owned(),
+        false => format!("'{}'", value.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Choice, Library};
+
+    fn record(allocator: &str, library: Option<&str>) -> ComparisonRecord {
+        let mut record = ComparisonRecord::new("1");
+        record.candidates = vec![
+            CandidateRounds {
+                name: "glibc".to_owned(),
+                role: Role::Baseline,
+                ..CandidateRounds::default()
+            },
+            CandidateRounds {
+                name: format!("{allocator}:a=1"),
+                allocator: allocator.to_owned(),
+                library: library.map(|path| Library {
+                    path: path.to_owned(),
+                    ..Library::default()
+                }),
+                environment: vec!["CONF=a:1,b:2".to_owned()],
+                ..CandidateRounds::default()
+            },
+        ];
+        let choice = |candidate: &str| Choice {
+            question: "memory".to_owned(),
+            candidate: candidate.to_owned(),
+        };
+        let name = record.candidates[1].name.clone();
+        record.analysis.recommendation.choices =
+            vec![choice("glibc"), choice(&name), choice(&name)];
+        record
+    }
+
+    /// Goal: what is recommended is told once, with the library and its settings in each form; the baseline is not.
+    #[test]
+    fn a_winner_can_be_deployed() {
+        let found = recommended(&record("jemalloc", Some("/usr/lib/libjemalloc.so.2")));
+        let [one] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(
+            one.shell(),
+            "LD_PRELOAD=/usr/lib/libjemalloc.so.2 CONF=a:1,b:2"
+        );
+        let text = one.text();
+        for part in [
+            "Environment=\"CONF=a:1,b:2\"",
+            "ENV LD_PRELOAD=\"/usr/lib/libjemalloc.so.2\" CONF=\"a:1,b:2\"",
+            "  - name: LD_PRELOAD\n    value: \"/usr/lib/libjemalloc.so.2\"",
+            "cargo add tikv-jemallocator",
+            "grep -c libjemalloc.so.2 /proc/PID/maps",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    /// Goal: an object that is a part of this program is extracted first, not looked for where a comparison had it.
+    #[test]
+    fn own_objects_are_extracted() {
+        let found = recommended(&record("glibc+trim=30s", None));
+        let text = found[0].text();
+        assert!(
+            text.contains("millpond allocators --extract /usr/local/lib"),
+            "{text}"
+        );
+        assert!(
+            text.contains("LD_PRELOAD=/usr/local/lib/libmillpond-trim.so"),
+            "{text}"
+        );
+    }
+}
