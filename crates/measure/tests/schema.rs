@@ -9,7 +9,7 @@ use millpond_measure::record::{
     Holder, LeftOut, LeftOutWhen, LoadAddress, LoadConnectionSet, LoadConnectionSets,
     LoadConnectionsOpen, LoadHistograms, LoadOutage, LoadRateWindow, LoadReport, LoadTls,
     LookSettings, Measure, MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns,
-    PhaseEnd, PhaseHeap, PhaseKind, PhasePlan, PhaseSpec, Quantity, Reach, RoundStatus,
+    PhaseEnd, PhaseHeap, PhaseKind, PhasePlan, PhaseSpec, Quantity, Reach, Role, RoundStatus,
     SentRequest, SentRequests, SentScript, SentTls, SliceColumns, SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
@@ -97,7 +97,9 @@ fn add_phases(record: &mut ComparisonRecord) {
         phases: vec![spec(PhaseKind::Burst), spec(PhaseKind::Idle)],
         cycles: 1,
     });
-    let candidate = &mut record.candidates[1];
+    let mut all = record.candidates.iter_mut();
+    let candidate = all.rfind(|one| one.role == Role::Candidate);
+    let candidate = candidate.expect("there are candidates");
     candidate.limit = Some(FoundLimit {
         limit_bytes: 2,
         died_at_bytes: 1,

@@ -16,9 +16,10 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Args, Debug)]
 pub(super) struct PhaseFlags {
-    /// Compare memory over time: each run repeats these phases, NAME:TIME[:connections=N][:rate=N][:path=/...],
-    /// where NAME is steady, burst or idle; or FILE with one a line. Answers how far memory falls after a burst, how
-    /// soon, whether it grows from cycle to cycle and whose that is, and what it costs in CPU and p99 of steady phases
+    /// Compare memory over time: each run repeats these phases, NAME:TIME, where NAME is steady, burst or idle, with
+    /// :connections=N, :rate=N or :path=/... behind it; or FILE with one a line. Answers how far memory falls after a
+    /// burst, how soon, whether it grows from cycle to cycle and whose that is, and what it costs in CPU and p99 of
+    /// steady phases
     #[arg(long, value_name = "PHASE,...|FILE", help_heading = "Phases")]
     phases: Option<String>,
     /// How often each run repeats the phases [default: 3]
