@@ -22,8 +22,6 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Looks, and searches for processes, each take at most this part of the time, all samplers together. No clock that is
 /// scored runs meanwhile, or this process is not the one whose clock it is.
 const TIME_SHARE: u32 = 20;
-/// Who else runs on the same CPU comes first: the generator may be loading another server there.
-const NICE: i32 = 19;
 
 /// A running sampler; dropping it ends its thread at its next sample.
 #[derive(Debug)]
@@ -54,7 +52,6 @@ impl Sampler {
             procs,
             pids: Vec::new(),
             next_search: began,
-            is_beside_others: count > 1,
             rest_share: TIME_SHARE.saturating_mul(u32::try_from(count.max(1)).unwrap_or(u32::MAX)),
         };
         let thread = thread::spawn(move || sample(&told, members, began));
@@ -105,8 +102,6 @@ struct Members {
     next_search: Instant,
     /// What it rests after a look is so many times as long.
     rest_share: u32,
-    /// Others are sampled and loaded meanwhile.
-    is_beside_others: bool,
 }
 
 impl Members {
@@ -125,10 +120,6 @@ impl Members {
 
 fn sample(progress: &Progress, mut members: Members, began: Instant) -> MemorySeries {
     let mut series = MemorySeries::default();
-    if members.is_beside_others {
-        // Of this thread alone.
-        let _ = rustix::process::setpriority_process(None, NICE);
-    }
     while !progress.is_ended.load(Ordering::Relaxed) {
         if progress.is_paused.load(Ordering::Relaxed) {
             thread::park_timeout(INTERVAL);

@@ -14,7 +14,7 @@ use crate::units::{format_bytes, format_duration_ns, format_percent};
 
 const CONFIDENCE: f64 = 0.95;
 /// Fewer samples after a burst show no floor.
-const SAMPLES_MIN: usize = 4;
+const SAMPLES_MIN: usize = 2;
 /// The floor is reached where this share of the fall is left, but at least this many bytes.
 const LEFT_SHARE: f64 = 0.02;
 const LEFT_BYTES_MIN: f64 = 128.0 * 1024.0;

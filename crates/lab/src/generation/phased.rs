@@ -361,6 +361,8 @@ impl Run {
         };
         let left = idle.until.saturating_duration_since(Instant::now());
         sleep_unless_stopped(left, stop)?;
+        // What is left is known even where a busy machine let the sampler see little.
+        self.read_edge(session)?;
         let to_ns = nanoseconds(idle.until.saturating_duration_since(self.began));
         self.mark(&idle.label, idle.from_ns, to_ns);
         self.ends.push(PhaseEnd {

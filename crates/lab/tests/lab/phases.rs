@@ -16,7 +16,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 /// Both thresholds pinned: everything of 128 KiB and more comes from the kernel and goes back to it.
 const PINNED: &str = "glibc:mmap_threshold=131072,trim_threshold=131072";
 
-/// Half a second of what the server does for `path` and half a second of nothing, so often.
+/// Some of what the server does for `path`, and as long nothing, so often.
 fn phases(path: &str, cycles: u32) -> PhasePlan {
     let phase = |kind, path: Option<&str>| PhaseSpec {
         kind,
@@ -61,6 +61,7 @@ fn answer<'a>(record: &'a ComparisonRecord, name: &str) -> &'a PhasesAnswer {
 /// Goal: what connections hold in a burst is its peak and is gone after it where malloc gives it back at once; what is
 /// pinned block by block stays, and is told from what the program uses.
 #[test]
+#[ignore = "slow tier: the peak is in samples, which a busy machine may let come too late"]
 fn a_burst_falls_or_is_retained() {
     let directory = tempfile::tempdir().unwrap();
     let record = run(&config(directory.path(), "/large", 2, 1));
