@@ -97,7 +97,9 @@ impl Plan {
 
     /// What a reader has to know of it.
     pub(super) fn describe_unpinned(&self, known: &Known) -> Option<String> {
-        if !known.is_pinned || known.load_command.is_some() || self.unpinned_rounds >= self.rounds {
+        // Phases measure it bound, whatever the budget.
+        let has_no_such_work = known.load_command.is_some() || self.phased.is_some();
+        if !known.is_pinned || has_no_such_work || self.unpinned_rounds >= self.rounds {
             return None;
         }
         Some(match self.unpinned_rounds {
