@@ -87,7 +87,7 @@ pub struct CompareConfig {
     pub earlier: Option<Earlier>,
     /// Whether the smallest memory limit is looked for that each candidate survives, and how often it has to.
     pub limit_trials: Option<LimitTrials>,
-    /// Phases in each run (`--phases`) in the place of equal work and slices.
+    /// Phases in each run (`--phases`) instead of equal work and slices.
     pub phases: Option<PhasePlan>,
     /// Between the end of the work and the reading of what was retained.
     pub idle: Duration,

@@ -141,7 +141,7 @@ pub(crate) struct Driver {
     pub(crate) target: Target,
     pub(crate) connections: usize,
     pub(crate) value_bytes: usize,
-    /// What is asked for in the place of what the target's requests name.
+    /// What is asked for instead of what the target's requests name.
     pub(crate) path: Option<String>,
     pub(crate) placement: Placement,
     /// The share of requests that may fail.

@@ -76,12 +76,8 @@ impl Generation<'_> {
         order: &[(u32, usize)],
         begins: &mut dyn FnMut(usize),
     ) -> Vec<(usize, ScoredRun)> {
-        let groups: Vec<&[(u32, usize)]> = match self.workshop.coexistence {
-            Coexistence::OneAtATime => order.chunks(1).collect(),
-            _ => vec![order],
-        };
         let mut all = Vec::new();
-        for group in groups {
+        for group in self.groups(order) {
             let mut members = Vec::new();
             for &(position, index) in group {
                 if !self.is_stopped() {
@@ -96,6 +92,14 @@ impl Generation<'_> {
         self.note_results(&mut all);
         let scored = all.into_iter().map(|member| (member.index, member.scored));
         scored.collect()
+    }
+
+    /// Those that live at the same time.
+    fn groups<'b>(&self, order: &'b [(u32, usize)]) -> Vec<&'b [(u32, usize)]> {
+        match self.workshop.coexistence {
+            Coexistence::OneAtATime => order.chunks(1).collect(),
+            _ => vec![order],
+        }
     }
 
     fn is_stopped(&self) -> bool {

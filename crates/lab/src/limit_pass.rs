@@ -1,7 +1,7 @@
 //! The smallest memory limit that a candidate survives (`--find-limit`), by bisection.
 //!
 //! A trial starts the candidate in a control group with a limit and gives it load: one cycle of phases if there are
-//! phases, else as many requests as its heap is counted over. It survives if no process of it is killed and it goes on answering.
+//! phases, else about a second of each operation. It survives if no process of it is killed and it goes on answering.
 //! Trials are apart from scored runs. The first one has no limit: the most that its group held then is the first limit,
 //! and what it answered per second is what the throughput at the smallest limit is a part of.
 
@@ -13,6 +13,7 @@ use millpond_measure::record::{
 
 use crate::cgroup::CgroupRoot;
 use crate::drive::Load;
+use crate::edge::Edge;
 use crate::error::RunError;
 use crate::generation::Generation;
 use crate::matrix::Candidate;
@@ -37,12 +38,6 @@ pub struct LimitTrials {
     pub needed: u32,
     /// Of so many.
     pub of: u32,
-}
-
-impl Default for LimitTrials {
-    fn default() -> Self {
-        Self { needed: 3, of: 3 }
-    }
 }
 
 impl LimitTrials {
@@ -182,16 +177,14 @@ impl LimitSearch<'_> {
                 _ => Err(RunError::Load(reason.clone())),
             },
             RoundStatus::Done => {
-                let get = |quantity| run.measures.get(Measure::whole(quantity));
                 let rates = Operation::ALL.map(|operation| {
                     let measure = Measure::of(operation, Quantity::Throughput);
                     run.measures.get(measure).unwrap_or(0.0)
                 });
+                let peak = run.measures.get(Measure::whole(Quantity::CgroupPeak));
                 Ok(Trial::Survived {
                     requests_per_s: rates.iter().sum(),
-                    peak_bytes: run
-                        .group_peak_bytes
-                        .or_else(|| get(Quantity::CgroupPeak).map(|bytes| bytes as u64)),
+                    peak_bytes: peak.map(|bytes| bytes as u64),
                 })
             }
         }
@@ -218,7 +211,7 @@ impl LimitSearch<'_> {
             );
             rates += session.account(phase)?.requests_per_s;
         }
-        let peak_bytes = session.group_peak_bytes();
+        let peak_bytes = Edge::read(&mut session)?.usage.cgroup.memory_peak_bytes;
         session.stop()?;
         Ok(Trial::Survived {
             requests_per_s: rates,

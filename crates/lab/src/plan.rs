@@ -162,7 +162,7 @@ pub struct Plan {
     pub idle: Duration,
     /// Rounds in which each candidate is started once more and does the work of the memory phase on all CPUs.
     pub unpinned_rounds: u32,
-    /// Phases in the place of equal work and slices.
+    /// Phases instead of equal work and slices.
     pub phased: Option<Phased>,
 }
 
@@ -375,7 +375,7 @@ impl Plan {
         }
     }
 
-    /// Runs that are what they are: only rounds can be given up.
+    /// Runs of a given length: only the number of rounds follows from the time budget.
     fn of_runs(known: &Known, run: Duration, fits: impl Fn(u32) -> bool) -> Self {
         let looks = Self::looks(known, &fits);
         let rounds = looks.last().copied().unwrap_or(1);

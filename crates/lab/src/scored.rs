@@ -39,8 +39,6 @@ pub(crate) struct ScoredRun {
     pub(crate) memory: MemorySeries,
     /// Of a run of phases that was traced.
     pub(crate) phase_heaps: Vec<PhaseHeap>,
-    /// The most that its control group held, of a run of phases.
-    pub(crate) group_peak_bytes: Option<u64>,
     pub(crate) start_duration: Duration,
     pub(crate) stop_duration: Option<Duration>,
 }
@@ -56,7 +54,6 @@ impl ScoredRun {
             latencies: Vec::new(),
             memory: MemorySeries::default(),
             phase_heaps: Vec::new(),
-            group_peak_bytes: None,
             start_duration: Duration::ZERO,
             stop_duration: None,
         }

@@ -450,14 +450,6 @@ impl Session {
         Sampler::start(self.tree.clone(), procs, count)
     }
 
-    /// The most that its control group held at any moment, if one counts memory.
-    pub(crate) fn group_peak_bytes(&self) -> Option<u64> {
-        let newer = self.cgroup.as_ref();
-        newer
-            .and_then(|group| group.sample().memory_peak_bytes)
-            .or_else(|| self.memory_group.as_ref()?.peak_bytes())
-    }
-
     /// Takes in what became of the requests of a phase. An error if too many have failed so far, or if the target does
     /// not answer any more.
     pub(crate) fn account<T: AsRef<Answers>>(

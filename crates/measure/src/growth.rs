@@ -68,13 +68,7 @@ fn of_one(candidate: &CandidateRounds, operation: Operation) -> Option<MemoryGro
     let (low, high) = (interval.low, interval.high);
     let is_certain = interval.confidence >= CONFIDENCE;
     let bytes_per_request = hodges_lehmann(&slopes)?;
-    let of_thousand = |bytes: f64| {
-        let sign = if bytes < 0.0 { "-" } else { "" };
-        format!(
-            "{sign}{}",
-            format_bytes(bytes.abs() * REQUESTS_IN_SENTENCES)
-        )
-    };
+    let of_thousand = |bytes: f64| format_bytes(bytes * REQUESTS_IN_SENTENCES);
     let name = &candidate.name;
     let what = match operation {
         Operation::Request => "requests".to_owned(),

@@ -206,10 +206,13 @@ pub fn format_duration_ns(duration_ns: f64) -> String {
     }
 }
 
-/// A size: `512 B`, `1.50 KiB`, `24.2 MiB`.
+/// A size: `512 B`, `1.50 KiB`, `24.2 MiB`, or a change of one: `-1.50 KiB`.
 #[must_use]
 pub fn format_bytes(bytes: f64) -> String {
-    if bytes.abs() < 1023.5 {
+    if bytes < 0.0 {
+        return format!("-{}", format_bytes(-bytes));
+    }
+    if bytes < 1023.5 {
         return format!("{bytes:.0} B");
     }
     format_scaled(bytes / 1024.0, 1024.0, &[" KiB", " MiB", " GiB", " TiB"])

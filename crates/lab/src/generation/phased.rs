@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use millpond_measure::phases::{floor_after, measures_of};
 use millpond_measure::record::{
-    Coexistence, CoursePhase, Measure, MemoryCourse, MemorySeries, Operation, PhaseEnd, PhaseHeap,
-    PhaseKind, PhasePlan, PhaseSpec, Quantity, Reach,
+    CoursePhase, Measure, MemoryCourse, MemorySeries, Operation, PhaseEnd, PhaseHeap, PhaseKind,
+    PhasePlan, PhaseSpec, Quantity, Reach,
 };
 
 use super::member::Part;
@@ -45,7 +45,7 @@ const SETTLE_SHARE: u32 = 8;
 const SETTLE_MAX: Duration = Duration::from_millis(250);
 /// What precedes the first phase.
 const WARM_UP: &str = "warm-up";
-/// Points of a drawn course: cycles have to be told apart.
+/// Points of a drawn course: enough to distinguish its cycles.
 const POINTS_MAX: usize = 240;
 
 impl Generation<'_> {
@@ -58,12 +58,8 @@ impl Generation<'_> {
         is_traced: bool,
         begins: &mut dyn FnMut(usize),
     ) -> Vec<(usize, ScoredRun)> {
-        let groups: Vec<&[(u32, usize)]> = match self.workshop.coexistence {
-            Coexistence::OneAtATime => order.chunks(1).collect(),
-            _ => vec![order],
-        };
         let mut all = Vec::new();
-        for group in groups {
+        for group in self.groups(order) {
             let mut runs = Vec::new();
             for &(position, index) in group {
                 if self.is_stopped() {
@@ -168,14 +164,7 @@ impl Generation<'_> {
         let requests = requests?;
         run.read_edge(session)?;
         let to_ns = run.now_ns();
-        run.mark(&label, from_ns, to_ns);
-        run.ends.push(PhaseEnd {
-            cycle,
-            place,
-            requests,
-            memory_bytes: 0,
-        });
-        run.end_times_ns.push((from_ns, to_ns));
+        run.end_phase(&label, (cycle, place), requests, (from_ns, to_ns));
         run.read_heap_at_end(session, cycle, place, &phased.plan)
     }
 
@@ -342,6 +331,24 @@ impl Run {
         });
     }
 
+    /// A phase of the plan has ended; what memory was then is known once the samples are.
+    fn end_phase(
+        &mut self,
+        label: &str,
+        (cycle, place): (u32, u32),
+        requests: u64,
+        times_ns: (u64, u64),
+    ) {
+        self.mark(label, times_ns.0, times_ns.1);
+        self.ends.push(PhaseEnd {
+            cycle,
+            place,
+            requests,
+            memory_bytes: 0,
+        });
+        self.end_times_ns.push(times_ns);
+    }
+
     fn pause_sampler(&self, is_paused: bool) {
         if let Some(sampler) = &self.sampler {
             sampler.pause(is_paused);
@@ -364,13 +371,8 @@ impl Run {
         // What is left is known even where a busy machine let the sampler see little.
         self.read_edge(session)?;
         let to_ns = nanoseconds(idle.until.saturating_duration_since(self.began));
-        self.mark(&idle.label, idle.from_ns, to_ns);
-        self.ends.push(PhaseEnd {
-            cycle: idle.cycle,
-            place: idle.place,
-            ..PhaseEnd::default()
-        });
-        self.end_times_ns.push((idle.from_ns, to_ns));
+        let at = (idle.cycle, idle.place);
+        self.end_phase(&idle.label, at, 0, (idle.from_ns, to_ns));
         self.read_heap(session, idle.cycle)
     }
 
@@ -415,7 +417,6 @@ impl Run {
         if let Some(sampler) = self.sampler.take() {
             self.scored.memory = self.edges.finish(sampler);
         }
-        self.scored.group_peak_bytes = self.session.as_ref().and_then(Session::group_peak_bytes);
         match self.session.take().map(Session::stop) {
             Some(Ok(report)) => self.scored.stop_duration = Some(report.duration),
             Some(Err(error)) => self.fail(error),

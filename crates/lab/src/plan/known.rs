@@ -66,7 +66,7 @@ pub struct Known {
     pub writes: Vec<bool>,
     /// Whether the server is bound to fewer CPUs than this process may use.
     pub is_pinned: bool,
-    /// Phases in the place of equal work and slices.
+    /// Phases instead of equal work and slices.
     pub phases: Option<PhasePlan>,
     /// Whether candidates live one after the other.
     pub is_one_at_a_time: bool,

@@ -20,7 +20,8 @@ pub struct Phased {
 }
 
 impl Plan {
-    /// Cycles are what was asked for: only rounds can be given up. One more round than those that count traces heaps.
+    /// The number of cycles is given: only the number of rounds follows from the time budget, which has room for the round
+    /// that traces heaps too.
     pub(super) fn of_phases(known: &Known, phases: &PhasePlan) -> Self {
         let left = known.left.saturating_sub(REPORT_RESERVE);
         let (warm_up_requests, warm_up) = Self::warm_up(known, left);

@@ -1,6 +1,7 @@
 //! How the candidates that are recommended get into production: one environment for the shell, systemd, a container and
 //! Kubernetes, or a library to link.
 
+use super::lines::shell_quoted;
 use crate::record::{CandidateRounds, ComparisonRecord, PoolSetting, Role};
 
 /// Where objects that are part of this program lie once they are extracted.
@@ -82,7 +83,7 @@ impl Deployment {
     /// Before the command in a shell.
     pub(crate) fn shell(&self) -> String {
         let pairs = self.variables.iter();
-        let pairs = pairs.map(|(name, value)| format!("{name}={}", quoted(value)));
+        let pairs = pairs.map(|(name, value)| format!("{name}={}", shell_quoted(value)));
         pairs.collect::<Vec<_>>().join(" ")
     }
 
@@ -136,7 +137,7 @@ fn own_object(allocator: &str) -> Option<&'static str> {
         .then_some("libmillpond-mempool.so")
 }
 
-/// How a program links it in the place of preloading it.
+/// How a program links it instead of preloading it.
 fn linked(allocator: &str) -> Option<String> {
     let (_, package, library) = LINKED
         .into_iter()
@@ -146,14 +147,6 @@ fn linked(allocator: &str) -> Option<String> {
         (!library.is_empty()).then(|| format!("target_link_libraries(server {library}) in CMake"));
     let ways: Vec<String> = cargo.into_iter().chain(cmake).collect();
     Some(format!("or link it: {}", ways.join(", ")))
-}
-
-fn quoted(value: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@%+".contains(letter);
-    match value.chars().all(is_plain) {
-        true => value.to_owned(),
-        false => format!("'{}'", value.replace('\'', "'\\''")),
-    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,16 @@ pub fn wrapped(sentence: &str, width: usize, indent: &str) -> String {
     (text + line.trim_end() + "\n").replace('\u{a0}', " ")
 }
 
+/// A word as a POSIX shell takes it.
+pub(crate) fn shell_quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@%+".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

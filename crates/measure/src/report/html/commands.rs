@@ -1,6 +1,7 @@
 //! The commands that repeat a comparison, as a shell takes them.
 
 use crate::record::ComparisonRecord;
+use crate::report::lines::shell_quoted;
 
 /// The comparison with the random choices that were drawn, the page again, and the check against it.
 pub(super) fn to_repeat(record: &ComparisonRecord) -> Vec<String> {
@@ -43,17 +44,8 @@ fn with_baseline(command: &[String]) -> Vec<String> {
 
 /// Words as one line for a POSIX shell.
 fn line(words: &[String]) -> String {
-    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    let words: Vec<String> = words.iter().map(|word| shell_quoted(word)).collect();
     words.join(" ")
-}
-
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@%+".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]

@@ -276,10 +276,7 @@ fn how_to_use(record: &ComparisonRecord) -> String {
 
 fn smallest_limits(record: &ComparisonRecord) -> String {
     let sentences = limit_sentences(record);
-    let lines: String = sentences
-        .iter()
-        .map(|sentence| format!("<li>{}</li>", prose(sentence)))
-        .collect();
+    let lines = items(sentences.iter().map(String::as_str));
     match lines.is_empty() {
         true => lines,
         false => format!(
@@ -294,10 +291,14 @@ fn unpinned(record: &ComparisonRecord) -> String {
     list("Without pinning", all.map(|one| one.sentence.as_str()))
 }
 
-fn list<'a>(title: &str, sentences: impl Iterator<Item = &'a str>) -> String {
-    let lines: String = sentences
+fn items<'a>(sentences: impl Iterator<Item = &'a str>) -> String {
+    sentences
         .map(|sentence| format!("<li>{}</li>", prose(sentence)))
-        .collect();
+        .collect()
+}
+
+fn list<'a>(title: &str, sentences: impl Iterator<Item = &'a str>) -> String {
+    let lines = items(sentences);
     match lines.is_empty() {
         true => lines,
         false => format!("<h3>{title}</h3><ul>{lines}</ul>"),

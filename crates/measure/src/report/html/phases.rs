@@ -66,7 +66,7 @@ fn figures(record: &ComparisonRecord) -> String {
             bytes(one.peak_bytes),
             bytes(one.floor_bytes),
             cell(one.reached_ns, format_duration_ns),
-            cell(one.growth_bytes, signed_bytes),
+            bytes(one.growth_bytes),
         ]);
         let live = one.live_bytes.map(|live| live as f64);
         let retained = one.live_bytes.zip(one.malloc_bytes);
@@ -91,11 +91,6 @@ fn figures(record: &ComparisonRecord) -> String {
 
 fn dash() -> String {
     "-".to_owned()
-}
-
-fn signed_bytes(bytes: f64) -> String {
-    let sign = if bytes < 0.0 { "-" } else { "" };
-    format!("{sign}{}", format_bytes(bytes.abs()))
 }
 
 fn cell(estimate: Option<RoundsEstimate>, format: impl Fn(f64) -> String) -> String {
