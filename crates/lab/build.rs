@@ -1,6 +1,7 @@
 //! Compiles the shared objects that the lab preloads and that are ours, so that the library can
 //! embed them and `millpond` stays one file: the heap call counter (`preload/trace`), the sampler of heap
-//! calls (`preload/sample`), the thread that trims (`preload/trim`) and our pools as malloc (`preload/mempool`).
+//! calls (`preload/sample`), what ages a heap (`preload/churn`), the thread that trims (`preload/trim`) and our pools as
+//! malloc (`preload/mempool`).
 //!
 //! They are packages of this workspace, built by a cargo of their own: what is preloaded into
 //! somebody else's program must not unwind and has its own profile, which a dependency of this crate
@@ -37,6 +38,18 @@ const SHIMS: &[Shim] = &[
         variable: "MILLPOND_SAMPLE_OBJECT",
         // It has some of the counter's files.
         sources: &["preload/sample", "preload/shared", "preload/trace/src"],
+    },
+    Shim {
+        package: "millpond-preload-churn",
+        file: "libmillpond_churn.so",
+        variable: "MILLPOND_CHURN_OBJECT",
+        // It has files of two others.
+        sources: &[
+            "preload/churn",
+            "preload/shared",
+            "preload/sample/src",
+            "preload/trace/src",
+        ],
     },
     Shim {
         package: "millpond-preload-trim",

@@ -91,6 +91,45 @@ pub(crate) struct CgroupSample {
     pub(crate) memory_peak_bytes: Option<u64>,
 }
 
+/// What a group that counts memory holds now.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct GroupMemory {
+    /// Everything that counts against its limit, without the pages of files that were not used lately: what Kubernetes
+    /// calls the working set. Lazily freed pages are not in it: the kernel keeps them among those pages.
+    pub(crate) working_set_bytes: Option<u64>,
+    /// What the kernel holds for it.
+    pub(crate) kernel_bytes: Option<u64>,
+}
+
+impl GroupMemory {
+    /// From what counts against the limit, and from `memory.stat`, where pages of files are `inactive_file`.
+    pub(crate) fn new(
+        usage: Option<u64>,
+        stat: &str,
+        inactive_file: &str,
+        kernel_bytes: Option<u64>,
+    ) -> Self {
+        let inactive = value_of(stat, inactive_file);
+        let working_set = usage.zip(inactive);
+        Self {
+            working_set_bytes: working_set.map(|(all, inactive)| all.saturating_sub(inactive)),
+            kernel_bytes,
+        }
+    }
+
+    /// From the files of version 2.
+    fn of_version_2(current: Option<u64>, stat: &str) -> Self {
+        // Kernels before 5.18 have the parts only.
+        let parts = ["kernel_stack", "pagetables", "percpu", "slab"];
+        let parts = parts.map(|name| value_of(stat, name));
+        let parts = parts.into_iter().flatten().reduce(|sum, part| sum + part);
+        let sockets = value_of(stat, "sock").unwrap_or(0);
+        let kernel = value_of(stat, "kernel").or(parts);
+        let kernel_bytes = kernel.map(|bytes| bytes + sockets);
+        Self::new(current, stat, "inactive_file", kernel_bytes)
+    }
+}
+
 impl CgroupRoot {
     /// Looks for a place; `Err` is the reason why there is none, for the report.
     pub(crate) fn find() -> Result<Self, String> {
@@ -184,6 +223,14 @@ impl Cgroup {
         killed(&events)
     }
 
+    /// What it holds now; takes longer than [`Self::sample`], for the kernel sums up all CPUs.
+    pub(crate) fn memory(&self) -> GroupMemory {
+        let read = |file: &str| self.directory.read(file).ok();
+        let current = read("memory.current").and_then(|text| text.trim().parse().ok());
+        let stat = read("memory.stat").unwrap_or_default();
+        GroupMemory::of_version_2(current, &stat)
+    }
+
     /// Reads its accounts. What is not counted is absent.
     pub(crate) fn sample(&self) -> CgroupSample {
         let read = |file: &str| self.directory.read(file).ok();
@@ -216,9 +263,14 @@ pub(crate) fn killed(events: &str) -> Option<u64> {
 }
 
 fn nanoseconds(stat: &str, name: &str) -> Option<u64> {
+    value_of(stat, name)?.checked_mul(1_000)
+}
+
+/// The number behind a name.
+fn value_of(stat: &str, name: &str) -> Option<u64> {
     let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
-    let (_, microseconds) = lines.find(|(key, _)| *key == name)?;
-    microseconds.trim().parse::<u64>().ok()?.checked_mul(1_000)
+    let (_, value) = lines.find(|(key, _)| *key == name)?;
+    value.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -246,6 +298,27 @@ mod tests {
         assert_eq!(nanoseconds("nothing", "usage_usec"), None);
         let events = "low 0\noom 5\noom_kill 2\noom_group_kill 1\n";
         assert_eq!((killed(events), killed("oom 5\n")), (Some(2), None));
+    }
+
+    /// Goal: the working set is what Kubernetes computes, the kernel's part has sockets and is summed up where the kernel
+    /// does not do so; what is not told is absent.
+    #[test]
+    fn memory_has_parts() {
+        let stat =
+            "anon 700\nkernel 90\nkernel_stack 16\nsock 4\ninactive_file 150\nactive_file 50\n";
+        let found = GroupMemory::of_version_2(Some(1_000), stat);
+        assert_eq!(found.working_set_bytes, Some(850));
+        assert_eq!(found.kernel_bytes, Some(94));
+        let older = "kernel_stack 16\npagetables 20\nslab 8\ninactive_file 150\n";
+        let found = GroupMemory::of_version_2(None, older);
+        assert_eq!(
+            (found.working_set_bytes, found.kernel_bytes),
+            (None, Some(44))
+        );
+        assert_eq!(
+            GroupMemory::of_version_2(Some(1), ""),
+            GroupMemory::default()
+        );
     }
 
     /// Goal: a group counts what its process did, also after that has ended, and goes with it. Where

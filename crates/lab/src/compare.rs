@@ -21,6 +21,7 @@ use crate::allocator;
 use crate::as_cpus;
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
+use crate::churn;
 use crate::coexistence;
 use crate::config::CompareConfig;
 use crate::core_distance::CoreDistance;
@@ -242,6 +243,8 @@ impl<'a> Lab<'a> {
         record.candidates = rounds.collection.finish();
         record.interrupted = self.stop.load(Ordering::Relaxed);
         record.analyse();
+        let not_aged = churn::warnings(&record.candidates);
+        record.analysis.warnings.extend(not_aged);
         self.draw_flame_graphs(&mut record, &findings, events)?;
         record.duration_ns = nanoseconds(self.began.elapsed());
         let earlier = self.config.earlier.as_ref();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use millpond_measure::record::{Margins, PhasePlan, PoolSetting, Settings};
+use millpond_measure::record::{Margins, PhaseKind, PhasePlan, PoolSetting, Settings};
 
 use crate::allocator::{self, Allocator, GLIBC, NATIVE};
 use crate::drive::{ERRORS_ALLOWED_DEFAULT, SILENCE_MIN_DEFAULT};
@@ -289,12 +289,25 @@ impl CompareConfig {
             ));
         }
         let behind = plan.last_burst().map(|place| plan.phases.len() - place - 1);
-        if behind.unwrap_or(0) == 0 {
+        if behind == Some(0) || behind.is_none() && !plan.has_churn() {
             return refuse(
                 "--phases needs a burst and a phase behind it, in which memory can come back, as in \
-                 steady:20s,burst:5s,idle:15s"
+                 steady:20s,burst:5s,idle:15s, or a churn between two steady phases"
                     .to_owned(),
             );
+        }
+        let mut steady =
+            (0..plan.phases.len()).filter(|&place| plan.phases[place].kind == PhaseKind::Steady);
+        if plan.has_churn() {
+            let fresh = steady.any(|place| !plan.is_aged(0, place));
+            let aged = plan.cycles > 1 || steady.any(|place| plan.is_aged(0, place));
+            if !(fresh && aged) {
+                return refuse(
+                    "--phases: a churn needs a steady phase before it and one behind it, in its cycle or the next, as in \
+                     steady:10s,churn:5s,steady:10s"
+                        .to_owned(),
+                );
+            }
         }
         Ok(())
     }

@@ -3,10 +3,14 @@
 //! On the path: `run` takes one before and one after each phase, while the target is idle.
 
 use millpond_measure::noise::{CpuTimes, MachineNoise};
-use millpond_measure::record::{Measure, NoiseFlag, Operation, Quantity, RoundMeasures};
+use millpond_measure::record::{
+    Measure, MemoryParts, NoiseFlag, Operation, Quantity, RoundMeasures,
+};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::cgroup::{Cgroup, GroupMemory};
 use crate::error::RunError;
+use crate::memory_group::MemoryGroup;
 use crate::session::Session;
 use crate::usage::Usage;
 
@@ -17,6 +21,8 @@ const TICK_NS: u64 = 10_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) usage: Usage,
+    /// What the control group holds, where one counts memory.
+    group: GroupMemory,
     machine: Option<CpuTimes>,
     own_cpu_ns: u64,
 }
@@ -28,7 +34,11 @@ impl Edge {
             .tree
             .sample()
             .map_err(|error| RunError::Figures(error.to_string()))?;
+        let newer = session.cgroup.as_ref().map(Cgroup::memory);
+        let newer = newer.filter(|memory| memory.working_set_bytes.is_some());
+        let older = || session.memory_group.as_ref().map(MemoryGroup::memory);
         Ok(Self {
+            group: newer.or_else(older).unwrap_or_default(),
             usage: Usage::with_sample(session, sample.total),
             machine: CpuTimes::read(),
             own_cpu_ns: own_cpu_ns(),
@@ -39,6 +49,7 @@ impl Edge {
     /// its processes.
     pub(crate) fn read_quickly(session: &mut Session, pids: &[u32]) -> Self {
         Self {
+            group: GroupMemory::default(),
             usage: Usage::read(session, pids),
             machine: CpuTimes::read(),
             own_cpu_ns: own_cpu_ns(),
@@ -87,9 +98,29 @@ impl Edge {
             (Quantity::UssAfterWork, memory.uss_bytes),
             (Quantity::HugePages, memory.huge_page_bytes),
             (Quantity::LazyFree, memory.lazy_free_bytes),
+            (Quantity::WorkingSet, self.group.working_set_bytes),
+            (Quantity::KernelMemory, self.group.kernel_bytes),
             (Quantity::Mappings, process.mappings),
         ];
         note(&values, measures);
+    }
+
+    /// What memory is made of now.
+    pub(crate) fn memory_parts(&self) -> MemoryParts {
+        let process = &self.usage.process;
+        let memory = &process.memory;
+        MemoryParts {
+            anonymous_bytes: memory.anonymous_bytes,
+            shared_bytes: memory.shared_bytes,
+            swapped_bytes: memory.swapped_bytes,
+            lazy_free_bytes: memory.lazy_free_bytes,
+            huge_page_bytes: memory.huge_page_bytes,
+            hugetlb_bytes: memory.hugetlb_bytes,
+            file_bytes: process.file_bytes(),
+            kernel_bytes: self.group.kernel_bytes,
+            working_set_bytes: self.group.working_set_bytes,
+            mappings: process.mappings,
+        }
     }
 
     /// Notes what is left of it some idle time later.

@@ -31,6 +31,12 @@ pub(crate) const SAMPLE: Embedded = Embedded {
     bytes: include_bytes!(env!("MILLPOND_SAMPLE_OBJECT")),
 };
 
+/// What ages a heap, `preload/churn`.
+pub(crate) const CHURN: Embedded = Embedded {
+    file_name: "libmillpond-churn.so",
+    bytes: include_bytes!(env!("MILLPOND_CHURN_OBJECT")),
+};
+
 /// The thread that calls `malloc_trim`, `preload/trim`.
 pub(crate) const TRIM: Embedded = Embedded {
     file_name: "libmillpond-trim.so",

@@ -67,6 +67,7 @@ pub mod probe;
 pub mod reach;
 pub mod readiness;
 mod cgroup;
+mod churn;
 mod memory_group;
 pub mod port;
 pub mod process_tree;

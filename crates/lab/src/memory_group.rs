@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::cgroup::{self, GroupDirectory};
+use crate::cgroup::{self, GroupDirectory, GroupMemory};
 
 /// Where groups of targets can be made.
 #[derive(Debug)]
@@ -53,6 +53,18 @@ impl MemoryGroup {
     /// Most memory at any moment, page cache and kernel memory included.
     pub(crate) fn peak_bytes(&self) -> Option<u64> {
         peak_bytes(&self.directory)
+    }
+
+    /// What it holds now.
+    pub(crate) fn memory(&self) -> GroupMemory {
+        let number = |file: &str| self.directory.read(file).ok()?.trim().parse().ok();
+        let stat = self.directory.read("memory.stat").unwrap_or_default();
+        GroupMemory::new(
+            number("memory.usage_in_bytes"),
+            &stat,
+            "total_inactive_file",
+            number("memory.kmem.usage_in_bytes"),
+        )
     }
 
     /// Limits the memory of all its processes together, swap included.
@@ -134,6 +146,8 @@ mod tests {
         shell.args(["-c", script]).arg(group.procs());
         assert_eq!(shell.output().unwrap().stdout.trim_ascii_end(), b"67108864");
         let peak_bytes = group.peak_bytes().unwrap();
+        let memory = group.memory();
+        assert!(memory.kernel_bytes.is_some() && memory.working_set_bytes.unwrap() < peak_bytes);
         assert!((48 << 20..256 << 20).contains(&peak_bytes), "{peak_bytes}");
         let (directory, above) = (group.directory.path.clone(), root.directory.path.clone());
         drop(group);

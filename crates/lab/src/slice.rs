@@ -294,8 +294,14 @@ impl Slices {
 
     /// With the requests that they are of.
     pub(crate) fn costs(&self) -> Option<(Costs, u64)> {
-        let slices = self.by_cycle.values();
-        let costs = slices.filter_map(|slice| Some((slice.costs.clone()?, slice.requests)));
+        self.costs_of(|_| true)
+    }
+
+    /// The same of some cycles.
+    pub(crate) fn costs_of(&self, is_meant: impl Fn(u32) -> bool) -> Option<(Costs, u64)> {
+        let slices = self.by_cycle.iter();
+        let slices = slices.filter(|(cycle, _)| is_meant(**cycle));
+        let costs = slices.filter_map(|(_, slice)| Some((slice.costs.clone()?, slice.requests)));
         costs.reduce(|sum, one| (sum.0.plus(&one.0), sum.1 + one.1))
     }
 

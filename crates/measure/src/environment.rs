@@ -73,6 +73,9 @@ pub struct Environment {
     pub perf_event_paranoid: Option<i32>,
     /// Load average over one minute when the measurement began.
     pub load_average: Option<f64>,
+    /// Mappings that the kernel allows a process (`vm.max_map_count`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mappings_max: Option<u64>,
     /// Size of a page of memory.
     pub page_bytes: Option<u64>,
     /// The C library whose malloc is the baseline, and its version; `None`: nobody said.
@@ -110,6 +113,7 @@ impl Environment {
                 .and_then(|text| text.parse().ok()),
             load_average: read("/proc/loadavg")
                 .and_then(|text| text.split(' ').next()?.parse().ok()),
+            mappings_max: read("/proc/sys/vm/max_map_count").and_then(|text| text.parse().ok()),
             page_bytes: Some(rustix::param::page_size() as u64),
             c_library: None,
             inherited_variables: None,

@@ -5,8 +5,8 @@
 //! depend on each other, runs do not.
 
 use crate::record::{
-    CandidateRounds, Floor, GrowthCause, Held, Holder, Measure, PhaseHeap, PhasePlan, PhasesAnswer,
-    Quantity, Role, RoundMeasures, RoundStatus, RoundsEstimate,
+    CandidateRounds, Floor, GrowthCause, Held, Holder, Measure, MemoryParts, Operation, PhaseHeap,
+    PhasePlan, PhasesAnswer, Quantity, Role, RoundMeasures, RoundStatus, RoundsEstimate,
 };
 use crate::series::Series;
 use crate::statistics::{hodges_lehmann, median, signed_rank_interval};
@@ -161,16 +161,23 @@ fn of_one(candidate: &CandidateRounds, plan: &PhasePlan) -> Option<PhasesAnswer>
             median(&mut all)
         })
     };
+    let parts_of = |place: usize| {
+        let ends = rounds.iter().flat_map(|round| &round.phase_ends);
+        let ends = ends.filter(|end| end.place as usize == place);
+        MemoryParts::medians(&ends.map(|end| end.parts).collect::<Vec<_>>())
+    };
     let floors = || rounds.iter().flat_map(|round| &round.floors);
     let falling = floors().filter(|floor| floor.is_falling).count();
     let mut answer = PhasesAnswer {
         candidate: candidate.name.clone(),
         ends_bytes: (0..plan.phases.len()).map(end_of).collect(),
+        ends_parts: (0..plan.phases.len()).map(parts_of).collect(),
         peak_bytes: over_cycles(&|floor| Some(floor.peak_bytes as f64)),
         floor_bytes: over_cycles(&|floor| Some(floor.floor_bytes as f64)),
         reached_ns: of_rounds(&|round| round.get(Measure::whole(Quantity::TimeToFloor))),
         falling_share: falling as f64 / floors().count().max(1) as f64,
         growth_bytes: of_rounds(&|round| growth_per_cycle(&round.floors)),
+        aged_cpu_ratio: aged_cpu(&rounds),
         ..PhasesAnswer::default()
     };
     let heap = HeapGrowth::of(&candidate.phase_heaps);
@@ -180,6 +187,27 @@ fn of_one(candidate: &CandidateRounds, plan: &PhasePlan) -> Option<PhasesAnswer>
     answer.sentence = sentence(&answer);
     answer.heap_sentence = heap.map_or_else(String::new, |heap| heap_sentence(&answer, &heap));
     Some(answer)
+}
+
+/// CPU time per request of an aged heap against that of a fresh one, estimated from logarithms, so that a ratio and its
+/// inverse weigh the same.
+fn aged_cpu(rounds: &[&RoundMeasures]) -> Option<RoundsEstimate> {
+    let ratios = Operation::ALL.map(|operation| {
+        let measure = Measure::of(operation, Quantity::AgedCpu);
+        let ratios = rounds.iter().filter_map(|round| round.get(measure));
+        ratios
+            .filter(|ratio| *ratio > 0.0)
+            .map(f64::ln)
+            .collect::<Vec<_>>()
+    });
+    let logarithms = ratios.into_iter().find(|all| !all.is_empty())?;
+    let found = estimate(logarithms)?;
+    Some(RoundsEstimate {
+        value: found.value.exp(),
+        low: found.low.exp(),
+        high: found.high.exp(),
+        ..found
+    })
 }
 
 fn estimate(values: Vec<f64>) -> Option<RoundsEstimate> {
@@ -285,8 +313,12 @@ fn bytes_text(estimate: RoundsEstimate) -> String {
 
 fn sentence(answer: &PhasesAnswer) -> String {
     let name = &answer.candidate;
+    let aged = aged_text(answer);
     let Some(floor) = answer.floor_bytes else {
-        return format!("{name}: too few samples after the bursts.");
+        return match aged {
+            Some(aged) => format!("{name}: {aged}."),
+            None => format!("{name}: too few samples after the bursts."),
+        };
     };
     let mut text = format!("{name}: ");
     let peak = answer.peak_bytes.map_or(0.0, |peak| peak.value);
@@ -316,7 +348,29 @@ fn sentence(answer: &PhasesAnswer) -> String {
             );
         }
     }
-    text + &growth_text(answer) + "."
+    text += &growth_text(answer);
+    let aged = aged.map_or_else(String::new, |aged| format!("; {aged}"));
+    text + &aged + "."
+}
+
+/// What age does to CPU time, if the heap was aged.
+fn aged_text(answer: &PhasesAnswer) -> Option<String> {
+    let ratio = answer.aged_cpu_ratio?;
+    let RoundsEstimate {
+        value, low, high, ..
+    } = ratio;
+    let interval = format!("{value:.3} times [{low:.3}, {high:.3}] that before");
+    Some(if ratio.confidence < CONFIDENCE {
+        format!(
+            "CPU per request on the aged heap is {value:.3} times that before, of too few rounds to tell from noise"
+        )
+    } else if low > 1.0 {
+        format!("an aged heap costs it: CPU per request is {interval}")
+    } else if high < 1.0 {
+        format!("on the aged heap it needs less CPU per request: {interval}")
+    } else {
+        format!("age costs it no CPU that can be told from noise: CPU per request is {interval}")
+    })
 }
 
 fn growth_text(answer: &PhasesAnswer) -> String {
@@ -500,6 +554,11 @@ mod tests {
                     place: 2,
                     requests: 0,
                     memory_bytes: 33 << 20,
+                    parts: MemoryParts {
+                        kernel_bytes: Some(mib[1] << 20),
+                        ..MemoryParts::default()
+                    },
+                    ..PhaseEnd::default()
                 }],
                 ..RoundMeasures::default()
             };
@@ -513,6 +572,45 @@ mod tests {
             phase_heaps: heaps,
             ..CandidateRounds::default()
         }
+    }
+
+    /// Goal: parts of memory are medians of those that have them; what age costs is told with its interval, as a loss only
+    /// where that is above 1, and not of few rounds.
+    #[test]
+    fn age_and_parts_are_told() {
+        let mut aged = candidate(&GROWING, Vec::new());
+        let measure = Measure::of(Operation::Request, Quantity::AgedCpu);
+        let of = |candidate: &CandidateRounds| of_all(std::slice::from_ref(candidate), &plan());
+        for (round, ratio) in aged
+            .rounds
+            .iter_mut()
+            .zip([1.10, 1.12, 1.11, 1.09, 1.10, 1.13])
+        {
+            round.set(measure, ratio);
+        }
+        let found = &of(&aged)[0];
+        let ratio = found.aged_cpu_ratio.unwrap();
+        assert!(
+            (1.09..1.13).contains(&ratio.value) && ratio.low > 1.08,
+            "{ratio:?}"
+        );
+        assert!(
+            found
+                .sentence
+                .contains("an aged heap costs it: CPU per request is 1.1"),
+            "{found:?}"
+        );
+        assert_eq!(found.ends_parts[2].kernel_bytes, Some(20 << 20));
+        assert_eq!(found.ends_parts[0], MemoryParts::default());
+        aged.rounds[0].set(measure, 0.8);
+        let text = &of(&aged)[0].sentence;
+        assert!(
+            text.contains("no CPU that can be told from noise"),
+            "{text}"
+        );
+        aged.rounds.truncate(3);
+        let text = &of(&aged)[0].sentence;
+        assert!(text.contains("too few rounds to tell from noise"), "{text}");
     }
 
     fn heaps(live_mib: &[u64], malloc_mib: &[u64], stacks_mib: &[u64]) -> Vec<PhaseHeap> {

@@ -57,7 +57,8 @@ pub struct ProcessSample {
     /// count in full here, where PSS divides them by all processes of the machine that map them.
     #[serde(default)]
     pub largest_file_rss_bytes: u64,
-    /// Its mappings, of which the kernel allows a process so many (`vm.max_map_count`); `None` without permission.
+    /// Its mappings, of which the kernel allows a process so many (`vm.max_map_count`); of several processes, of the one
+    /// that has most. `None` without permission.
     #[serde(default)]
     pub mappings: Option<u64>,
     /// Most resident memory ever.
@@ -159,7 +160,7 @@ impl ProcessSample {
             largest_file_rss_bytes: self
                 .largest_file_rss_bytes
                 .max(other.largest_file_rss_bytes),
-            mappings: both(self.mappings, other.mappings),
+            mappings: self.mappings.zip(other.mappings).map(|(a, b)| a.max(b)),
             migrations: both(self.migrations, other.migrations),
             peak_rss_bytes: self.peak_rss_bytes + other.peak_rss_bytes,
             minor_faults: self.minor_faults + other.minor_faults,

@@ -54,8 +54,8 @@ pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
 pub use memory_course::{CoursePhase, MemoryCourse, MemoryGrowth, MemorySeries};
 pub use outage::LoadOutage;
 pub use phases::{
-    Floor, GrowthCause, PhaseEnd, PhaseHeap, PhaseKind, PhasePlan, PhaseSpec, PhasesAnswer,
-    RoundsEstimate,
+    Floor, GrowthCause, MemoryParts, PhaseEnd, PhaseHeap, PhaseKind, PhasePlan, PhaseSpec,
+    PhasesAnswer, RoundsEstimate,
 };
 pub use rate_window::{LoadRateWindow, RateWindowEnd};
 pub use reach::{HeapUse, Held, Holder, Reach};

@@ -106,7 +106,8 @@ fn what_workers_share_counts_once() {
     assert_eq!(count, 5);
     let quick = private_mb(&quick).unwrap();
     assert!(is_near(quick, found, 0.02), "{quick}, {found}");
-    assert!(sample.total.mappings.unwrap() > 5 * 10);
+    // Of one of them.
+    assert!((10..200).contains(&sample.total.mappings.unwrap()));
 }
 
 /// A server with 400 MB of mapped files showed 1.09x for an allocator that doubles each size.

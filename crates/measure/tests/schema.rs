@@ -8,9 +8,9 @@ use millpond_measure::record::{
     BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, Floor, FoundLimit, HeapUse, Held,
     Holder, LeftOut, LeftOutWhen, LoadAddress, LoadConnectionSet, LoadConnectionSets,
     LoadConnectionsOpen, LoadHistograms, LoadOutage, LoadRateWindow, LoadReport, LoadTls,
-    LookSettings, Measure, MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns,
-    PhaseEnd, PhaseHeap, PhaseKind, PhasePlan, PhaseSpec, Quantity, Reach, Role, RoundStatus,
-    SentRequest, SentRequests, SentScript, SentTls, SliceColumns, SteadyState,
+    LookSettings, Measure, MeasureComparisons, MemoryParts, NoiseFlag, NoiseKind, Operation,
+    PacedColumns, PhaseEnd, PhaseHeap, PhaseKind, PhasePlan, PhaseSpec, Quantity, Reach, Role,
+    RoundStatus, SentRequest, SentRequests, SentScript, SentTls, SliceColumns, SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
 use millpond_measure::statistics::Estimate;
@@ -122,6 +122,8 @@ fn add_phases(record: &mut ComparisonRecord) {
             place: 1,
             requests: 7,
             memory_bytes: 8,
+            parts: parts(),
+            churned_blocks: Some(9),
         }];
         run.floors = vec![Floor {
             cycle: 0,
@@ -131,6 +133,22 @@ fn add_phases(record: &mut ComparisonRecord) {
             reached_ns: Some(6),
             is_falling: true,
         }];
+    }
+}
+
+/// All of them.
+fn parts() -> MemoryParts {
+    MemoryParts {
+        anonymous_bytes: Some(1),
+        shared_bytes: Some(2),
+        swapped_bytes: Some(3),
+        lazy_free_bytes: Some(4),
+        huge_page_bytes: Some(5),
+        hugetlb_bytes: Some(6),
+        file_bytes: Some(7),
+        kernel_bytes: Some(8),
+        working_set_bytes: Some(9),
+        mappings: Some(10),
     }
 }
 

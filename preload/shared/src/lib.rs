@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod sampling;
+pub mod churn_file;
 pub mod heap_file;
 pub mod region_table;
 pub mod sample_file;

@@ -11,18 +11,20 @@
 //! number of candidates, is the same for all, and counts nowhere. Memory is sampled all along, but for a candidate's own
 //! steady phases: reading it holds a lock of its address space, which would be in its p99.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use millpond_measure::phases::{floor_after, measures_of};
 use millpond_measure::record::{
-    CoursePhase, Measure, MemoryCourse, MemorySeries, Operation, PhaseEnd, PhaseHeap, PhaseKind,
-    PhasePlan, PhaseSpec, Quantity, Reach,
+    CoursePhase, Measure, MemoryCourse, MemoryParts, MemorySeries, Operation, PhaseEnd, PhaseHeap,
+    PhaseKind, PhasePlan, PhaseSpec, Quantity, Reach,
 };
 
 use super::member::Part;
 use super::{Generation, note_latency, note_limits};
+use crate::churn::{self, Churn, ChurnMode};
 use crate::drive::{Driver, Pace, SliceKind, SliceLoad};
 use crate::edge::{Edge, MachineUse};
 use crate::embedded::PrivateDirectory;
@@ -43,6 +45,8 @@ use crate::weather::Weather;
 /// The part of a phase that its connections have to settle, and the longest that takes.
 const SETTLE_SHARE: u32 = 8;
 const SETTLE_MAX: Duration = Duration::from_millis(250);
+/// The part of a churn in which blocks are freed again.
+const CHURN_SETTLE_PART: u64 = 8;
 /// What precedes the first phase.
 const WARM_UP: &str = "warm-up";
 /// Points of a drawn course: enough to distinguish its cycles.
@@ -66,7 +70,12 @@ impl Generation<'_> {
                     break;
                 }
                 begins(index);
-                runs.push(self.start_phases(index, position, group.len(), is_traced));
+                let instrument = match (is_traced, phased.plan.has_churn()) {
+                    (true, _) => Instrument::Trace,
+                    (false, true) => Instrument::Churn,
+                    (false, false) => Instrument::None,
+                };
+                runs.push(self.start_phases(index, position, group.len(), instrument));
             }
             self.go_through(&mut runs, phased);
             all.extend(runs.into_iter().map(|run| run.finish(phased, self)));
@@ -74,16 +83,22 @@ impl Generation<'_> {
         all
     }
 
-    fn start_phases(&mut self, index: usize, position: u32, count: usize, is_traced: bool) -> Run {
+    fn start_phases(
+        &mut self,
+        index: usize,
+        position: u32,
+        count: usize,
+        instrument: Instrument,
+    ) -> Run {
         let mut run = Run::new(index, self.round, position);
         let Some(candidate) = self.candidates.get(index) else {
             return run;
         };
-        let label = match is_traced {
-            true => "phases-heap".to_owned(),
-            false => format!("round{}", self.round + 1),
+        let label = match instrument {
+            Instrument::Trace => "phases-heap".to_owned(),
+            _ => format!("round{}", self.round + 1),
         };
-        match run.start(self.workshop, candidate, &label, is_traced, self.stop) {
+        match run.start(self.workshop, candidate, &label, instrument, self.stop) {
             Ok(session) => {
                 run.scored.start_duration = session.start_duration;
                 let sampler = session.sampler_beside(count);
@@ -159,13 +174,54 @@ impl Generation<'_> {
             run.read_edge(session)?;
         }
         run.pause_sampler(is_steady);
-        let requests = self.load(run, session, (cycle, place), spec, phased);
+        let churned_before = run.churned_blocks()?;
+        let requests = match spec.kind {
+            PhaseKind::Churn => self.churn(run, session, (cycle, place), spec, phased),
+            _ => self.load(run, session, (cycle, place), spec, phased),
+        };
         run.pause_sampler(false);
         let requests = requests?;
-        run.read_edge(session)?;
+        let parts = run.read_edge(session)?;
         let to_ns = run.now_ns();
-        run.end_phase(&label, (cycle, place), requests, (from_ns, to_ns));
+        let churned = run.churned_blocks()?.zip(churned_before);
+        let churned = churned.map(|(after, before)| after.saturating_sub(before));
+        let end = PhaseEnd {
+            cycle,
+            place,
+            requests,
+            parts,
+            churned_blocks: churned.filter(|_| spec.kind == PhaseKind::Churn),
+            ..PhaseEnd::default()
+        };
+        run.end_phase(&label, end, (from_ns, to_ns));
         run.read_heap_at_end(session, cycle, place, &phased.plan)
+    }
+
+    /// Loads the server while its heap is aged, and at last while the blocks are freed again that do not stay.
+    fn churn(
+        &self,
+        run: &mut Run,
+        session: &mut Session,
+        at: (u32, u32),
+        spec: &PhaseSpec,
+        phased: &Phased,
+    ) -> Result<u64, RunError> {
+        let mut requests = 0;
+        let settle_ns = spec.duration_ns / CHURN_SETTLE_PART;
+        let parts = [
+            (ChurnMode::Churn, spec.duration_ns - settle_ns),
+            (ChurnMode::Settle, settle_ns),
+        ];
+        for (mode, duration_ns) in parts {
+            run.set_churn(mode)?;
+            let part = PhaseSpec {
+                duration_ns,
+                ..spec.clone()
+            };
+            requests += self.load(run, session, at, &part, phased)?;
+        }
+        run.set_churn(ChurnMode::Rest)?;
+        Ok(requests)
     }
 
     /// Loads the server for one phase; how many right answers there were.
@@ -204,6 +260,7 @@ impl Generation<'_> {
         };
         let part = match spec.kind {
             PhaseKind::Steady => &mut run.steady,
+            PhaseKind::Churn => &mut run.churns,
             _ => &mut run.bursts,
         };
         let weather = Weather::before(false);
@@ -220,6 +277,16 @@ impl Generation<'_> {
         }
         Ok(requests)
     }
+}
+
+/// What stands in front of the allocator.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Instrument {
+    None,
+    /// Counts calls, and samples what lives.
+    Trace,
+    /// Ages the heap in phases that say so.
+    Churn,
 }
 
 /// An idle phase that is under way while others are under load.
@@ -240,6 +307,7 @@ struct Run {
     session: Option<Session>,
     sampler: Option<Sampler>,
     trace: Option<(Trace, PrivateDirectory)>,
+    churn: Option<Churn>,
     first_reading: Option<HeapReading>,
     /// The zero of all its times.
     began: Instant,
@@ -251,6 +319,8 @@ struct Run {
     idle: Option<Idle>,
     steady: Part,
     bursts: Part,
+    /// No figure is made of them.
+    churns: Part,
     /// A burst at a rate is no closed loop, and tells of no throughput.
     has_paced_bursts: bool,
     scored: ScoredRun,
@@ -263,6 +333,7 @@ impl Run {
             session: None,
             sampler: None,
             trace: None,
+            churn: None,
             first_reading: None,
             began: Instant::now(),
             edges: EdgeMemory::default(),
@@ -272,6 +343,7 @@ impl Run {
             idle: None,
             steady: Part::default(),
             bursts: Part::default(),
+            churns: Part::default(),
             has_paced_bursts: false,
             scored: ScoredRun::new(round, position),
         }
@@ -282,14 +354,19 @@ impl Run {
         workshop: &mut Workshop,
         candidate: &Candidate,
         label: &str,
-        is_traced: bool,
+        instrument: Instrument,
         stop: &AtomicBool,
     ) -> Result<Session, RunError> {
-        if is_traced {
-            let failed = |error| RunError::Prepare {
-                path: PathBuf::from("a private temporary directory"),
-                error,
-            };
+        let failed = |error| RunError::Prepare {
+            path: PathBuf::from("a private temporary directory"),
+            error,
+        };
+        if instrument == Instrument::Churn {
+            let churn = self.churn.insert(Churn::create().map_err(failed)?);
+            let front = Some(churn.front());
+            return Session::start_behind(workshop, candidate, label, front, stop);
+        }
+        if instrument == Instrument::Trace {
             // One each: writing the object again would change the code of those that run.
             let directory = PrivateDirectory::create().map_err(failed)?;
             let trace = Trace::create(&directory.path).map_err(failed)?;
@@ -331,22 +408,22 @@ impl Run {
         });
     }
 
-    /// A phase of the plan has ended; what memory was then is known once the samples are.
-    fn end_phase(
-        &mut self,
-        label: &str,
-        (cycle, place): (u32, u32),
-        requests: u64,
-        times_ns: (u64, u64),
-    ) {
+    /// A phase of the plan has ended; how much memory there was in all is known once the samples are.
+    fn end_phase(&mut self, label: &str, end: PhaseEnd, times_ns: (u64, u64)) {
         self.mark(label, times_ns.0, times_ns.1);
-        self.ends.push(PhaseEnd {
-            cycle,
-            place,
-            requests,
-            memory_bytes: 0,
-        });
+        self.ends.push(end);
         self.end_times_ns.push(times_ns);
+    }
+
+    fn set_churn(&self, mode: ChurnMode) -> Result<(), RunError> {
+        let set = self.churn.as_ref().map(|churn| churn.set(mode));
+        set.unwrap_or(Ok(())).map_err(churn_error)
+    }
+
+    /// Blocks that were allocated and freed to age its heap, so far; `None` if it is not aged.
+    fn churned_blocks(&self) -> Result<Option<u64>, RunError> {
+        let blocks = self.churn.as_ref().map(Churn::blocks);
+        blocks.transpose().map_err(churn_error)
     }
 
     fn pause_sampler(&self, is_paused: bool) {
@@ -355,10 +432,10 @@ impl Run {
         }
     }
 
-    fn read_edge(&mut self, session: &mut Session) -> Result<(), RunError> {
+    fn read_edge(&mut self, session: &mut Session) -> Result<MemoryParts, RunError> {
         let edge = Edge::read(session)?;
         self.edges.add(&edge);
-        Ok(())
+        Ok(edge.memory_parts())
     }
 
     /// Waits for the end of the idle phase, if one is under way.
@@ -369,10 +446,15 @@ impl Run {
         let left = idle.until.saturating_duration_since(Instant::now());
         sleep_unless_stopped(left, stop)?;
         // What is left is known even where a busy machine let the sampler see little.
-        self.read_edge(session)?;
+        let parts = self.read_edge(session)?;
         let to_ns = nanoseconds(idle.until.saturating_duration_since(self.began));
-        let at = (idle.cycle, idle.place);
-        self.end_phase(&idle.label, at, 0, (idle.from_ns, to_ns));
+        let end = PhaseEnd {
+            cycle: idle.cycle,
+            place: idle.place,
+            parts,
+            ..PhaseEnd::default()
+        };
+        self.end_phase(&idle.label, end, (idle.from_ns, to_ns));
         self.read_heap(session, idle.cycle)
     }
 
@@ -426,6 +508,7 @@ impl Run {
         let driver = &generation.workshop.driver;
         if let Some(&operation) = driver.target.operations().first() {
             self.note_load(operation, driver.placement.server_threads());
+            self.note_age(operation, phased);
         }
         (self.index, self.scored)
     }
@@ -456,6 +539,14 @@ impl Run {
             measures.set(measure, value);
         }
         self.edges.note(memory, &self.course, measures);
+        let mappings = self.ends.iter().filter_map(|end| end.parts.mappings);
+        if let Some(most) = mappings.max() {
+            measures.set(Measure::whole(Quantity::Mappings), most as f64);
+        }
+        if phased.plan.last_burst().is_none() {
+            let last = self.ends.last().map_or(0.0, |end| end.memory_bytes as f64);
+            measures.set(Measure::whole(Quantity::MemoryAfterWork), last);
+        }
         measures.phase_ends = std::mem::take(&mut self.ends);
         let (own, phases) = without_waits(memory, &self.course);
         measures.memory_course = MemoryCourse::thinned_to(&own, POINTS_MAX);
@@ -485,6 +576,34 @@ impl Run {
             }
         }
         measures.disturbed_slices += steady.disturbed + bursts.disturbed;
+    }
+
+    /// CPU time per request behind the first churn, against that before it.
+    fn note_age(&mut self, operation: Operation, phased: &Phased) {
+        let places = u32::try_from(phased.plan.phases.len()).unwrap_or(u32::MAX);
+        let of = |is_aged: bool| {
+            let (costs, requests) = self.steady.slices.costs_of(|index| {
+                let (cycle, place) = (index / places, index % places);
+                phased.plan.is_aged(cycle, place as usize) == is_aged
+            })?;
+            Some(costs.cpu_ns() / requests as f64)
+        };
+        let mut ends = self.scored.measures.phase_ends.iter();
+        let first = ends.find_map(|end| end.churned_blocks);
+        if !first.is_some_and(churn::is_enough) {
+            return;
+        }
+        if let Some((aged, fresh)) = of(true).zip(of(false)) {
+            let measure = Measure::of(operation, Quantity::AgedCpu);
+            self.scored.measures.set(measure, aged / fresh);
+        }
+    }
+}
+
+fn churn_error(error: io::Error) -> RunError {
+    RunError::Prepare {
+        path: PathBuf::from("the file that ages heaps"),
+        error,
     }
 }
 

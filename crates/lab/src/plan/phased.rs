@@ -114,6 +114,10 @@ impl Phased {
         };
         let path = spec.path.as_ref();
         let path = path.map_or_else(String::new, |path| format!(" for {path}"));
+        let path = match spec.kind {
+            PhaseKind::Churn => path + ", while its heap is aged by blocks of 16 B to 16 KiB",
+            _ => path,
+        };
         format!("{label} {length} with {connections} connections {pace}{path}")
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use millpond_lab::{CompareConfig, LimitTrials, compare};
 use millpond_measure::record::{
-    ComparisonRecord, GrowthCause, PhaseKind, PhasePlan, PhaseSpec, PhasesAnswer,
+    ComparisonRecord, GrowthCause, MemoryParts, PhaseKind, PhasePlan, PhaseSpec, PhasesAnswer,
 };
 
 use crate::common::{free_address, short_comparison};
@@ -156,5 +156,50 @@ fn a_kill_at_the_limit_is_told() {
             assert!(text.contains("(limit 40.0 MiB)"), "{text}");
         }
         Ok(outcome) => panic!("it lived: {:?}", outcome.record.analysis.phases),
+    }
+}
+
+/// Goal: a churn ages the heap of every candidate in the server's own threads, CPU per request is compared with that
+/// before it, and memory has parts at the end of each phase.
+#[test]
+fn a_churn_ages_the_heap() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path(), "/", 1, 1);
+    let phase = |kind| PhaseSpec {
+        kind,
+        duration_ns: 600_000_000,
+        ..PhaseSpec::default()
+    };
+    config.phases = Some(PhasePlan {
+        phases: [PhaseKind::Steady, PhaseKind::Churn, PhaseKind::Steady]
+            .map(phase)
+            .into(),
+        cycles: 1,
+    });
+    let record = run(&config);
+    for name in ["glibc", PINNED] {
+        let found = answer(&record, name);
+        let mut all = record.candidates.iter();
+        let candidate = all.find(|one| one.name == name).unwrap();
+        let ends = &candidate.rounds[0].phase_ends;
+        let churned: Vec<bool> = ends
+            .iter()
+            .map(|end| end.churned_blocks.is_some())
+            .collect();
+        assert_eq!(churned, [false, true, false]);
+        let is_aged = ends[1].churned_blocks.unwrap() >= 65_536;
+        assert_eq!(found.aged_cpu_ratio.is_some(), is_aged, "{found:?}");
+        let told = |warning: &&String| warning.starts_with(name) && warning.contains("a churn");
+        let is_told = record.analysis.warnings.iter().find(told).is_some();
+        assert_eq!(is_told, !is_aged, "{:?}", record.analysis.warnings);
+        let [before, churned, after] = &found.ends_parts[..] else {
+            panic!("{found:?}")
+        };
+        let bytes = |parts: &MemoryParts| parts.anonymous_bytes.unwrap() as f64;
+        if is_aged {
+            // One block in sixteen stays, and what malloc keeps of the others.
+            assert!(bytes(churned) > bytes(before) + 0.7 * MIB, "{found:?}");
+        }
+        assert!(after.mappings.unwrap() > 10 && after.file_bytes.unwrap() > 0);
     }
 }

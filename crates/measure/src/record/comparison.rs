@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     CandidateRounds, FORMAT_VERSION, FlameGraph, LeftOut, Margins, Measure, MemoryGrowth,
-    PhasePlan, PhasesAnswer, Reach, Recommendation, Regression, Role, SentRequests,
+    PhasePlan, PhasesAnswer, Quantity, Reach, Recommendation, Regression, Role, SentRequests,
 };
 use crate::analysis::Design;
 use crate::environment::Environment;
@@ -362,11 +362,36 @@ impl ComparisonRecord {
                 warnings.push(warning);
             }
         }
+        warnings.extend(self.mapping_warnings());
         analysis.warnings = warnings;
         if let Some(plan) = &self.settings.phases {
             analysis.phases = crate::phases::of_all(&self.candidates, plan);
         }
         self.analysis = analysis;
+    }
+
+    /// Candidates one of whose processes has half as many mappings as the kernel allows, or more.
+    fn mapping_warnings(&self) -> Vec<String> {
+        let Some(allowed) = self.environment.mappings_max else {
+            return Vec::new();
+        };
+        let most = |candidate: &CandidateRounds| {
+            let values = candidate.values(Measure::whole(Quantity::Mappings));
+            values.into_iter().fold(0.0, f64::max)
+        };
+        let once = self.candidates.iter();
+        let once = once.filter(|one| one.role != Role::BaselineAgain);
+        once.map(|one| (one, most(one)))
+            .filter(|(_, most)| *most >= allowed as f64 / 2.0)
+            .map(|(one, most)| {
+                format!(
+                    "{}: a process of it had {most} mappings, and the kernel allows {allowed} (vm.max_map_count); at \
+                     that number malloc fails although there is memory: raise the limit where it is to run, or choose \
+                     settings that map less",
+                    one.name
+                )
+            })
+            .collect()
     }
 
     /// The JSON text of `results.json`, indented, newline at the end.
@@ -378,5 +403,37 @@ impl ComparisonRecord {
             text.push('\n');
             text
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::RoundMeasures;
+
+    /// Goal: half of the mappings that the kernel allows is told with the limit, less is not, and nothing where the limit is
+    /// unknown.
+    #[test]
+    fn many_mappings_are_told() {
+        let candidate = |name: &str, mappings: f64| {
+            let mut round = RoundMeasures::default();
+            round.set(Measure::whole(Quantity::Mappings), mappings);
+            CandidateRounds {
+                name: name.to_owned(),
+                rounds: vec![round],
+                ..CandidateRounds::default()
+            }
+        };
+        let mut record = ComparisonRecord::new("1");
+        record.candidates = vec![candidate("few", 499.0), candidate("many", 500.0)];
+        assert!(record.mapping_warnings().is_empty());
+        record.environment.mappings_max = Some(1_000);
+        let found = record.mapping_warnings();
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0]
+                .starts_with("many: a process of it had 500 mappings, and the kernel allows 1000"),
+            "{found:?}"
+        );
     }
 }

@@ -199,7 +199,12 @@ quantities! {
     /// Memory given back with `MADV_FREE` that the kernel has not taken yet, after the work: it is in the program's
     /// memory until another program needs it.
     LazyFree = "lazy_free_after_work_bytes", "lazily freed", Bytes, LowerIsBetter, Usual, wall false;
-    /// Mappings of all processes after the work; the kernel allows each process `vm.max_map_count` of them.
+    /// The control group's memory without the pages of files that were not used lately, after the work: the working set
+    /// by which Kubernetes evicts, and which `kubectl top` shows.
+    WorkingSet = "working_set_after_work_bytes", "working set", Bytes, LowerIsBetter, Usual, wall false;
+    /// Memory that the kernel holds for the control group after the work: page tables, stacks, sockets, its own objects.
+    KernelMemory = "kernel_memory_after_work_bytes", "kernel memory", Bytes, LowerIsBetter, Usual, wall false;
+    /// Mappings after the work, of the process that has most; the kernel allows each process `vm.max_map_count` of them.
     Mappings = "mappings_after_work_count", "mappings", Count, LowerIsBetter, Usual, wall false;
     /// Bytes that the program has asked for and not given back, after the work: an estimate from
     /// sampled blocks.
@@ -260,6 +265,8 @@ quantities! {
         wall true;
     /// Moves of a thread to another CPU.
     Migrations = "migrations_per_request", "migrations/req", Count, LowerIsBetter, Usual, wall true;
+    /// With `--phases`: CPU time per request of the steady phases behind the first churn, against those before it.
+    AgedCpu = "aged_cpu_ratio", "CPU/req, aged", Ratio, LowerIsBetter, Usual, wall false;
     /// Calls of malloc, calloc, realloc, aligned_alloc and their kin.
     HeapCalls = "heap_calls_per_request", "heap calls/req", Count, LowerIsBetter, Counts, wall false;
     /// Bytes asked of the heap.
@@ -273,7 +280,12 @@ impl Quantity {
     pub const fn is_judged(self) -> bool {
         !matches!(
             self,
-            Self::FileMemory | Self::HugePages | Self::LazyFree | Self::Mappings
+            Self::FileMemory
+                | Self::HugePages
+                | Self::LazyFree
+                | Self::WorkingSet
+                | Self::KernelMemory
+                | Self::Mappings
         )
     }
 }

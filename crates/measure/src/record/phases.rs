@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Held;
+use crate::statistics::median;
 
 /// What a phase is for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -16,6 +17,9 @@ pub enum PhaseKind {
     Steady,
     /// More than usual.
     Burst,
+    /// Load as fast as responses come, while in the server's own threads objects of mixed sizes are allocated and freed at
+    /// random: afterwards its heap is an old one.
+    Churn,
     /// No requests, and no connections.
     Idle,
 }
@@ -27,6 +31,7 @@ impl PhaseKind {
         match self {
             Self::Steady => "steady",
             Self::Burst => "burst",
+            Self::Churn => "churn",
             Self::Idle => "idle",
         }
     }
@@ -76,6 +81,23 @@ impl PhasePlan {
         }
     }
 
+    /// Whether a phase ages the heap.
+    #[must_use]
+    pub fn has_churn(&self) -> bool {
+        let mut all = self.phases.iter();
+        all.any(|spec| spec.kind == PhaseKind::Churn)
+    }
+
+    /// Whether what a phase measures is of a heap that was aged before it.
+    #[must_use]
+    pub fn is_aged(&self, cycle: u32, place: usize) -> bool {
+        let mut before = self.phases.iter().take(match cycle {
+            0 => place,
+            _ => self.phases.len(),
+        });
+        before.any(|spec| spec.kind == PhaseKind::Churn)
+    }
+
     /// The end of the cycle, from the end of its last burst on: there memory is looked for that comes back.
     #[must_use]
     pub fn last_burst(&self) -> Option<usize> {
@@ -96,6 +118,74 @@ pub struct PhaseEnd {
     pub requests: u64,
     /// What the program keeps in memory by itself; of resident memory where that cannot be read.
     pub memory_bytes: u64,
+    /// What memory is made of.
+    pub parts: MemoryParts,
+    /// Of a churn: how many blocks it allocated and freed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub churned_blocks: Option<u64>,
+}
+
+/// What memory is made of at a moment, of all processes of a server together. What could not be read is absent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryParts {
+    /// Without a file behind it: heaps and stacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anonymous_bytes: Option<u64>,
+    /// Shared on purpose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_bytes: Option<u64>,
+    /// Swapped out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swapped_bytes: Option<u64>,
+    /// Of the anonymous memory: given back with `MADV_FREE`, and not yet taken by the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lazy_free_bytes: Option<u64>,
+    /// Of the anonymous memory: in transparent huge pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub huge_page_bytes: Option<u64>,
+    /// Taken of the kernel's pool of huge pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hugetlb_bytes: Option<u64>,
+    /// Pages of mapped files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_bytes: Option<u64>,
+    /// What the kernel holds for the control group: page tables, stacks, sockets, its own objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_bytes: Option<u64>,
+    /// What counts against the control group's limit, without the pages of files that were not used lately.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_set_bytes: Option<u64>,
+    /// Mappings of the process that has most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mappings: Option<u64>,
+}
+
+impl MemoryParts {
+    /// The median of each part, over those that have it.
+    #[must_use]
+    pub fn medians(all: &[Self]) -> Self {
+        let of = |part: &dyn Fn(&Self) -> Option<u64>| {
+            let mut values: Vec<f64> = all
+                .iter()
+                .filter_map(part)
+                .map(|value| value as f64)
+                .collect();
+            median(&mut values).map(|value| value as u64)
+        };
+        Self {
+            anonymous_bytes: of(&|one| one.anonymous_bytes),
+            shared_bytes: of(&|one| one.shared_bytes),
+            swapped_bytes: of(&|one| one.swapped_bytes),
+            lazy_free_bytes: of(&|one| one.lazy_free_bytes),
+            huge_page_bytes: of(&|one| one.huge_page_bytes),
+            hugetlb_bytes: of(&|one| one.hugetlb_bytes),
+            file_bytes: of(&|one| one.file_bytes),
+            kernel_bytes: of(&|one| one.kernel_bytes),
+            working_set_bytes: of(&|one| one.working_set_bytes),
+            mappings: of(&|one| one.mappings),
+        }
+    }
 }
 
 /// What became of a burst's memory.
@@ -172,6 +262,9 @@ pub struct PhasesAnswer {
     pub candidate: String,
     /// Memory at the end of each phase of a cycle, in their order; medians over cycles.
     pub ends_bytes: Vec<Option<RoundsEstimate>>,
+    /// What it is made of there; medians over cycles and rounds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ends_parts: Vec<MemoryParts>,
     /// The most of a burst.
     pub peak_bytes: Option<RoundsEstimate>,
     /// The floor after a burst.
@@ -184,6 +277,9 @@ pub struct PhasesAnswer {
     pub growth_bytes: Option<RoundsEstimate>,
     /// Whose it is.
     pub cause: GrowthCause,
+    /// CPU time per request behind the first churn, against that before it; absent without a churn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aged_cpu_ratio: Option<RoundsEstimate>,
     /// What the program had asked for and not given back at the end of the last cycle, of the traced run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_bytes: Option<u64>,

@@ -16,10 +16,10 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Args, Debug)]
 pub(super) struct PhaseFlags {
-    /// Compare memory over time: each run repeats these phases, NAME:TIME, where NAME is steady, burst or idle, with
-    /// :connections=N, :rate=N or :path=/... behind it; or FILE with one a line. Answers how far memory falls after a
-    /// burst, how soon, whether it grows from cycle to cycle and whose that is, and what it costs in CPU and p99 of
-    /// steady phases
+    /// Compare memory over time: each run repeats these phases, NAME:TIME, where NAME is steady, burst, churn or idle,
+    /// with :connections=N, :rate=N or :path=/... behind it; or FILE with one a line. Answers how far memory falls after
+    /// a burst, how soon, whether it grows from cycle to cycle and whose that is, and what it costs in CPU and p99 of
+    /// steady phases. A churn ages the heap: behind it, CPU per request is compared with that before it
     #[arg(long, value_name = "PHASE,...|FILE", help_heading = "Phases")]
     phases: Option<String>,
     /// How often each run repeats the phases [default: 3]
@@ -90,10 +90,11 @@ fn parse_phase(text: &str) -> Result<PhaseSpec, String> {
     let kind = match parts.next().unwrap_or_default() {
         "steady" => PhaseKind::Steady,
         "burst" => PhaseKind::Burst,
+        "churn" => PhaseKind::Churn,
         "idle" => PhaseKind::Idle,
         other => {
             return Err(format!(
-                "\"{other}\" is no phase, which is steady, burst or idle; {example}"
+                "\"{other}\" is no phase, which is steady, burst, churn or idle; {example}"
             ));
         }
     };

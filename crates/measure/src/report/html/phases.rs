@@ -1,7 +1,7 @@
 //! What memory does from phase to phase, in sentences and one table.
 
 use super::{escape, prose, table};
-use crate::record::{ComparisonRecord, PhasesAnswer, RoundsEstimate};
+use crate::record::{ComparisonRecord, MemoryParts, PhasesAnswer, RoundsEstimate};
 use crate::units::{format_bytes, format_duration_ns};
 
 /// Empty of a comparison without phases.
@@ -24,9 +24,71 @@ pub(super) fn section(record: &ComparisonRecord) -> String {
                 round. Peak and floor are of what the processes keep by themselves. Live and retained are of a run of \
                 its own, in which the heap is traced.";
     format!(
-        "<ul>{sentences}</ul>{}<p class=\"hint\">{hint}</p>",
-        figures(record)
+        "<ul>{sentences}</ul>{}<p class=\"hint\">{hint}</p>{}",
+        figures(record),
+        parts(record)
     )
+}
+
+/// What memory is made of at the end of each phase, and which of it ends a process.
+fn parts(record: &ComparisonRecord) -> String {
+    let Some(plan) = &record.settings.phases else {
+        return String::new();
+    };
+    let head = [
+        "candidate, at the end of",
+        "anonymous",
+        "of it lazily freed",
+        "of it huge pages",
+        "swapped",
+        "shared",
+        "mapped files",
+        "kernel",
+        "working set",
+        "mappings",
+    ];
+    let mut rows = String::new();
+    for one in &record.analysis.phases {
+        for (place, parts) in one.ends_parts.iter().enumerate() {
+            if *parts == MemoryParts::default() {
+                continue;
+            }
+            let bytes = [
+                parts.anonymous_bytes,
+                parts.lazy_free_bytes,
+                parts.huge_page_bytes,
+                parts.swapped_bytes,
+                parts.shared_bytes,
+                parts.file_bytes,
+                parts.kernel_bytes,
+                parts.working_set_bytes,
+            ];
+            let mut cells: Vec<String> = bytes
+                .iter()
+                .map(|part| part.map_or_else(dash, |part| format_bytes(part as f64)))
+                .collect();
+            cells.push(parts.mappings.map_or_else(dash, |count| count.to_string()));
+            let cells: String = cells
+                .iter()
+                .map(|cell| format!("<td>{cell}</td>"))
+                .collect();
+            let name = format!("{}, {}", one.candidate, plan.label(place));
+            rows += &format!(
+                "<tr><th scope=\"row\" class=\"name\">{}</th>{cells}</tr>",
+                escape(&name)
+            );
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let note = "What ends a process: under a limit the kernel first takes back mapped files and lazily freed pages; it \
+                kills once what it cannot take back reaches the limit, that is anonymous memory without the lazily \
+                freed, shared memory and the kernel's own. Kubernetes evicts by the working set: all that counts \
+                against the limit, without files (and lazily freed pages) that were not used lately. Swapped memory is \
+                in neither.";
+    let table = table::with_head("What memory is made of, by medians", &head, &rows);
+    format!("{table}<p class=\"hint\">{note}</p>")
 }
 
 /// The second sentence follows one that has the name already.

@@ -1,0 +1,218 @@
+//! A heap that is aged on purpose: an object of ours in front of the allocator (`preload/churn`), and the file by which it
+//! is told when to allocate and free blocks of mixed sizes at random, in the server's own threads.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::PathBuf;
+
+use millpond_measure::record::CandidateRounds;
+use millpond_preload_shared::churn_file::{CHURN, ChurnFile, MAGIC, REST, SETTLE, SLOTS};
+
+use crate::embedded::{self, PrivateDirectory};
+use crate::session::Front;
+
+/// The variable that names the file to the object.
+const PATH_VARIABLE: &str = "MILLPOND_CHURN_FILE";
+/// Each slot has changed so often, on the average, before a heap is called an aged one.
+const CHANGES_MIN: u64 = 4;
+
+/// What the object is to do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ChurnMode {
+    /// Nothing.
+    Rest,
+    /// Allocate and free.
+    Churn,
+    /// Free all but a few.
+    Settle,
+}
+
+/// The object and its file, for one run.
+#[derive(Debug)]
+pub(crate) struct Churn {
+    object: PathBuf,
+    path: PathBuf,
+    file: fs::File,
+    // Removed last.
+    _directory: PrivateDirectory,
+}
+
+impl Churn {
+    /// Writes both into a private directory; nothing is done yet.
+    pub(crate) fn create() -> io::Result<Self> {
+        let directory = PrivateDirectory::create_in_memory()?;
+        let object = embedded::CHURN.write_into(&directory.path)?;
+        let path = directory.path.join("churn");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        let file = options.open(&path)?;
+        // A target may run as another user; who does not know the directory's name does not get here.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+        file.set_len(size_of::<ChurnFile>() as u64)?;
+        file.write_all_at(&MAGIC.to_ne_bytes(), offset_of!(ChurnFile, magic) as u64)?;
+        Ok(Self {
+            object,
+            path,
+            file,
+            _directory: directory,
+        })
+    }
+
+    /// What is preloaded, and what it has to find in its environment.
+    pub(crate) fn front(&self) -> Front<'_> {
+        Front {
+            object: &self.object,
+            variable: PATH_VARIABLE,
+            file: &self.path,
+        }
+    }
+
+    /// From now on.
+    pub(crate) fn set(&self, mode: ChurnMode) -> io::Result<()> {
+        let word = match mode {
+            ChurnMode::Rest => REST,
+            ChurnMode::Churn => CHURN,
+            ChurnMode::Settle => SETTLE,
+        };
+        let at = offset_of!(ChurnFile, mode) as u64;
+        self.file.write_all_at(&word.to_ne_bytes(), at)
+    }
+
+    /// Blocks allocated and freed so far.
+    pub(crate) fn blocks(&self) -> io::Result<u64> {
+        let mut word = [0; 8];
+        let at = offset_of!(ChurnFile, blocks) as u64;
+        self.file.read_exact_at(&mut word, at)?;
+        Ok(u64::from_ne_bytes(word))
+    }
+}
+
+/// Whether a heap is an aged one after so many blocks.
+pub(crate) const fn is_enough(blocks: u64) -> bool {
+    blocks >= SLOTS as u64 * CHANGES_MIN
+}
+
+/// Candidates whose heaps were not aged.
+pub(crate) fn warnings(candidates: &[CandidateRounds]) -> Vec<String> {
+    let fewest = |candidate: &CandidateRounds| {
+        let ends = candidate.rounds.iter().flat_map(|round| &round.phase_ends);
+        ends.filter_map(|end| end.churned_blocks).min()
+    };
+    let few = candidates
+        .iter()
+        .filter_map(|one| Some((one, fewest(one)?)));
+    few.filter(|(_, blocks)| !is_enough(*blocks))
+        .map(|(one, blocks)| {
+            format!(
+                "{}: a churn allocated and freed {blocks} blocks, where {} make an aged heap: this server calls malloc \
+                 too rarely, or not at all; give the phase more time, or a path= that allocates",
+                one.name,
+                SLOTS as u64 * CHANGES_MIN
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_measure::record::{PhaseEnd, RoundMeasures};
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+
+    /// A program that makes 20,000 calls of malloc for each line that it reads, and answers with a line.
+    const CALLER: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  char line[16];
+  while (fgets(line, sizeof line, stdin)) {
+    for (int i = 0; i < 20000; i++) { void *volatile p = malloc(40); free(p); }
+    puts("done"); fflush(stdout);
+  }
+}
+"#;
+
+    fn live_bytes(churn: &Churn) -> u64 {
+        let mut word = [0; 8];
+        let at = offset_of!(ChurnFile, live_bytes) as u64;
+        churn.file.read_exact_at(&mut word, at).unwrap();
+        u64::from_ne_bytes(word)
+    }
+
+    /// Goal: blocks are made and freed only while that is wanted, half of the slots live then, and one in sixteen of them
+    /// stays: no more and no less than is said.
+    #[test]
+    fn a_heap_is_aged_while_wanted() {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, program) = (directory.path().join("a.c"), directory.path().join("a"));
+        fs::write(&source, CALLER).unwrap();
+        let mut compiler = Command::new("cc");
+        let compiled = compiler.arg("-O1").arg("-o").arg(&program).arg(&source);
+        assert!(compiled.status().unwrap().success());
+        let churn = Churn::create().unwrap();
+        let front = churn.front();
+        let mut child = Command::new(&program)
+            .env("LD_PRELOAD", front.object)
+            .env(front.variable, front.file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut call = |mode| {
+            churn.set(mode).unwrap();
+            input.write_all(b"go\n").unwrap();
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            assert_eq!(line, "done\n");
+            (churn.blocks().unwrap(), live_bytes(&churn))
+        };
+        assert_eq!(call(ChurnMode::Rest), (0, 0));
+        let (blocks, live) = call(ChurnMode::Churn);
+        assert!(blocks >= 160_000, "{blocks}");
+        assert!(is_enough(blocks));
+        // 8,192 blocks, of 2.4 KiB on the average.
+        assert!((15 << 20..25 << 20).contains(&live), "{live}");
+        let (settled, left) = call(ChurnMode::Settle);
+        assert_eq!(settled, blocks);
+        assert!((live / 32..live / 8).contains(&left), "{left} of {live}");
+        assert_eq!(call(ChurnMode::Rest), (blocks, left));
+        drop(input);
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// Goal: who was not aged is named, and the others are not.
+    #[test]
+    fn a_heap_that_stays_fresh_is_told() {
+        let candidate = |name: &str, churned_blocks| {
+            let phase_ends = vec![PhaseEnd {
+                churned_blocks,
+                ..PhaseEnd::default()
+            }];
+            let round = RoundMeasures {
+                phase_ends,
+                ..RoundMeasures::default()
+            };
+            CandidateRounds {
+                name: name.to_owned(),
+                rounds: vec![round],
+                ..CandidateRounds::default()
+            }
+        };
+        let all = [
+            candidate("a", Some(1_000_000)),
+            candidate("b", Some(12)),
+            candidate("c", None),
+        ];
+        let found = warnings(&all);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].starts_with("b: a churn allocated and freed 12 blocks"),
+            "{found:?}"
+        );
+    }
+}
