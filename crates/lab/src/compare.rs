@@ -629,7 +629,8 @@ impl<'a> Lab<'a> {
                 .collect(),
             is_pinned: self.workshop.driver.placement.is_apart(),
             phases: self.config.phases.clone(),
-            is_one_at_a_time: self.workshop.coexistence == Coexistence::OneAtATime,
+            is_one_at_a_time: self.workshop.coexistence == Coexistence::OneAtATime
+                || self.config.load_command.is_some(),
         };
         (Plan::make(&known), known)
     }

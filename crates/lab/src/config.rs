@@ -263,12 +263,6 @@ impl CompareConfig {
             return Ok(());
         };
         let refuse = |sentence: String| Err(LabError::Setting(sentence));
-        if self.load_command.is_some() {
-            return refuse(
-                "--phases needs the lab's own load: a program of yours (--load-cmd) decides itself when it asks"
-                    .to_owned(),
-            );
-        }
         if self.earlier.is_some() {
             return refuse(
                 "--phases is not compared with earlier records (--baseline) yet".to_owned(),

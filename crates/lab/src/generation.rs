@@ -96,9 +96,11 @@ impl Generation<'_> {
 
     /// Those that live at the same time.
     fn groups<'b>(&self, order: &'b [(u32, usize)]) -> Vec<&'b [(u32, usize)]> {
-        match self.workshop.coexistence {
-            Coexistence::OneAtATime => order.chunks(1).collect(),
-            _ => vec![order],
+        let is_alone = self.workshop.coexistence == Coexistence::OneAtATime
+            || self.workshop.load_command.is_some();
+        match is_alone {
+            true => order.chunks(1).collect(),
+            false => vec![order],
         }
     }
 

@@ -58,7 +58,25 @@ impl LoadCommand {
         label: &str,
         stop: &AtomicBool,
     ) -> Result<CommandLoad, RunError> {
-        let done = shell(workshop, session, (&self.line, label), self.timeout, stop)?;
+        self.run_with(workshop, session, label, &[], stop)
+    }
+
+    /// The same with more variables.
+    pub(crate) fn run_with(
+        &self,
+        workshop: &Workshop,
+        session: &mut Session,
+        label: &str,
+        variables: &[(&str, String)],
+        stop: &AtomicBool,
+    ) -> Result<CommandLoad, RunError> {
+        let line = Line {
+            line: &self.line,
+            label,
+            variables,
+            timeout: self.timeout,
+        };
+        let done = shell(workshop, session, line, stop)?;
         let mut load = CommandLoad {
             values: Vec::new(),
             requests: None,
@@ -104,7 +122,13 @@ pub(crate) fn check(
     session: &mut Session,
     stop: &AtomicBool,
 ) -> Result<String, RunError> {
-    let done = shell(workshop, session, (line, "check"), CHECK_TIMEOUT, stop);
+    let line = Line {
+        line,
+        label: "check",
+        variables: &[],
+        timeout: CHECK_TIMEOUT,
+    };
+    let done = shell(workshop, session, line, stop);
     match done {
         Ok(done) => Ok(done.output),
         Err(RunError::LoadCommand(reason)) => Err(RunError::Check(reason)),
@@ -118,12 +142,26 @@ struct Done {
     cpu_ns: u64,
 }
 
+/// What the shell is to run.
+struct Line<'a> {
+    line: &'a str,
+    /// For the names of its files.
+    label: &'a str,
+    /// Beside those that say where the server listens.
+    variables: &'a [(&'a str, String)],
+    timeout: Duration,
+}
+
 /// One line of the user's, on the generator's CPUs, while `session` serves.
 fn shell(
     workshop: &Workshop,
     session: &mut Session,
-    (line, label): (&str, &str),
-    timeout: Duration,
+    Line {
+        line,
+        label,
+        variables,
+        timeout,
+    }: Line<'_>,
     stop: &AtomicBool,
 ) -> Result<Done, RunError> {
     let file = |ending: &str| {
@@ -141,6 +179,8 @@ fn shell(
     if let Some(path) = endpoint.unix() {
         environment.push(("MILLPOND_UNIX".into(), path.into()));
     }
+    let variables = variables.iter();
+    environment.extend(variables.map(|(name, value)| (name.into(), value.into())));
     let spec = LaunchSpec {
         cpus: workshop.driver.placement.generator.clone(),
         is_raised: workshop.driver.placement.is_raised,

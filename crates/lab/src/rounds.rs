@@ -310,7 +310,8 @@ impl Rounds {
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<(), LabError> {
         let failed_before = self.failures.len();
-        let done = match workshop.load_command.clone() {
+        let whole = workshop.load_command.clone();
+        let done = match whole.filter(|_| self.plan.phased.is_none()) {
             None => self.one_generation(round, order, course, workshop, events)?,
             Some(command) => self.whole_runs(round, order, &command, course, workshop, events)?,
         };

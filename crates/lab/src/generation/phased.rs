@@ -11,6 +11,7 @@
 //! number of candidates, is the same for all, and counts nowhere. Memory is sampled all along, but for a candidate's own
 //! steady phases: reading it holds a lock of its address space, which would be in its p99.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -30,6 +31,7 @@ use crate::edge::{Edge, MachineUse};
 use crate::embedded::PrivateDirectory;
 use crate::error::RunError;
 use crate::heap_pass;
+use crate::load_command::{CommandLoad, LoadCommand};
 use crate::matrix::Candidate;
 use crate::memory_course::EdgeMemory;
 use crate::plan::Phased;
@@ -40,6 +42,7 @@ use crate::scored::{ScoredRun, sleep_unless_stopped};
 use crate::session::{Session, Workshop};
 use crate::slice;
 use crate::trace::{HeapReading, Trace};
+use crate::usage::Costs;
 use crate::weather::Weather;
 
 /// The part of a phase that its connections have to settle, and the longest that takes.
@@ -132,6 +135,12 @@ impl Generation<'_> {
     }
 
     fn warm_up(&self, run: &mut Run, session: &mut Session) -> Result<(), RunError> {
+        if let Some(command) = &self.workshop.load_command {
+            let from_ns = run.now_ns();
+            command.warm_up(self.workshop, session, self.stop)?;
+            run.mark(WARM_UP, from_ns, run.now_ns());
+            return Ok(());
+        }
         let (Some(&operation), Some(&requests)) = (
             self.workshop.driver.target.operations().first(),
             self.plan.warm_up_requests.first(),
@@ -197,6 +206,43 @@ impl Generation<'_> {
         run.read_heap_at_end(session, cycle, place, &phased.plan)
     }
 
+    /// A phase under the load of the user's program, which is told what it is for, and takes as long as it takes.
+    fn run_command(
+        &self,
+        command: &LoadCommand,
+        run: &mut Run,
+        session: &mut Session,
+        (cycle, place): (u32, u32),
+        spec: &PhaseSpec,
+    ) -> Result<u64, RunError> {
+        let kind = spec.kind.label();
+        let variables = [
+            ("MILLPOND_PHASE", kind.to_owned()),
+            ("MILLPOND_CYCLE", (cycle + 1).to_string()),
+            (
+                "MILLPOND_SECONDS",
+                (spec.duration_ns as f64 / 1e9).to_string(),
+            ),
+        ];
+        let label = format!("{kind}{}-cycle{}", place + 1, cycle + 1);
+        let before = Edge::read(session)?;
+        let weather = Weather::before(!self.workshop.driver.placement.is_raised);
+        let load = command.run_with(self.workshop, session, &label, &variables, self.stop)?;
+        let after = Edge::read(session)?;
+        let part = run.part_of(spec.kind);
+        weather.add_to(&mut part.weather);
+        part.machine_use.add(&before, &after, load.cpu_ns);
+        let requests = load.requests.unwrap_or(0);
+        run.commands.push(CommandPhase {
+            cycle,
+            place,
+            kind: spec.kind,
+            costs: after.usage.costs_since(&before.usage),
+            load,
+        });
+        Ok(requests)
+    }
+
     /// Loads the server while its heap is aged, and at last while the blocks are freed again that do not stay.
     fn churn(
         &self,
@@ -233,6 +279,9 @@ impl Generation<'_> {
         spec: &PhaseSpec,
         phased: &Phased,
     ) -> Result<u64, RunError> {
+        if let Some(command) = &self.workshop.load_command {
+            return self.run_command(command, run, session, (cycle, place), spec);
+        }
         let Some(&operation) = self.workshop.driver.target.operations().first() else {
             return Ok(0);
         };
@@ -258,11 +307,7 @@ impl Generation<'_> {
             path: spec.path.clone(),
             ..self.workshop.driver.clone()
         };
-        let part = match spec.kind {
-            PhaseKind::Steady => &mut run.steady,
-            PhaseKind::Churn => &mut run.churns,
-            _ => &mut run.bursts,
-        };
+        let part = run.part_of(spec.kind);
         let weather = Weather::before(false);
         let mut machine_use = MachineUse::default();
         let slice = slice::run(&driver, session, load, &mut machine_use, self.stop)?;
@@ -277,6 +322,16 @@ impl Generation<'_> {
         }
         Ok(requests)
     }
+}
+
+/// What one phase of the user's load program gave.
+#[derive(Debug)]
+struct CommandPhase {
+    cycle: u32,
+    place: u32,
+    kind: PhaseKind,
+    load: CommandLoad,
+    costs: Costs,
 }
 
 /// What stands in front of the allocator.
@@ -321,6 +376,8 @@ struct Run {
     bursts: Part,
     /// No figure is made of them.
     churns: Part,
+    /// Under a load program of the user's, instead of slices.
+    commands: Vec<CommandPhase>,
     /// A burst at a rate is no closed loop, and tells of no throughput.
     has_paced_bursts: bool,
     scored: ScoredRun,
@@ -344,6 +401,7 @@ impl Run {
             steady: Part::default(),
             bursts: Part::default(),
             churns: Part::default(),
+            commands: Vec::new(),
             has_paced_bursts: false,
             scored: ScoredRun::new(round, position),
         }
@@ -426,6 +484,14 @@ impl Run {
         blocks.transpose().map_err(churn_error)
     }
 
+    fn part_of(&mut self, kind: PhaseKind) -> &mut Part {
+        match kind {
+            PhaseKind::Steady => &mut self.steady,
+            PhaseKind::Churn => &mut self.churns,
+            PhaseKind::Burst | PhaseKind::Idle => &mut self.bursts,
+        }
+    }
+
     fn pause_sampler(&self, is_paused: bool) {
         if let Some(sampler) = &self.sampler {
             sampler.pause(is_paused);
@@ -506,10 +572,13 @@ impl Run {
         }
         self.note_memory(phased);
         let driver = &generation.workshop.driver;
-        if let Some(&operation) = driver.target.operations().first() {
-            self.note_load(operation, driver.placement.server_threads());
-            self.note_age(operation, phased);
+        let operation = driver.target.operations().first().copied();
+        let operation = operation.unwrap_or(Operation::Request);
+        match generation.workshop.load_command {
+            Some(_) => self.note_commands(operation),
+            None => self.note_load(operation, driver.placement.server_threads()),
         }
+        self.note_age(operation, phased);
         (self.index, self.scored)
     }
 
@@ -578,14 +647,64 @@ impl Run {
         measures.disturbed_slices += steady.disturbed + bursts.disturbed;
     }
 
+    /// What the user's program said of steady phases, or of bursts where there are none, on the average; CPU time per
+    /// request, if it tells how many there were.
+    fn note_commands(&mut self, operation: Operation) {
+        let has_steady = self
+            .commands
+            .iter()
+            .any(|one| one.kind == PhaseKind::Steady);
+        let (kind, part) = match has_steady {
+            true => (PhaseKind::Steady, &self.steady),
+            false => (PhaseKind::Burst, &self.bursts),
+        };
+        let measures = &mut self.scored.measures;
+        let counted: Vec<&CommandPhase> = self
+            .commands
+            .iter()
+            .filter(|one| one.kind == kind)
+            .collect();
+        let mut sums: BTreeMap<Quantity, (f64, f64)> = BTreeMap::new();
+        for &(quantity, value) in counted.iter().flat_map(|one| &one.load.values) {
+            let (sum, count) = sums.entry(quantity).or_default();
+            *sum += value;
+            *count += 1.0;
+        }
+        for (quantity, (sum, count)) in sums {
+            measures.set(Measure::of(operation, quantity), sum / count);
+        }
+        let costs = sum_of_costs(counted.into_iter());
+        if let Some((costs, requests)) = costs {
+            costs.note(operation, requests, measures);
+        }
+        measures.requests += self
+            .commands
+            .iter()
+            .filter_map(|one| one.load.requests)
+            .sum::<u64>();
+        part.weather.note(kind.label(), measures);
+        measures.noise.extend(part.machine_use.flags(kind.label()));
+    }
+
+    /// What steady phases cost, of an aged heap or of a fresh one, and the requests that they are of.
+    fn steady_costs(&self, phased: &Phased, is_aged: bool) -> Option<(Costs, u64)> {
+        let is_meant = |cycle, place: u32| phased.plan.is_aged(cycle, place as usize) == is_aged;
+        if !self.commands.is_empty() {
+            let steady = self
+                .commands
+                .iter()
+                .filter(|one| one.kind == PhaseKind::Steady && is_meant(one.cycle, one.place));
+            return sum_of_costs(steady);
+        }
+        let places = u32::try_from(phased.plan.phases.len()).unwrap_or(u32::MAX);
+        let slices = &self.steady.slices;
+        slices.costs_of(|index| is_meant(index / places, index % places))
+    }
+
     /// CPU time per request behind the first churn, against that before it.
     fn note_age(&mut self, operation: Operation, phased: &Phased) {
-        let places = u32::try_from(phased.plan.phases.len()).unwrap_or(u32::MAX);
         let of = |is_aged: bool| {
-            let (costs, requests) = self.steady.slices.costs_of(|index| {
-                let (cycle, place) = (index / places, index % places);
-                phased.plan.is_aged(cycle, place as usize) == is_aged
-            })?;
+            let (costs, requests) = self.steady_costs(phased, is_aged)?;
             Some(costs.cpu_ns() / requests as f64)
         };
         let mut ends = self.scored.measures.phase_ends.iter();
@@ -598,6 +717,16 @@ impl Run {
             self.scored.measures.set(measure, aged / fresh);
         }
     }
+}
+
+/// `None` if the program told of one of them not how many requests it did.
+fn sum_of_costs<'a>(phases: impl Iterator<Item = &'a CommandPhase>) -> Option<(Costs, u64)> {
+    let costs: Option<Vec<(Costs, u64)>> = phases
+        .map(|one| Some((one.costs.clone(), one.load.requests?)))
+        .collect();
+    let mut costs = costs?.into_iter();
+    let first = costs.next()?;
+    Some(costs.fold(first, |sum, one| (sum.0.plus(&one.0), sum.1 + one.1)))
 }
 
 fn churn_error(error: io::Error) -> RunError {

@@ -17,6 +17,8 @@ pub struct Phased {
     pub plan: PhasePlan,
     /// Connections of phases that name none.
     pub connections: usize,
+    /// Whether a program of the user's makes the load.
+    pub is_load_command: bool,
 }
 
 impl Plan {
@@ -41,6 +43,7 @@ impl Plan {
             phased: Some(Phased {
                 plan: phases.clone(),
                 connections: known.connections,
+                is_load_command: known.load_command.is_some(),
             }),
             ..Self::of_runs(known, run, fits)
         }
@@ -61,6 +64,15 @@ fn run(known: &Known, phases: &PhasePlan, warm_up: Duration) -> Duration {
     let loaded = length(phases, |kind| kind != PhaseKind::Idle);
     let idle = length(phases, |kind| kind == PhaseKind::Idle);
     let phases_count = u32::try_from(phases.phases.len()).unwrap_or(u32::MAX);
+    // A program of the user's takes what it takes.
+    let loaded = match known.load_command {
+        Some(length) => {
+            let all = phases.phases.iter();
+            let count = all.filter(|spec| spec.kind != PhaseKind::Idle).count();
+            length * u32::try_from(count).unwrap_or(u32::MAX)
+        }
+        None => loaded,
+    };
     let loaded = loaded + PHASE_OVERHEAD * phases_count;
     let cycle = match known.is_one_at_a_time {
         true => loaded + idle,
@@ -86,9 +98,14 @@ impl Phased {
         };
         vec![
             format!("{cycles} in each round: {}", parts.join(", ")),
-            "one candidate is under load at a time, the others are idle meanwhile; a first round, which does not \
-             count, traces their heaps"
-                .to_owned(),
+            match self.is_load_command {
+                true => "one candidate lives at a time; a first round, which does not count, traces their heaps",
+                false => {
+                    "one candidate is under load at a time, the others are idle meanwhile; a first round, which does \
+                     not count, traces their heaps"
+                }
+            }
+            .to_owned(),
         ]
     }
 
@@ -104,6 +121,9 @@ impl Phased {
         let connections = spec
             .connections
             .map_or(self.connections, |count| count as usize);
+        if self.is_load_command {
+            return format!("{label} as long as the load command takes");
+        }
         let rate = match spec.kind {
             PhaseKind::Steady => spec.rate_per_s.or(rate_per_s),
             _ => spec.rate_per_s,
