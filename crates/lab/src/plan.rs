@@ -170,11 +170,11 @@ impl Plan {
     /// The plan for what is known.
     #[must_use]
     pub fn make(known: &Known) -> Self {
-        if let Some(load) = known.load_command {
-            return Self::of_command(known, load);
-        }
         if let Some(phases) = &known.phases {
             return Self::of_phases(known, phases);
+        }
+        if let Some(load) = known.load_command {
+            return Self::of_command(known, load);
         }
         Self::with_unpinned(known)
     }

@@ -10,7 +10,7 @@ use millpond_lab::allocator::{self, MEMPOOL};
 use millpond_lab::{CompareConfig, Inherited, LabEvent, Variant, compare};
 use millpond_measure::record::{CandidateRounds, ComparisonRecord, Measure, Operation, Quantity};
 
-use crate::common::{free_address, has_program, short_comparison};
+use crate::common::{free_address, has_program, is_here, short_comparison};
 
 /// Says what it was started with, and serves; with a second word it serves in a child.
 const SERVER: &str = "import http.server, os, sys\n\
@@ -393,12 +393,4 @@ fn caches_per_cpu_are_proved() {
         candidate.environment,
         ["GLIBC_TUNABLES=glibc.pthread.rseq=0"]
     );
-}
-
-fn is_here(name: &str) -> bool {
-    let found = allocator::discover().iter().any(|one| one.name == name);
-    if !found {
-        eprintln!("skipped: {name} is not installed; scripts/setup installs it");
-    }
-    found
 }

@@ -158,3 +158,12 @@ pub(crate) fn has_program(program: &str) -> bool {
 pub(crate) fn node_server() -> Option<String> {
     has_program("node").then(|| "node".to_owned())
 }
+
+/// Whether an allocator is installed; says so if it is not.
+pub(crate) fn is_here(name: &str) -> bool {
+    let found = allocator::discover().iter().any(|one| one.name == name);
+    if !found {
+        eprintln!("skipped: {name} is not installed; scripts/setup installs it");
+    }
+    found
+}

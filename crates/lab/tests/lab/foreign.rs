@@ -12,7 +12,9 @@ use millpond_lab::launch::StopSignal;
 use millpond_lab::metric::Metric;
 use millpond_lab::readiness::Ready;
 use millpond_lab::{CompareConfig, CompareOutcome, LabError, LoadCommand, compare};
-use millpond_measure::record::{Measure, Operation, Quantity, RoundStatus};
+use millpond_measure::record::{
+    Measure, Operation, PhaseKind, PhasePlan, PhaseSpec, Quantity, RoundStatus,
+};
 
 use crate::common::{
     free_address, has_program, is_taken, node_server, python_server, redis_server, short_comparison,
@@ -60,6 +62,62 @@ fn run(config: &CompareConfig) -> Result<CompareOutcome, LabError> {
 
 fn sentence(config: &CompareConfig) -> String {
     run(config).expect_err("a refusal").to_string()
+}
+
+/// Goal: with phases the user's program runs in each phase under load and is told which; what it says of steady phases
+/// counts, and costs are per request.
+#[test]
+fn redis_has_phases() {
+    if !has_program("redis-server") || !has_program("redis-benchmark") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = redis(directory.path());
+    config.load_command = Some(load(
+        "case \"$MILLPOND_PHASE\" in burst) n=6000 c=40;; *) n=2000 c=5;; esac; \
+         redis-benchmark -h 127.0.0.1 -p $MILLPOND_PORT -c $c -n $n -r 1000 -d 1000 --csv SET k__rand_int__ VALUE EX 1; \
+         echo \"phase,$MILLPOND_PHASE,$MILLPOND_CYCLE,$MILLPOND_SECONDS\"; echo \"requests,$n\"",
+        &[
+            "throughput=regex:^\"SET[^\"]*\",\"([0-9.]+)\"",
+            "requests=regex:^requests,([0-9]+)",
+        ],
+    ));
+    config.rounds = Some(1);
+    let phase = |kind| PhaseSpec {
+        kind,
+        duration_ns: 500_000_000,
+        ..PhaseSpec::default()
+    };
+    config.phases = Some(PhasePlan {
+        phases: [PhaseKind::Steady, PhaseKind::Burst, PhaseKind::Idle]
+            .map(phase)
+            .into(),
+        cycles: 2,
+    });
+    let outcome = run(&config).unwrap();
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    for candidate in &outcome.record.candidates {
+        let round = &candidate.rounds[0];
+        let requests: Vec<u64> = round.phase_ends.iter().map(|end| end.requests).collect();
+        assert_eq!(requests, [2_000, 6_000, 0, 2_000, 6_000, 0]);
+        assert_eq!(round.requests, 16_000);
+        for quantity in [Quantity::Throughput, Quantity::CpuTime] {
+            let value = round.get(Measure::of(Operation::Request, quantity));
+            assert!(value.unwrap() > 0.0, "{quantity:?}");
+        }
+        assert_eq!(round.floors.len(), 2);
+    }
+    let said = std::fs::read_dir(directory.path().join("report/logs")).unwrap();
+    let mut said: Vec<String> = said
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("round1-steady") || name.contains("round1-burst"))
+        .collect();
+    said.sort();
+    assert!(
+        said.iter()
+            .any(|name| name.ends_with("round1-burst2-cycle2.out")),
+        "{said:?}"
+    );
 }
 
 /// Goal: a server of another protocol is compared by the user's own load program: what that printed

@@ -3,6 +3,8 @@
      /large  1 MiB that the connection holds until it ends
      /pin    4 MiB of small blocks that the connection holds until it ends, all but one of each page;
              those stay, and take the place of the ones before them
+     /cache  blocks of a cache that keeps 8 MiB, once it is full no more
+     /mib    1 MiB that is given back at once
    Everything else: a block that is given back at once. */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -14,6 +16,10 @@
 
 enum { LARGE = 1 << 20, BLOCKS = 4096, BLOCK_BYTES = 1000, PER_PAGE = 4, PINS = 16384 };
 
+enum { CACHED = 8192, CACHED_AT_ONCE = 64 };
+
+static void *cache[CACHED];
+static int next_cached;
 static void *pins[PINS];
 static int next_pin;
 static pthread_mutex_t pins_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -35,6 +41,11 @@ static void work(const char *request, struct held *held) {
   } else if (!strncmp(request, "GET /pin ", 9) && !held->has_blocks) {
     for (int i = 0; i < BLOCKS; i++) held->blocks[i] = filled(BLOCK_BYTES);
     held->has_blocks = 1;
+  } else if (!strncmp(request, "GET /cache ", 11)) {
+    int first = __atomic_fetch_add(&next_cached, CACHED_AT_ONCE, __ATOMIC_RELAXED);
+    for (int i = first; i < first + CACHED_AT_ONCE && i < CACHED; i++) cache[i] = filled(BLOCK_BYTES);
+  } else if (!strncmp(request, "GET /mib ", 9)) {
+    free(filled(LARGE));
   } else {
     free(filled(BLOCK_BYTES));
   }

@@ -5,10 +5,11 @@ use std::sync::atomic::AtomicBool;
 
 use millpond_lab::{CompareConfig, LimitTrials, compare};
 use millpond_measure::record::{
-    ComparisonRecord, GrowthCause, MemoryParts, PhaseKind, PhasePlan, PhaseSpec, PhasesAnswer,
+    ComparisonRecord, GrowthCause, Measure, MemoryParts, Operation, PhaseKind, PhasePlan,
+    PhaseSpec, PhasesAnswer, Quantity,
 };
 
-use crate::common::{free_address, short_comparison};
+use crate::common::{free_address, is_here, short_comparison};
 use crate::memory::DOUBLING;
 use crate::presence::compile_c;
 
@@ -202,4 +203,99 @@ fn a_churn_ages_the_heap() {
         }
         assert!(after.mappings.unwrap() > 10 && after.file_bytes.unwrap() > 0);
     }
+}
+
+/// Goal: a cache that fills once is the program's memory, and no growth.
+#[test]
+#[ignore = "slow tier: a whole comparison, a minute"]
+fn a_cache_is_live_and_does_not_grow() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = run(&config(directory.path(), "/cache", 3, 6));
+    for name in ["glibc", PINNED] {
+        let found = answer(&record, name);
+        assert_eq!(found.cause, GrowthCause::None, "{found:?}");
+        let (live, malloc) = (found.live_bytes.unwrap(), found.malloc_bytes.unwrap());
+        assert!(live as f64 > 6.0 * MIB && live > malloc / 2, "{found:?}");
+    }
+}
+
+/// Goal: jemalloc gives memory back while the server idles only with its background thread; without, it keeps what a burst
+/// had, for nobody calls it.
+#[test]
+#[ignore = "slow tier: idle phases of seconds; needs jemalloc"]
+fn a_background_thread_gives_back_while_idle() {
+    const WITH: &str = "jemalloc:background_thread=true,dirty_decay_ms=500,muzzy_decay_ms=0";
+    const WITHOUT: &str = "jemalloc:dirty_decay_ms=500,muzzy_decay_ms=0";
+    if !is_here("jemalloc") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path(), "/large", 1, 2);
+    config.allocators = Some(vec![
+        "glibc".to_owned(),
+        WITH.to_owned(),
+        WITHOUT.to_owned(),
+    ]);
+    if let Some(plan) = &mut config.phases {
+        plan.phases[1].duration_ns = 4_000_000_000;
+    }
+    let record = run(&config);
+    let end = |name: &str| answer(&record, name).ends_bytes[1].unwrap().value;
+    let (with, without) = (end(WITH), end(WITHOUT));
+    assert!(with + 8.0 * MIB < without, "{with} {without}");
+}
+
+/// Goal: memory that is given back after each request is faulted in again by the next, page by page, and costs CPU.
+#[test]
+#[ignore = "slow tier: it is about CPU time; needs jemalloc"]
+fn memory_given_back_at_once_is_faulted_in_again() {
+    const AT_ONCE: &str = "jemalloc:dirty_decay_ms=0,muzzy_decay_ms=0";
+    if !is_here("jemalloc") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path(), "/mib", 1, 2);
+    config.allocators = Some(vec!["jemalloc".to_owned(), AT_ONCE.to_owned()]);
+    let steady = PhaseSpec {
+        kind: PhaseKind::Steady,
+        duration_ns: 1_500_000_000,
+        rate_per_s: Some(300.0),
+        path: Some("/mib".to_owned()),
+        ..PhaseSpec::default()
+    };
+    if let Some(plan) = &mut config.phases {
+        plan.phases.insert(0, steady);
+    }
+    let record = run(&config);
+    let median = |name: &str, quantity| {
+        let mut all = record.candidates.iter();
+        let candidate = all.find(|one| one.name == name).unwrap();
+        candidate
+            .median(Measure::of(Operation::Request, quantity))
+            .unwrap()
+    };
+    let faults = |name: &str| median(name, Quantity::PageFaults);
+    assert!(faults(AT_ONCE) >= 250.0, "{}", faults(AT_ONCE));
+    assert!(faults("jemalloc") < 50.0, "{}", faults("jemalloc"));
+    let cpu = |name: &str| median(name, Quantity::CpuTime);
+    assert!(
+        cpu(AT_ONCE) > cpu("jemalloc"),
+        "{} {}",
+        cpu(AT_ONCE),
+        cpu("jemalloc")
+    );
+}
+
+/// Goal: arenas of many threads hold what a burst had; fewer arenas hold less.
+#[test]
+#[ignore = "slow tier: a whole comparison, a minute"]
+fn fewer_arenas_hold_less_after_a_burst() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path(), "/pin", 2, 2);
+    config.allocators = Some(["glibc", "glibc:arena_max=1"].map(str::to_owned).to_vec());
+    let record = run(&config);
+    let floor = |name: &str| answer(&record, name).floor_bytes.unwrap().value;
+    let (many, one) = (floor("glibc"), floor("glibc:arena_max=1"));
+    eprintln!("floor of many arenas {many}, of one {one}");
+    assert!(one < many, "{one} {many}");
 }
