@@ -47,7 +47,7 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look]) -> String {
     }
     let work = record.settings.memory_requests;
     let work = if work == 0 {
-        String::new()
+        " after the last phase".to_owned()
     } else {
         format!(
             " after the same {} requests",

@@ -30,57 +30,52 @@ pub(super) fn section(record: &ComparisonRecord) -> String {
     )
 }
 
-/// What memory is made of at the end of each phase, and which of it ends a process.
+/// A column of the table of parts.
+type PartColumn = (&'static str, fn(&MemoryParts) -> Option<u64>);
+
+const PARTS: [PartColumn; 8] = [
+    ("anonymous", |one| one.anonymous_bytes),
+    ("of it lazily freed", |one| one.lazy_free_bytes),
+    ("of it huge pages", |one| one.huge_page_bytes),
+    ("swapped", |one| one.swapped_bytes),
+    ("shared", |one| one.shared_bytes),
+    ("mapped files", |one| one.file_bytes),
+    ("kernel", |one| one.kernel_bytes),
+    ("working set", |one| one.working_set_bytes),
+];
+
+/// What memory is made of at the end of each phase, and which of it ends a process. Parts that nobody has are left out.
 fn parts(record: &ComparisonRecord) -> String {
     let Some(plan) = &record.settings.phases else {
         return String::new();
     };
-    let head = [
-        "candidate, at the end of",
-        "anonymous",
-        "of it lazily freed",
-        "of it huge pages",
-        "swapped",
-        "shared",
-        "mapped files",
-        "kernel",
-        "working set",
-        "mappings",
-    ];
+    let answers = &record.analysis.phases;
+    let all = || answers.iter().flat_map(|one| &one.ends_parts);
+    let columns = PARTS
+        .iter()
+        .filter(|(_, part)| all().any(|one| part(one).unwrap_or(0) > 0));
+    let columns: Vec<&PartColumn> = columns.collect();
+    if columns.is_empty() {
+        return String::new();
+    }
+    let mut head = vec!["candidate, at the end of"];
+    head.extend(columns.iter().map(|(name, _)| *name));
+    head.push("mappings");
     let mut rows = String::new();
-    for one in &record.analysis.phases {
+    for one in answers {
         for (place, parts) in one.ends_parts.iter().enumerate() {
-            if *parts == MemoryParts::default() {
-                continue;
-            }
-            let bytes = [
-                parts.anonymous_bytes,
-                parts.lazy_free_bytes,
-                parts.huge_page_bytes,
-                parts.swapped_bytes,
-                parts.shared_bytes,
-                parts.file_bytes,
-                parts.kernel_bytes,
-                parts.working_set_bytes,
-            ];
-            let mut cells: Vec<String> = bytes
-                .iter()
-                .map(|part| part.map_or_else(dash, |part| format_bytes(part as f64)))
-                .collect();
-            cells.push(parts.mappings.map_or_else(dash, |count| count.to_string()));
-            let cells: String = cells
-                .iter()
-                .map(|cell| format!("<td>{cell}</td>"))
-                .collect();
             let name = format!("{}, {}", one.candidate, plan.label(place));
             rows += &format!(
-                "<tr><th scope=\"row\" class=\"name\">{}</th>{cells}</tr>",
+                "<tr><th scope=\"row\" class=\"name\">{}</th>",
                 escape(&name)
             );
+            for (_, part) in &columns {
+                let bytes = part(parts).map_or_else(dash, |part| format_bytes(part as f64));
+                rows += &format!("<td>{bytes}</td>");
+            }
+            let mappings = parts.mappings.map_or_else(dash, |count| count.to_string());
+            rows += &format!("<td>{mappings}</td></tr>");
         }
-    }
-    if rows.is_empty() {
-        return String::new();
     }
     let note = "What ends a process: under a limit the kernel first takes back mapped files and lazily freed pages; it \
                 kills once what it cannot take back reaches the limit, that is anonymous memory without the lazily \
@@ -107,29 +102,29 @@ fn figures(record: &ComparisonRecord) -> String {
         return String::new();
     };
     let labels = (0..plan.phases.len()).map(|place| format!("end of {}", plan.label(place)));
+    let has_burst = plan.last_burst().is_some();
+    let of_bursts = [
+        "peak",
+        "after the burst",
+        "time to fall",
+        "growth per cycle",
+    ];
+    let of_bursts = of_bursts.iter().filter(|_| has_burst);
     let mut head = vec!["candidate".to_owned()];
     head.extend(labels);
-    head.extend(
-        [
-            "peak",
-            "after the burst",
-            "time to fall",
-            "growth per cycle",
-            "live",
-            "retained",
-        ]
-        .map(str::to_owned),
-    );
+    let rest = of_bursts.chain(&["live", "retained"]);
+    head.extend(rest.map(|&name| name.to_owned()));
     let mut rows = String::new();
     for one in &record.analysis.phases {
         let bytes = |estimate: Option<RoundsEstimate>| cell(estimate, format_bytes);
         let mut cells: Vec<String> = one.ends_bytes.iter().map(|end| bytes(*end)).collect();
-        cells.extend([
+        let of_bursts = [
             bytes(one.peak_bytes),
             bytes(one.floor_bytes),
             cell(one.reached_ns, format_duration_ns),
             bytes(one.growth_bytes),
-        ]);
+        ];
+        cells.extend(of_bursts.into_iter().filter(|_| has_burst));
         let live = one.live_bytes.map(|live| live as f64);
         let retained = one.live_bytes.zip(one.malloc_bytes);
         let retained = retained.map(|(live, malloc)| malloc.saturating_sub(live) as f64);
