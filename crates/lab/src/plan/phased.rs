@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use millpond_measure::record::{PhaseKind, PhasePlan};
+use millpond_measure::record::{PhaseKind, PhasePlan, PhaseSpec};
 use millpond_measure::units::{format_duration_ns, format_rate};
 
 use super::{Known, PHASE_MIN, Plan, REPORT_RESERVE};
 
-/// Connecting, and the last answers, of each phase under load.
+/// Connecting, of each phase under load.
 const PHASE_OVERHEAD: Duration = Duration::from_millis(100);
+/// The most that the last responses of a phase may take.
+const TAIL_MAX: Duration = Duration::from_secs(30);
 
 /// What each run does.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,12 +60,24 @@ fn length(phases: &PhasePlan, is_meant: impl Fn(PhaseKind) -> bool) -> Duration 
         .sum()
 }
 
+/// Until every connection has its last response.
+fn tail(known: &Known, spec: &PhaseSpec) -> Duration {
+    let slowest = known.slowest_per_s.iter().copied().reduce(f64::min);
+    let connections = match spec.kind {
+        PhaseKind::Idle => return Duration::ZERO,
+        _ => spec.connections.map_or(known.connections as f64, f64::from),
+    };
+    let seconds = connections / slowest.unwrap_or(f64::INFINITY).max(1e-3);
+    Duration::try_from_secs_f64(seconds).map_or(TAIL_MAX, |tail| tail.min(TAIL_MAX))
+}
+
 /// What a round takes for each candidate: the last idle phase of a cycle passes while others are under load.
 fn run(known: &Known, phases: &PhasePlan, warm_up: Duration) -> Duration {
     let count = known.candidates.max(1);
     let loaded = length(phases, |kind| kind != PhaseKind::Idle);
     let idle = length(phases, |kind| kind == PhaseKind::Idle);
     let phases_count = u32::try_from(phases.phases.len()).unwrap_or(u32::MAX);
+    let tails: Duration = phases.phases.iter().map(|spec| tail(known, spec)).sum();
     // A program of the user's takes what it takes.
     let loaded = match known.load_command {
         Some(length) => {
@@ -71,7 +85,7 @@ fn run(known: &Known, phases: &PhasePlan, warm_up: Duration) -> Duration {
             let count = all.filter(|spec| spec.kind != PhaseKind::Idle).count();
             length * u32::try_from(count).unwrap_or(u32::MAX)
         }
-        None => loaded,
+        None => loaded + tails,
     };
     let loaded = loaded + PHASE_OVERHEAD * phases_count;
     let cycle = match known.is_one_at_a_time {
@@ -145,7 +159,6 @@ impl Phased {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond_measure::record::PhaseSpec;
 
     fn phases() -> PhasePlan {
         let phase = |kind, seconds: u64| PhaseSpec {
@@ -186,9 +199,16 @@ mod tests {
         assert_eq!(plan.rate_per_s, [4_000.0]);
         let alone = Plan::make(&Known {
             is_one_at_a_time: true,
-            ..known
+            ..known.clone()
         });
         assert!(alone.run > Duration::from_secs(30), "{:?}", alone.run);
+        // 64 connections, each of whose last responses takes its turn, in two phases of three cycles.
+        let slow = Plan::make(&Known {
+            slowest_per_s: vec![100.0],
+            ..known.clone()
+        });
+        let longer = (slow.run - plan.run) * 5;
+        assert!(longer > Duration::from_secs(15), "{longer:?}");
         let lines = plan.describe(&["request"], 5, &Known::example());
         assert!(
             lines
