@@ -52,6 +52,8 @@ pub struct CompareConfig {
     pub target: Target,
     /// Names for `--allocators`; `None` takes every allocator found.
     pub allocators: Option<Vec<String>>,
+    /// Compare this allocator with its settings that matter (`--settings`), in the place of `allocators`.
+    pub settings_of: Option<String>,
     /// Candidates that are no allocators: the server in another environment, or another command.
     pub variants: Vec<Variant>,
     /// Whether each of them is run under every allocator too.
@@ -125,6 +127,7 @@ impl CompareConfig {
         Self {
             target,
             allocators: None,
+            settings_of: None,
             variants: Vec::new(),
             is_crossed: false,
             as_cpus: None,
@@ -339,6 +342,10 @@ impl CompareConfig {
     pub(crate) fn candidates(&self, allocators: &[Allocator]) -> Result<Vec<Candidate>, LabError> {
         let mut list = match (&self.target, &self.pools) {
             (Target::Command { .. }, _) => matrix::candidates(allocators, &[]),
+            // Pools are another question.
+            (Target::Entity { .. }, None) if self.settings_of.is_some() => {
+                matrix::candidates(allocators, &[PoolSetting::Off])
+            }
             (Target::Entity { .. }, None) => matrix::usual_candidates(allocators),
             (Target::Entity { .. }, Some(pools)) => matrix::candidates(allocators, pools),
         };
@@ -357,6 +364,9 @@ impl CompareConfig {
         &self,
         warnings: &mut Vec<String>,
     ) -> Result<Vec<Allocator>, LabError> {
+        if let Some(name) = &self.settings_of {
+            return self.chosen_settings(name, warnings);
+        }
         if let Some(names) = &self.allocators {
             if names.is_empty() {
                 return Err(LabError::Setting(
@@ -388,6 +398,32 @@ impl CompareConfig {
                 .map(|one| format!("not installed, hence not compared: {one}")),
         );
         Ok(usual(allocator::discover(), warnings))
+    }
+
+    /// The allocator as it is, then with each of its settings. What it does not take is named in `warnings`, and so is what
+    /// is known to have no effect.
+    fn chosen_settings(
+        &self,
+        name: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Allocator>, LabError> {
+        let list = allocator::settings_of(name)?;
+        if !list.left_out.is_empty() {
+            let settings: Vec<&str> = list
+                .left_out
+                .iter()
+                .map(|setting| setting.trim_start_matches(':'))
+                .collect();
+            warnings.push(format!(
+                "settings that this version of {name} does not take are not compared: {}",
+                settings.join("; ")
+            ));
+        }
+        for one in &list.allocators {
+            warnings.extend(one.without_effect(&self.launcher));
+        }
+        warnings.extend(list.allocators.first().and_then(Allocator::public_reports));
+        Ok(list.allocators)
     }
 
     /// The shortest comparison of so many candidates that can give a verdict, the second baseline
