@@ -5,6 +5,7 @@
 
 use super::colour::Colour;
 use super::lines::wrapped;
+use super::settings_front;
 use super::{MARKS, cpus_line, deploy, find, least_confidence, limit_sentences, limits, mark};
 use crate::environment::InheritedVariables;
 use crate::record::{
@@ -65,6 +66,7 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
             text += &wrapped(&format!("  ({shown})"), width, "   ");
         }
     }
+    text += &settings_front::text(record, width, options.colour);
     text += &sections(record, width);
     if let Some(regression) = &record.regression {
         text += &against_earlier(regression, width);
@@ -109,7 +111,11 @@ fn sections(record: &ComparisonRecord, width: usize) -> String {
         phases.filter(|sentence| !sentence.is_empty()),
         width,
     );
-    let deployments = deploy::recommended(record);
+    // Settings have lines of their own.
+    let deployments = match analysis.settings_front {
+        Some(_) => Vec::new(),
+        None => deploy::recommended(record),
+    };
     let lines = deployments
         .iter()
         .filter(|one| !one.variables.is_empty())
@@ -392,7 +398,7 @@ fn block(names: &[&str], name_width: usize, columns: &[Column], colour: bool) ->
     text
 }
 
-fn paint(cell: &str, verdict: Option<&Verdict>, colour: bool) -> String {
+pub(super) fn paint(cell: &str, verdict: Option<&Verdict>, colour: bool) -> String {
     let chosen = match verdict {
         _ if !colour => None,
         Some(Verdict::Better) => Some(Colour::Good),
