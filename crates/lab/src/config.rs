@@ -579,6 +579,47 @@ mod tests {
         assert!(!config.preloads_nothing());
     }
 
+    /// Goal: settings of one allocator have it as it is for their baseline, pools off with our own server; what the version
+    /// does not take is said, and what has no list is refused before anything starts.
+    #[test]
+    fn settings_are_compared_with_their_default() {
+        let launcher = Launcher {
+            program: PathBuf::from("/bin/true"),
+        };
+        let mut config = CompareConfig::new(Target::Entity { extra: Vec::new() }, launcher);
+        config.settings_of = Some("glibc".to_owned());
+        let chosen = config.chosen_allocators(&mut Vec::new()).unwrap();
+        let list = config.candidates(&chosen).unwrap();
+        assert_eq!(list.len(), chosen.len() + 1, "the baseline twice");
+        assert_eq!(list[0].name, "glibc without pools");
+        assert!(list.iter().all(|one| one.pools == Some(PoolSetting::Off)));
+        assert!(
+            list[2..]
+                .iter()
+                .all(|one| !one.allocator.changes.is_empty())
+        );
+        assert!(list[..2].iter().all(|one| one.allocator.changes.is_empty()));
+        let mut warnings = Vec::new();
+        config.settings_of = Some("tcmalloc".to_owned());
+        if config.chosen_allocators(&mut warnings).is_ok() {
+            let minimal = warnings
+                .iter()
+                .any(|line| line.contains("sample_parameter"));
+            let library = allocator::discover().into_iter();
+            let mut library = library
+                .filter(|one| one.name == "tcmalloc")
+                .map(|one| one.library);
+            let is_minimal = library
+                .next()
+                .flatten()
+                .is_some_and(|file| file.display().to_string().contains("minimal"));
+            assert_eq!(minimal, is_minimal, "{warnings:?}");
+        }
+        config.settings_of = Some("mempool".to_owned());
+        let told = config.chosen_allocators(&mut warnings).unwrap_err();
+        assert!(told.to_string().contains("--settings mempool"), "{told}");
+    }
+
     /// Goal: without names the usual five are compared, however many are installed; the others are named.
     #[test]
     fn extra_allocators_are_compared_if_named() {

@@ -1,8 +1,9 @@
 //! Settings of one allocator: what each changes, and the front of memory against CPU per request.
 //!
 //! Reads the comparisons with the default that the table has, with their correction for so many candidates, and adds no
-//! test of its own. On the front by estimates is only who changes something for certain, and the default: a setting
-//! that changes nothing is the default with noise, and would stand on the front half of the times by chance.
+//! test of its own. On the front by estimates is only who certainly needs less of one than the default, and the default: a
+//! setting that changes nothing is the default with noise, and one whose price is proved and whose gain is not is no choice;
+//! either would stand on a front of estimates half of the times by chance.
 
 use super::Field;
 use super::question::{self, CPU};
@@ -143,13 +144,17 @@ fn change(one: &Comparison) -> String {
         ),
         Verdict::Equivalent => format!("within \u{b1}{within}"),
         Verdict::Undecided { .. } if one.is_blind() => "not told by so few rounds".to_owned(),
-        Verdict::Undecided { .. } => format!("undecided within \u{b1}{within}"),
+        Verdict::Undecided { .. } => format!(
+            "undecided within {} to {}",
+            format_change(low),
+            format_change(high)
+        ),
         Verdict::NotTrusted { .. } => "not to be trusted".to_owned(),
     }
 }
 
-/// Where a setting lies: its memory and CPU against the default's. `None` where one of both is not known, or not to be
-/// trusted, or nothing is shown to change.
+/// Where a setting that is a choice lies: its memory and CPU against the default's. `None` where one of both is not known,
+/// or not to be trusted, or nothing is shown to be gained.
 fn place(one: &SettingAnswer) -> Option<(f64, f64)> {
     let ratio = |comparison: &Option<Comparison>| {
         let comparison = comparison.as_ref()?;
@@ -158,8 +163,8 @@ fn place(one: &SettingAnswer) -> Option<(f64, f64)> {
     };
     match one.effect {
         SettingEffect::Default => Some((1.0, 1.0)),
-        SettingEffect::Changes => Some((ratio(&one.memory)?, ratio(&one.cpu)?)),
-        SettingEffect::Nothing | SettingEffect::Undecided | SettingEffect::NotTrusted => None,
+        _ if !one.has_gain() => None,
+        _ => Some((ratio(&one.memory)?, ratio(&one.cpu)?)),
     }
 }
 
@@ -284,12 +289,16 @@ mod tests {
     }
 
     fn answer(name: usize, memory: f64, cpu: f64, effect: SettingEffect) -> SettingAnswer {
+        let verdict = match effect {
+            SettingEffect::Changes => Verdict::Better,
+            _ => Verdict::Worse,
+        };
         SettingAnswer {
             candidate: format!("a:{name}"),
             setting: name.to_string(),
             effect,
-            memory: Some(comparison(memory, 0.001, Verdict::Worse)),
-            cpu: Some(comparison(cpu, 0.001, Verdict::Worse)),
+            memory: Some(comparison(memory, 0.001, verdict.clone())),
+            cpu: Some(comparison(cpu, 0.001, verdict)),
             ..SettingAnswer::default()
         }
     }
@@ -303,8 +312,8 @@ mod tests {
         }
     }
 
-    /// Goal: whatever the places, no member of the front is dominated, every other one that changes something is
-    /// dominated by a member, the order is that of memory, and what changes nothing is no member.
+    /// Goal: whatever the places, no member of the front is dominated, every other one that gains something is
+    /// dominated by a member, the order is that of memory, and what gains nothing is no member.
     #[test]
     fn the_front_is_what_nothing_dominates() {
         let mut random = fastrand::Rng::with_seed(3);
@@ -359,7 +368,7 @@ mod tests {
         assert_eq!(effect, SettingEffect::Undecided);
         assert_eq!(
             words,
-            "undecided: memory within \u{b1}1.1 %, CPU undecided within \u{b1}9.2 %; needs about 7 more rounds"
+            "undecided: memory within \u{b1}1.1 %, CPU undecided within -2.8 % to +9.2 %; needs about 7 more rounds"
         );
         assert_eq!(told(Some(&same), None).0, SettingEffect::Undecided);
         assert_eq!(

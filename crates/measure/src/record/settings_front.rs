@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Measure;
-use crate::statistics::Comparison;
+use crate::statistics::{Comparison, Verdict};
 
 /// What the rounds say of a setting, in memory and CPU per request together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -48,7 +48,8 @@ pub struct SettingAnswer {
     pub what_it_changes: String,
     /// What the rounds say.
     pub effect: SettingEffect,
-    /// Whether no other one needs as little of both memory and CPU and less of one, by the estimates.
+    /// Of the default and those that certainly need less memory or CPU than it: whether no other of them needs as little of
+    /// both and less of one, by the estimates.
     pub is_on_front: bool,
     /// Memory against the default; `None` of the default, and where it was not measured.
     pub memory: Option<Comparison>,
@@ -81,6 +82,15 @@ pub struct SettingsFront {
     pub front: Vec<String>,
     /// How many do what, and who is on the front.
     pub sentence: String,
+}
+
+impl SettingAnswer {
+    /// Whether it certainly needs less than the default, of memory or of CPU.
+    #[must_use]
+    pub fn has_gain(&self) -> bool {
+        let both = [&self.memory, &self.cpu].into_iter().flatten();
+        both.into_iter().any(|one| one.verdict == Verdict::Better)
+    }
 }
 
 impl SettingsFront {

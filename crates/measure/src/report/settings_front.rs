@@ -9,7 +9,7 @@ use crate::statistics::{Comparison, Verdict};
 use crate::units::{format_bytes, format_change, format_duration_ns, format_percent};
 
 /// Settings that are longer have a line of their own.
-const NAME_COLUMNS_MAX: usize = 32;
+pub(super) const NAME_COLUMNS_MAX: usize = 32;
 /// A sentence on a comment line is no longer than this, whatever the width.
 const COMMENT: &str = "  # ";
 
@@ -26,8 +26,8 @@ pub(super) fn text(record: &ComparisonRecord, width: usize, colour: bool) -> Str
     );
     let summary = wrapped(&format!("  {}", found.sentence), width, "    ");
     let marks = wrapped(
-        "  * on the front: no other needs as little of both and less of one, by the estimates. \u{b1}: how far the \
-         interval reaches; same: proved within the margin; ?: undecided",
+        "  * on the front: the default, and what certainly needs less of one than it, unless another of these needs as \
+         little of both, by the estimates. \u{b1}: how far the interval reaches; same: within the margin; ?: undecided",
         width,
         "    ",
     );
@@ -50,7 +50,7 @@ pub(super) fn of_default(value: Option<f64>, format: impl Fn(f64) -> String) -> 
     value.map_or_else(|| "-".to_owned(), format)
 }
 
-/// One axis of a setting: `-38 % ±2`, `same ±1.2 %`, `? ±9 %`.
+/// One axis of a setting: `-38 % ±2`, `same ±1.2 %`, `? -3 to +9 %`.
 pub(super) fn cell(one: Option<&Comparison>) -> String {
     let Some((one, estimate)) = one.and_then(|one| Some((one, one.estimate()?))) else {
         return "-".to_owned();
@@ -65,7 +65,11 @@ pub(super) fn cell(one: Option<&Comparison>) -> String {
         ),
         Verdict::Equivalent => format!("same \u{b1}{}", format_percent(furthest)),
         Verdict::Undecided { .. } if one.is_blind() => "? few rounds".to_owned(),
-        Verdict::Undecided { .. } => format!("? \u{b1}{}", format_percent(furthest)),
+        Verdict::Undecided { .. } => format!(
+            "? {} to {}",
+            format_change(estimate.low).trim_end_matches(" %"),
+            format_change(estimate.high)
+        ),
         Verdict::NotTrusted { .. } => "! not trusted".to_owned(),
     }
 }
@@ -75,7 +79,8 @@ pub(super) fn verdict(one: &SettingAnswer) -> &'static str {
     match (one.effect, one.is_on_front) {
         (SettingEffect::Default, true) => "default, front",
         (SettingEffect::Changes, true) => "front",
-        (SettingEffect::Changes, false) => "",
+        (SettingEffect::Changes, false) if one.has_gain() => "dominated",
+        (SettingEffect::Changes, false) => "no gain",
         (other, _) => other.label(),
     }
 }
@@ -280,18 +285,21 @@ pub(super) mod tests {
             ..TerminalOptions::default()
         };
         let text = render(&record(), &options);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let words = words.join(" ");
         for part in [
             "Which setting of jemalloc (memory against CPU per request)",
             "* (default)",
-            "* narenas=1   -38 % \u{b1}0.6  same \u{b1}1.1 %  front",
-            "same \u{b1}1.2 %  same \u{b1}1.1 %  changes nothing",
-            "? \u{b1}4 %",
-            "\n  Environment=\"MALLOC_CONF=narenas:1\"\n  ENV MALLOC_CONF=\"narenas:1\"\n",
-            "  # (default): nothing to set",
+            "* narenas=1 -38 % \u{b1}0.6 same \u{b1}1.1 % front",
+            "dirty_decay_ms=1000 same \u{b1}1.2 % same \u{b1}1.1 % changes nothing",
+            "? +2 to +4 % same \u{b1}1 % undecided",
+            "# (default): nothing to set",
             "All were measured with LD_PRELOAD=/lib/libjemalloc.so.2",
         ] {
-            assert!(text.contains(part), "{part}: {text}");
+            assert!(words.contains(part), "{part}: {text}");
         }
+        let pasted = "\n  Environment=\"MALLOC_CONF=narenas:1\"\n  ENV MALLOC_CONF=\"narenas:1\"\n";
+        assert!(text.contains(pasted), "{text}");
         assert_eq!(text.matches("LD_PRELOAD").count(), 1, "{text}");
         let (start, _) = text.split_once("Left out").unwrap_or((&text, ""));
         assert!(

@@ -10,7 +10,7 @@ use crate::report::settings_front as words;
 use crate::statistics::{Comparison, Estimate};
 use crate::units::{format_bytes, format_change, format_duration_ns, format_percent};
 
-const HEAD: f64 = 12.0;
+const HEAD: f64 = 16.0;
 const FOOT: f64 = 44.0;
 /// Of the key, beside the picture or below it.
 const KEY_ROW: f64 = 20.0;
@@ -47,9 +47,8 @@ fn rows(found: &SettingsFront) -> String {
             .find(|(member, _)| member.candidate == one.candidate);
         let number = number.map_or_else(String::new, |(_, number)| number.to_string());
         rows += &format!(
-            "<tr><th scope=\"row\" class=\"name\">{}</th><td class=\"why\">{}</td><td>{number}</td>",
-            escape(&one.setting),
-            escape(&one.what_it_changes)
+            "<tr><th scope=\"row\" class=\"name\">{}</th><td>{number}</td>",
+            escape(&one.setting)
         );
         let values = match one.effect {
             SettingEffect::Default => [
@@ -60,16 +59,20 @@ fn rows(found: &SettingsFront) -> String {
             _ => [&one.memory, &one.cpu].map(|axis| cell(axis.as_ref())),
         };
         rows += &values.concat();
-        rows += &format!("<td class=\"words\">{}</td></tr>", words::verdict(one));
+        rows += &format!(
+            "<td class=\"words\">{}</td><td class=\"why\">{}</td></tr>",
+            words::verdict(one),
+            prose(&one.what_it_changes)
+        );
     }
     let memory = words::memory_title(found);
     let head = [
         "setting",
-        "what it changes",
         "front",
         &memory,
         "CPU per request",
         "verdict",
+        "what it changes",
     ];
     table::with_head("Each setting against the default", &head, &rows)
 }
@@ -162,7 +165,7 @@ struct Axes {
 
 impl Axes {
     fn of(form: Form, found: &SettingsFront, margin: f64) -> Self {
-        let (left, right) = form.pick((70.0, 690.0), (44.0, 352.0));
+        let (left, right) = form.pick((70.0, 655.0), (44.0, 352.0));
         let bottom = HEAD + form.pick(400.0, 270.0);
         let places: Vec<_> = found.settings.iter().filter_map(place).collect();
         let on = |axis: fn(&(Estimate, Estimate)) -> Estimate, from, to| {
@@ -215,12 +218,7 @@ impl Axes {
         if self.form == Form::Wide {
             svg.text_upwards("tick", at, "CPU per request");
         } else {
-            svg.text(
-                "tick",
-                (self.left + 4.0, HEAD + 10.0),
-                Anchor::Start,
-                "CPU per request",
-            );
+            svg.text("tick", (2.0, 10.0), Anchor::Start, "CPU per request");
         }
     }
 }
@@ -231,22 +229,23 @@ fn drawing(form: Form, found: &SettingsFront, margin: f64) -> Svg {
     let below = form.pick(0.0, KEY_ROW * front.len() as f64 + 6.0);
     let mut svg = Svg::new(form, axes.bottom + FOOT + below);
     axes.draw(&mut svg, margin, &words::memory_title(found));
-    for one in found.settings.iter().filter(|one| !one.is_on_front) {
-        let Some((memory, cpu)) = place(one) else {
-            continue;
-        };
-        let class = match one.effect {
-            SettingEffect::Default => "dot full h1",
-            _ => "dot hollow again",
-        };
-        let title = format!("{}: {}", one.setting, one.sentence);
-        let at = axes.at(memory.ratio, cpu.ratio);
-        svg.dot(class, at, 4.0, &title);
-        if one.effect == SettingEffect::Default {
-            svg.text("label", (at.0 + 8.0, at.1 - 7.0), Anchor::Start, "default");
+    let others = found.settings.iter().filter(|one| !one.is_on_front);
+    let (default, others): (Vec<_>, Vec<_>) =
+        others.partition(|one| one.effect == SettingEffect::Default);
+    for one in others {
+        if let Some((memory, cpu)) = place(one) {
+            let title = format!("{}: {}", one.setting, one.sentence);
+            let at = axes.at(memory.ratio, cpu.ratio);
+            svg.dot("dot hollow again", at, 4.0, &title);
         }
     }
     draw_front(&mut svg, &axes, &front);
+    // Above all that lies around it.
+    if !default.is_empty() {
+        let (x, y) = axes.at(1.0, 1.0);
+        svg.dot("dot full h1", (x, y), 5.0, "the default");
+        svg.text("label", (x + 8.0, y - 7.0), Anchor::Start, "default");
+    }
     draw_key(&mut svg, &axes, &front);
     svg
 }
@@ -326,8 +325,8 @@ fn free_place(dot: (f64, f64), dots: &[(f64, f64)], taken: &[(f64, f64)]) -> (f6
 /// Which number is which setting.
 fn draw_key(svg: &mut Svg, axes: &Axes, front: &[(&SettingAnswer, usize)]) {
     let (left, top, letters) = axes.form.pick(
-        (axes.right + 22.0, HEAD + 14.0, 42),
-        (8.0, axes.bottom + FOOT + 8.0, 48),
+        (axes.right + 22.0, HEAD + 14.0, 38),
+        (8.0, axes.bottom + FOOT + 8.0, 42),
     );
     for (row, (one, number)) in front.iter().enumerate() {
         let y = top + KEY_ROW * row as f64;
