@@ -21,6 +21,7 @@ mod catalogue;
 mod selection;
 mod trim;
 mod remedies;
+mod settings;
 
 use std::ffi::OsString;
 use std::io;
@@ -39,6 +40,7 @@ pub(crate) use family::family_by_symbol;
 pub use family::name_of_library;
 pub use remedies::REMEDIES;
 pub use selection::{select, select_with_settings};
+pub(crate) use settings::settings_of;
 pub(crate) use version::major_and_minor;
 
 /// Writes the objects that are part of this program into `directory`, to stay there; their paths.
@@ -74,6 +76,8 @@ pub struct Allocator {
     settings: Vec<(String, String)>,
     /// The known allocator whose rules hold for it.
     family: Option<&'static str>,
+    /// What its settings change, in a few words, where they are of a list that says so.
+    pub(crate) changes: &'static str,
     /// What a probe showed of it.
     proved: Option<&'static str>,
     /// Where `library` was written, if it is part of this program.
@@ -91,6 +95,7 @@ impl Allocator {
             library: None,
             environment: Vec::new(),
             settings: Vec::new(),
+            changes: "",
             proved: None,
             family: known::find(name).map(|known| known.name),
             written: None,
@@ -111,6 +116,7 @@ impl Allocator {
                 .map(|(variable, value)| ((*variable).to_owned(), (*value).to_owned()))
                 .collect(),
             settings: Vec::new(),
+            changes: "",
             proved: None,
             family: known::find(name).map(|known| known.name),
             written: None,
@@ -267,6 +273,7 @@ fn mempool() -> io::Result<Allocator> {
         library: Some(library),
         environment: Vec::new(),
         settings: Vec::new(),
+        changes: "",
         proved: None,
         family: Some(MEMPOOL),
         written: Some(written),

@@ -52,6 +52,8 @@ pub struct CompareConfig {
     pub target: Target,
     /// Names for `--allocators`; `None` takes every allocator found.
     pub allocators: Option<Vec<String>>,
+    /// Compare this allocator with its settings that matter (`--settings`), in the place of `allocators`.
+    pub settings_of: Option<String>,
     /// Candidates that are no allocators: the server in another environment, or another command.
     pub variants: Vec<Variant>,
     /// Whether each of them is run under every allocator too.
@@ -125,6 +127,7 @@ impl CompareConfig {
         Self {
             target,
             allocators: None,
+            settings_of: None,
             variants: Vec::new(),
             is_crossed: false,
             as_cpus: None,
@@ -346,6 +349,10 @@ impl CompareConfig {
     pub(crate) fn candidates(&self, allocators: &[Allocator]) -> Result<Vec<Candidate>, LabError> {
         let mut list = match (&self.target, &self.pools) {
             (Target::Command { .. }, _) => matrix::candidates(allocators, &[]),
+            // Pools are another question.
+            (Target::Entity { .. }, None) if self.settings_of.is_some() => {
+                matrix::candidates(allocators, &[PoolSetting::Off])
+            }
             (Target::Entity { .. }, None) => matrix::usual_candidates(allocators),
             (Target::Entity { .. }, Some(pools)) => matrix::candidates(allocators, pools),
         };
@@ -364,6 +371,9 @@ impl CompareConfig {
         &self,
         warnings: &mut Vec<String>,
     ) -> Result<Vec<Allocator>, LabError> {
+        if let Some(name) = &self.settings_of {
+            return self.chosen_settings(name, warnings);
+        }
         if let Some(names) = &self.allocators {
             if names.is_empty() {
                 return Err(LabError::Setting(
@@ -395,6 +405,32 @@ impl CompareConfig {
                 .map(|one| format!("not installed, hence not compared: {one}")),
         );
         Ok(usual(allocator::discover(), warnings))
+    }
+
+    /// The allocator as it is, then with each of its settings. What it does not take is named in `warnings`, and so is what
+    /// is known to have no effect.
+    fn chosen_settings(
+        &self,
+        name: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Allocator>, LabError> {
+        let list = allocator::settings_of(name)?;
+        if !list.left_out.is_empty() {
+            let settings: Vec<&str> = list
+                .left_out
+                .iter()
+                .map(|setting| setting.trim_start_matches(':'))
+                .collect();
+            warnings.push(format!(
+                "settings that this version of {name} does not take are not compared: {}",
+                settings.join("; ")
+            ));
+        }
+        for one in &list.allocators {
+            warnings.extend(one.without_effect(&self.launcher));
+        }
+        warnings.extend(list.allocators.first().and_then(Allocator::public_reports));
+        Ok(list.allocators)
     }
 
     /// The shortest comparison of so many candidates that can give a verdict, the second baseline
@@ -548,6 +584,47 @@ mod tests {
         assert!(told.contains("two candidates are called gc"), "{told}");
         config.allocators = Some(vec!["glibc".to_owned(), "jemalloc".to_owned()]);
         assert!(!config.preloads_nothing());
+    }
+
+    /// Goal: settings of one allocator have it as it is for their baseline, pools off with our own server; what the version
+    /// does not take is said, and what has no list is refused before anything starts.
+    #[test]
+    fn settings_are_compared_with_their_default() {
+        let launcher = Launcher {
+            program: PathBuf::from("/bin/true"),
+        };
+        let mut config = CompareConfig::new(Target::Entity { extra: Vec::new() }, launcher);
+        config.settings_of = Some("glibc".to_owned());
+        let chosen = config.chosen_allocators(&mut Vec::new()).unwrap();
+        let list = config.candidates(&chosen).unwrap();
+        assert_eq!(list.len(), chosen.len() + 1, "the baseline twice");
+        assert_eq!(list[0].name, "glibc without pools");
+        assert!(list.iter().all(|one| one.pools == Some(PoolSetting::Off)));
+        assert!(
+            list[2..]
+                .iter()
+                .all(|one| !one.allocator.changes.is_empty())
+        );
+        assert!(list[..2].iter().all(|one| one.allocator.changes.is_empty()));
+        let mut warnings = Vec::new();
+        config.settings_of = Some("tcmalloc".to_owned());
+        if config.chosen_allocators(&mut warnings).is_ok() {
+            let minimal = warnings
+                .iter()
+                .any(|line| line.contains("sample_parameter"));
+            let library = allocator::discover().into_iter();
+            let mut library = library
+                .filter(|one| one.name == "tcmalloc")
+                .map(|one| one.library);
+            let is_minimal = library
+                .next()
+                .flatten()
+                .is_some_and(|file| file.display().to_string().contains("minimal"));
+            assert_eq!(minimal, is_minimal, "{warnings:?}");
+        }
+        config.settings_of = Some("mempool".to_owned());
+        let told = config.chosen_allocators(&mut warnings).unwrap_err();
+        assert!(told.to_string().contains("--settings mempool"), "{told}");
     }
 
     /// Goal: without names the usual five are compared, however many are installed; the others are named.

@@ -62,6 +62,7 @@ impl Collection {
             library: library(&candidate.allocator),
             allocator_version: version(candidate),
             environment: variables(candidate),
+            what_it_changes: candidate.allocator.changes.to_owned(),
             command: candidate.variant.as_ref().map_or_else(Vec::new, command),
             ..CandidateRounds::default()
         };

@@ -14,6 +14,7 @@ mod pools;
 mod recommendation;
 mod across;
 mod unpinned;
+mod settings_front;
 
 pub(crate) use across::{baseline_of, rounds_of, self_difference};
 
@@ -97,6 +98,7 @@ pub fn analyse_by(candidates: &[CandidateRounds], design: Design) -> Analysis {
     Analysis {
         self_check: trust::self_check(&field, &verdicts),
         recommendation: recommendation::recommend(&field, &verdicts),
+        settings_front: settings_front::of(&field, &verdicts.memory),
         unpinned: unpinned::differences(&field, &verdicts.memory, &details),
         verdicts,
         pools_effect: pools::effects(&field),

@@ -22,6 +22,7 @@ mod heap;
 mod reach;
 mod memory_course;
 mod phases;
+mod settings_front;
 mod failure;
 mod flame_graph;
 mod class;
@@ -69,6 +70,7 @@ pub use round::{
 };
 pub use search::{CurvePoint, SearchEnd, SearchReport, SearchStep, StepOutcome};
 pub use second::{LoadSecond, RunPart};
+pub use settings_front::{SettingAnswer, SettingEffect, SettingsFront};
 pub use slices::{BlockCheck, CORE_DISTANCE_CHANGE_MIN, PacedColumns, SliceColumns};
 pub use warm_up::{LoadSteadiness, LoadWarmUp};
 

@@ -19,6 +19,7 @@ pub mod hlog;
 pub mod bars;
 pub mod curve;
 mod deploy;
+mod settings_front;
 pub mod junit;
 
 use crate::record::{ComparisonRecord, Measure, Quantity};

@@ -244,6 +244,17 @@ pub fn format_percent(share: f64) -> String {
     format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
 }
 
+/// A ratio as what it changes, with its sign: `-38 %`, `+2.1 %`, `0 %`.
+#[must_use]
+pub fn format_change(ratio: f64) -> String {
+    let text = format_percent(ratio - 1.0);
+    match text.as_str() {
+        "-0 %" => "0 %".to_owned(),
+        other if ratio > 1.0 && other != "0 %" => format!("+{other}"),
+        _ => text,
+    }
+}
+
 /// The confidence of an interval in tenths of a percent, never rounded up: `98.3 %`, `95 %`.
 #[must_use]
 pub fn format_confidence(share: f64) -> String {

@@ -292,12 +292,19 @@ fn what_is_written_is_described() {
         ..InheritedVariables::default()
     });
     add_identity(&mut disturbed.candidates[2]);
+    // As if each were a setting, two of them the same.
+    for candidate in &mut disturbed.candidates[2..] {
+        candidate.what_it_changes = "something".to_owned();
+    }
     add_blocks(&mut disturbed.candidates[5]);
     add_reach(&mut disturbed);
     add_phases(&mut disturbed);
     disturbed.analyse();
     assert_eq!(disturbed.analysis.phases.len(), 1);
     assert!(!disturbed.analysis.unpinned.is_empty());
+    let front = disturbed.analysis.settings_front.as_mut().unwrap();
+    assert!(front.settings.len() > 2 && !front.front.is_empty());
+    front.settings[1].alike = vec!["like".to_owned()];
     assert_eq!(problems(&disturbed), [""; 0]);
     let mut checked = whole.clone();
     let found = regression::check(&checked, &disturbed, RegressionRule::default());

@@ -29,7 +29,7 @@ const ERRORS_ALLOWED_PERCENT_MAX: f64 = 50.0;
 const COUNTS_MAX: i64 = 1_000;
 /// More CPUs than any machine has.
 const AS_CPUS_MAX: i64 = 65_536;
-/// Eleven candidates in the time of seven have too few slices for each.
+/// Eleven candidates, or eighteen, in the time of seven have too few slices for each.
 const TIME_BUDGET_OF_ALL: Duration = Duration::from_secs(600);
 
 /// Compare a server under every memory allocator
@@ -45,6 +45,7 @@ const TIME_BUDGET_OF_ALL: Duration = Duration::from_secs(600);
   millpond compare --idle 12s \\
     --allocators glibc,jemalloc,jemalloc:background_thread=true
   millpond compare --phases steady:4s,burst:3s,idle:12s --allocators remedies
+  millpond compare --settings jemalloc -- ./server {port}
   millpond compare --run-for 10m --rounds 6 --allocators glibc,jemalloc
   millpond compare --margin 2%,p99=10%
   millpond compare --allocators glibc,jemalloc --pools off
@@ -106,6 +107,11 @@ pub(crate) struct CompareFlags {
     /// mempool, as far as they are installed]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     allocators: Option<Vec<String>>,
+    /// Compare one allocator with up to 16 settings that matter: what each changes, and the front of memory against
+    /// CPU per request, as lines for a unit file or a Dockerfile. Lists are for glibc, jemalloc, mimalloc and
+    /// tcmalloc
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["allocators", "preset"])]
+    settings: Option<String>,
     /// A candidate that is no allocator: the server with more variables, NAME=env:VARIABLE=VALUE[,...], or
     /// another command in its place, NAME=command:PROGRAM ARGUMENTS, with {port} as in the server's; repeatable
     #[arg(long, value_name = "NAME=HOW", value_parser = Variant::parse)]
@@ -133,7 +139,7 @@ pub(crate) struct CompareFlags {
     #[arg(long, value_name = "PERCENT,...", value_parser = parse_margins)]
     margin: Option<Margins>,
     /// Longest the whole comparison may take; the fewest rounds that can give a verdict, or --rounds,
-    /// take as long as they do [default: 300s, with --all 600s]
+    /// take as long as they do [default: 300s, with --all or --settings 600s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     time_budget: Option<u64>,
     /// Connections of the load generator
@@ -265,6 +271,7 @@ impl CompareFlags {
         let target = self.target()?;
         let mut config = CompareConfig::new(target, launcher()?);
         config.allocators.clone_from(&self.allocators);
+        config.settings_of.clone_from(&self.settings);
         config.variants.clone_from(&self.candidate);
         config.is_crossed = self.cross;
         config.as_cpus = self.as_cpus;
@@ -285,7 +292,7 @@ impl CompareFlags {
         config.margins = self.margin.unwrap_or_default();
         config.time_budget = match self.time_budget {
             Some(time_ns) => Duration::from_nanos(time_ns),
-            None if self.all => TIME_BUDGET_OF_ALL,
+            None if self.all || self.settings.is_some() => TIME_BUDGET_OF_ALL,
             None => config.time_budget,
         };
         config.connections = self.connections as usize;
@@ -489,6 +496,22 @@ mod tests {
         for wrong in ["0%", "p95=3%", "much"] {
             let told = parse(&["--margin", wrong]).unwrap_err();
             assert!(told.contains("as in 5%, p99=15% or counts=1%"), "{told}");
+        }
+    }
+
+    /// Goal: settings of one allocator get the time that so many candidates need, and go with no other list.
+    #[test]
+    fn settings_are_of_one_allocator() {
+        let of_jemalloc = config(&["--settings", "jemalloc"]).unwrap();
+        assert_eq!(of_jemalloc.settings_of.as_deref(), Some("jemalloc"));
+        assert_eq!(of_jemalloc.time_budget, TIME_BUDGET_OF_ALL);
+        assert_eq!(of_jemalloc.allocators, None);
+        let short = config(&["--settings", "glibc", "--time-budget", "90s"]).unwrap();
+        assert_eq!(short.time_budget, Duration::from_secs(90));
+        assert_eq!(config(&[]).unwrap().settings_of, None);
+        for other in [&["--allocators", "glibc"], &["--preset", "haywire"]] {
+            let words = [&["--settings", "glibc"][..], other].concat();
+            assert!(parse(&words).unwrap_err().contains("cannot be used with"));
         }
     }
 

@@ -17,6 +17,21 @@ fn an_unknown_allocator_is_named() {
     assert!(finished.sentence().contains("frobnicator"), "{finished:?}");
 }
 
+/// Goal: an allocator without a list of settings is refused with those that have one, before anything starts.
+#[test]
+fn an_allocator_without_settings_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("report");
+    let finished = compare(&["--settings", "mempool"], &out);
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    let sentence = finished.sentence();
+    assert!(
+        sentence.contains("--settings mempool") && sentence.contains("glibc, jemalloc"),
+        "{finished:?}"
+    );
+    assert!(!out.exists());
+}
+
 /// Goal: a directory with anything in it that is not ours is a wrong command line, and all of it stays. Whatever the
 /// program calls the folders in which it puts its own files, a stranger has files in folders of those names.
 #[test]

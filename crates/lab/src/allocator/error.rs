@@ -62,6 +62,17 @@ pub enum AllocatorError {
         /// How it is written.
         right: String,
     },
+    /// No list of settings is known for it.
+    #[error(
+        "--settings {name}: there is no such list; lists are for {names}, each named alone; settings of your own are \
+         compared with --allocators, as in --allocators jemalloc,jemalloc:narenas=2"
+    )]
+    NoSettingsList {
+        /// As given.
+        name: String,
+        /// Those that have a list.
+        names: String,
+    },
     /// Another version than the one that was named.
     #[error("allocator {name}: this is version {found}, not the one in its name: {remedy}")]
     OtherVersion {

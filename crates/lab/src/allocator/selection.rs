@@ -75,7 +75,7 @@ fn regroup(words: &[String]) -> Vec<String> {
     grouped
 }
 
-fn resolve(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError> {
+pub(super) fn resolve(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError> {
     if let Some(right) = spelling::misplaced(word) {
         return Err(AllocatorError::Spelling {
             word: word.to_owned(),

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use millpond_lab::allocator::{self, MEMPOOL};
 use millpond_lab::{CompareConfig, Inherited, LabEvent, Variant, compare};
-use millpond_measure::record::{CandidateRounds, ComparisonRecord, Measure, Operation, Quantity};
+use millpond_measure::record::{
+    CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Role, SettingEffect,
+};
 
 use crate::common::{free_address, has_program, is_here, short_comparison};
 
@@ -393,4 +395,36 @@ fn caches_per_cpu_are_proved() {
         candidate.environment,
         ["GLIBC_TUNABLES=glibc.pthread.rseq=0"]
     );
+}
+
+/// Goal: settings of one allocator are compared with it as it is, on a real server: each reaches its processes and the
+/// report, with what it changes and an answer. Two rounds decide nothing, and nothing is claimed.
+#[test]
+#[ignore = "slow tier: a whole comparison of 18 candidates, a minute"]
+fn settings_of_an_allocator_are_compared() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path(), &[]);
+    config.allocators = None;
+    config.settings_of = Some("glibc".to_owned());
+    let outcome = compare(&config, &mut |_| {}, &AtomicBool::new(false)).expect("a comparison");
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    let record = &outcome.record;
+    let default = &record.candidates[0];
+    assert_eq!(
+        (default.name.as_str(), default.role),
+        ("glibc", Role::Baseline)
+    );
+    let two = named(record, "glibc:arena_max=2");
+    assert_eq!(two.environment, ["GLIBC_TUNABLES=glibc.malloc.arena_max=2"]);
+    let found = record.analysis.settings_front.as_ref().expect("settings");
+    assert_eq!(found.settings.len(), record.candidates.len() - 1);
+    assert!(found.settings.len() > 8 && found.settings.len() <= 17);
+    assert_eq!(found.settings[0].effect, SettingEffect::Default);
+    for one in &found.settings[1..] {
+        assert_eq!(one.effect, SettingEffect::Undecided, "{one:?}");
+        assert!(!one.what_it_changes.is_empty() && one.memory.is_some() && one.cpu.is_some());
+    }
+    assert_eq!(found.front, ["glibc"]);
+    let page = fs::read_to_string(&outcome.report).expect("page");
+    assert!(page.contains("two arenas for all threads") && page.contains("Which setting"));
 }

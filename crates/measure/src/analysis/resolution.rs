@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{Design, Field, question};
+use super::{Design, Field, question, settings_front};
 use crate::record::{CandidateRounds, QuestionVerdict, Verdicts};
 use crate::statistics::{Comparison, Verdict, median, needs_text, width_ratio};
 use crate::units::format_percent;
@@ -11,7 +11,7 @@ use crate::units::format_percent;
 /// A verdict that is undecided.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OpenVerdict {
-    /// `throughput`, `latency` or `memory`.
+    /// `throughput`, `latency` or `memory`; of settings `CPU per request` too.
     pub question: &'static str,
     /// Of whom.
     pub candidate: String,
@@ -34,8 +34,12 @@ pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<Open
     };
     let verdicts = question::answer_all(&field);
     let has_others = field.entrants().count() > 1;
+    // Settings are judged by it, where it is not in the place of throughput already.
+    let cpu = settings_front::is_asked(&field).then(|| question::answer(&field, &question::CPU));
+    let cpu = cpu.filter(|cpu| cpu.measures != verdicts.throughput.measures);
+    let cpu = cpu.iter().map(|answer| ("CPU per request", answer));
     let mut open = Vec::new();
-    for (question, answer) in by_name(&verdicts) {
+    for (question, answer) in by_name(&verdicts).into_iter().chain(cpu) {
         let asked = answer
             .comparisons
             .iter()

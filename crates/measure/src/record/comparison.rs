@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     CandidateRounds, FORMAT_VERSION, FlameGraph, LeftOut, Margins, Measure, MemoryGrowth,
     PhasePlan, PhasesAnswer, Quantity, Reach, Recommendation, Regression, Role, SentRequests,
+    SettingsFront,
 };
 use crate::analysis::Design;
 use crate::environment::Environment;
@@ -265,6 +266,9 @@ pub struct Analysis {
     /// With `--phases`: what memory does from phase to phase, per candidate, the baseline first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhasesAnswer>,
+    /// With `--settings`: what each setting changes, and the front of memory against CPU per request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings_front: Option<SettingsFront>,
     /// Memory of every candidate on all CPUs beside that of the bound one; empty if none is proved to differ by more than
     /// the margin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

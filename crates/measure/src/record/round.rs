@@ -276,6 +276,9 @@ pub struct CandidateRounds {
     /// or what the user gave it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
+    /// With `--settings`: what its setting changes, in a few words; empty for the default.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub what_it_changes: String,
     /// The command of this candidate alone, run instead of the server's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,

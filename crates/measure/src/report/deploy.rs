@@ -42,6 +42,25 @@ pub(crate) fn recommended(record: &ComparisonRecord) -> Vec<Deployment> {
     found
 }
 
+/// What the candidate `name` is started with that the baseline is not; `None` if that is nothing.
+pub(crate) fn beside_baseline(record: &ComparisonRecord, name: &str) -> Option<Deployment> {
+    let mut all = record.candidates.iter();
+    let mut found = all.find(|one| one.name == name).and_then(Deployment::of)?;
+    if let Some(baseline) = of_baseline(record) {
+        found
+            .variables
+            .retain(|one| !baseline.variables.contains(one));
+    }
+    (!found.variables.is_empty()).then_some(found)
+}
+
+/// What the baseline is started with; `None` if that is nothing.
+pub(crate) fn of_baseline(record: &ComparisonRecord) -> Option<Deployment> {
+    let mut all = record.candidates.iter();
+    let baseline = all.find(|one| one.role == Role::Baseline)?;
+    Deployment::of(baseline).filter(|one| !one.variables.is_empty())
+}
+
 impl Deployment {
     /// `None` of a command of its own, which the user knows how to start.
     fn of(candidate: &CandidateRounds) -> Option<Self> {
@@ -82,9 +101,24 @@ impl Deployment {
 
     /// Before the command in a shell.
     pub(crate) fn shell(&self) -> String {
-        let pairs = self.variables.iter();
-        let pairs = pairs.map(|(name, value)| format!("{name}={}", shell_quoted(value)));
-        pairs.collect::<Vec<_>>().join(" ")
+        self.pairs(|name, value| format!("{name}={}", shell_quoted(value)))
+            .join(" ")
+    }
+
+    /// In `[Service]` of a unit file, a line for each.
+    pub(crate) fn systemd(&self) -> Vec<String> {
+        self.pairs(|name, value| format!("Environment=\"{name}={value}\""))
+    }
+
+    /// In a Dockerfile.
+    pub(crate) fn docker(&self) -> String {
+        let pairs = self.pairs(|name, value| format!("{name}=\"{value}\""));
+        format!("ENV {}", pairs.join(" "))
+    }
+
+    fn pairs(&self, format: impl Fn(&str, &str) -> String) -> Vec<String> {
+        let all = self.variables.iter();
+        all.map(|(name, value)| format(name, value)).collect()
     }
 
     /// All ways, as text.
@@ -96,26 +130,17 @@ impl Deployment {
         if self.variables.is_empty() {
             return text;
         }
-        let pairs = |format: &dyn Fn(&str, &str) -> String, separator: &str| {
-            let all = self.variables.iter();
-            let all = all.map(|(name, value)| format(name, value));
-            all.collect::<Vec<_>>().join(separator)
-        };
-        let systemd = pairs(
-            &|name, value| format!("Environment=\"{name}={value}\""),
-            "\n",
-        );
-        let docker = pairs(&|name, value| format!("{name}=\"{value}\""), " ");
-        let kubernetes = pairs(
-            &|name, value| format!("  - name: {name}\n    value: \"{value}\""),
-            "\n",
-        );
+        let systemd = self.systemd().join("\n");
+        let kubernetes =
+            self.pairs(|name, value| format!("  - name: {name}\n    value: \"{value}\""));
         text + &format!(
-            "# shell\n{} ./server\n\n# systemd, in [Service]\n{systemd}\n\n# Dockerfile\nENV {docker}\n\n\
-             # Kubernetes, of the container\nenv:\n{kubernetes}\n\n\
+            "# shell\n{} ./server\n\n# systemd, in [Service]\n{systemd}\n\n# Dockerfile\n{}\n\n\
+             # Kubernetes, of the container\nenv:\n{}\n\n\
              # in use? the library is in the maps of the process; watch memory after bursts, p99 and restarts\n\
              grep -c {} /proc/PID/maps\n",
             self.shell(),
+            self.docker(),
+            kubernetes.join("\n"),
             self.library_name()
         )
     }

@@ -10,6 +10,7 @@ mod frame;
 mod commands;
 mod memory_course;
 mod phases;
+mod settings_front;
 mod heap;
 mod flames;
 mod legend;

@@ -5,10 +5,12 @@
 
 use super::colour::Colour;
 use super::lines::wrapped;
+use super::settings_front;
 use super::{MARKS, cpus_line, deploy, find, least_confidence, limit_sentences, limits, mark};
 use crate::environment::InheritedVariables;
 use crate::record::{
-    CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Regression, Role, Unit,
+    CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Regression, Role,
+    SettingEffect, Unit,
 };
 use crate::statistics::{Comparison, Verdict};
 use crate::units::{format_bytes, format_confidence, format_count, format_duration_ns, format_utc};
@@ -65,6 +67,7 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
             text += &wrapped(&format!("  ({shown})"), width, "   ");
         }
     }
+    text += &settings_front::text(record, width, options.colour);
     text += &sections(record, width);
     if let Some(regression) = &record.regression {
         text += &against_earlier(regression, width);
@@ -109,7 +112,11 @@ fn sections(record: &ComparisonRecord, width: usize) -> String {
         phases.filter(|sentence| !sentence.is_empty()),
         width,
     );
-    let deployments = deploy::recommended(record);
+    // Settings have lines of their own.
+    let deployments = match analysis.settings_front {
+        Some(_) => Vec::new(),
+        None => deploy::recommended(record),
+    };
     let lines = deployments
         .iter()
         .filter(|one| !one.variables.is_empty())
@@ -227,7 +234,9 @@ fn machine(record: &ComparisonRecord) -> Option<String> {
 
 /// What each candidate is beside its name; two of one family differ by it.
 fn identities(record: &ComparisonRecord) -> Option<String> {
-    let once = |one: &&CandidateRounds| one.role != Role::BaselineAgain;
+    // A setting is its name, of the version that the baseline is.
+    let once =
+        |one: &&CandidateRounds| one.role != Role::BaselineAgain && one.what_it_changes.is_empty();
     let candidates = record.candidates.iter().filter(once);
     let parts: Vec<String> = candidates
         .filter(|one| !one.describe().is_empty())
@@ -303,14 +312,20 @@ fn table(record: &ComparisonRecord, width: usize, colour: bool) -> String {
     let names: Vec<&str> = record
         .candidates
         .iter()
-        .map(|one| one.name.as_str())
+        .map(|one| row_name(record, one))
         .collect();
+    // Those of settings are long, and have lines of their own.
+    let name_width_max = match record.analysis.settings_front {
+        Some(_) => settings_front::NAME_COLUMNS_MAX,
+        None => usize::MAX,
+    };
     let left_out = record.left_out.iter().map(|one| one.candidate.as_str());
     let name_width = names
         .iter()
         .copied()
         .chain(left_out)
         .map(|name| name.chars().count())
+        .filter(|&length| length <= name_width_max)
         .max()
         .unwrap_or(0)
         .max(9);
@@ -360,6 +375,15 @@ const NEEDED: [Quantity; 4] = [
     Quantity::RssAfterIdle,
 ];
 
+/// What a row of the table is called: of a setting without the allocator's name, which all have.
+fn row_name<'a>(record: &'a ComparisonRecord, candidate: &'a CandidateRounds) -> &'a str {
+    let found = record.analysis.settings_front.iter();
+    let mut settings = found.flat_map(|found| &found.settings);
+    let setting = settings
+        .find(|one| one.candidate == candidate.name && one.effect != SettingEffect::Default);
+    setting.map_or(&candidate.name, |one| &one.setting)
+}
+
 fn block(names: &[&str], name_width: usize, columns: &[Column], colour: bool) -> String {
     let mut text = String::new();
     for line in 0..2 {
@@ -373,6 +397,9 @@ fn block(names: &[&str], name_width: usize, columns: &[Column], colour: bool) ->
     }
     for (index, name) in names.iter().enumerate() {
         text += &format!("{name:<name_width$}");
+        if name.chars().count() > name_width {
+            text += &format!("\n{:name_width$}", "");
+        }
         for column in columns {
             let (value, verdict) = &column.cells[index];
             let mark = verdict.as_ref().map_or(' ', mark);
@@ -392,7 +419,7 @@ fn block(names: &[&str], name_width: usize, columns: &[Column], colour: bool) ->
     text
 }
 
-fn paint(cell: &str, verdict: Option<&Verdict>, colour: bool) -> String {
+pub(super) fn paint(cell: &str, verdict: Option<&Verdict>, colour: bool) -> String {
     let chosen = match verdict {
         _ if !colour => None,
         Some(Verdict::Better) => Some(Colour::Good),

@@ -3,7 +3,7 @@
 use super::frame::Page;
 use super::{
     Look, bars, blocks, commands, curves, escape, flames, forest, heap, looks, memory_course,
-    phases, prose, regression, rounds, table,
+    phases, prose, regression, rounds, settings_front, table,
 };
 use crate::record::{
     CandidateRounds, ComparisonRecord, LeftOut, Measure, Operation, PoolsEffect, Quantity,
@@ -41,6 +41,7 @@ pub fn render(record: &ComparisonRecord) -> String {
         None => (String::new(), over_time),
     };
     let before = [
+        ("Which setting", settings_front::section(record)),
         ("Memory over the phases", of_phases),
         ("Smallest memory limit", smallest_limits(record)),
         ("The answers in pictures", question_plots(record, &looks)),

@@ -1,0 +1,466 @@
+//! Settings of one allocator: what each changes, and the front of memory against CPU per request.
+//!
+//! Reads the comparisons with the default that the table has, with their correction for so many candidates, and adds no
+//! test of its own. On the front by estimates is only who certainly needs less of one than the default, and the default: a
+//! setting that changes nothing is the default with noise, and one whose price is proved and whose gain is not is no choice;
+//! either would stand on a front of estimates half of the times by chance.
+
+use super::Field;
+use super::question::{self, CPU};
+use super::standing::{Standing, standing};
+use crate::record::{
+    CandidateRounds, Measure, QuestionVerdict, Role, SettingAnswer, SettingEffect, SettingsFront,
+};
+use crate::statistics::{Comparison, Direction, Verdict, needs_text};
+use crate::units::{format_change, format_percent};
+
+/// What the default is called among settings.
+const DEFAULT: &str = "(default)";
+
+/// Whether these are settings of one allocator, each of which says what it changes.
+pub(super) fn is_asked(field: &Field<'_>) -> bool {
+    field.all().any(|one| !one.what_it_changes.is_empty())
+}
+
+/// `None` of a comparison that is not one of settings. `memory`: the answer to that question.
+pub(super) fn of(field: &Field<'_>, memory: &QuestionVerdict) -> Option<SettingsFront> {
+    if !is_asked(field) {
+        return None;
+    }
+    let cpu = question::answer(field, &CPU);
+    let default = field.baseline;
+    let is_setting =
+        |one: &&CandidateRounds| one.role == Role::Candidate && !one.what_it_changes.is_empty();
+    let find = |all: &QuestionVerdict, name: &str| {
+        let mut all = all.comparisons.iter();
+        all.find(|one| one.candidate == name).cloned()
+    };
+    let mut settings = vec![SettingAnswer {
+        candidate: default.name.clone(),
+        setting: DEFAULT.to_owned(),
+        effect: SettingEffect::Default,
+        ..SettingAnswer::default()
+    }];
+    settings.extend(field.entrants().filter(is_setting).map(|one| {
+        let (memory, cpu) = (find(memory, &one.name), find(&cpu, &one.name));
+        SettingAnswer {
+            candidate: one.name.clone(),
+            setting: setting_of(&one.allocator).to_owned(),
+            what_it_changes: one.what_it_changes.clone(),
+            effect: effect(memory.as_ref(), cpu.as_ref()),
+            sentence: sentence(memory.as_ref(), cpu.as_ref()),
+            memory,
+            cpu,
+            ..SettingAnswer::default()
+        }
+    }));
+    let value = |measures: &[Measure]| match measures {
+        [single] => default.median(*single),
+        _ => None,
+    };
+    let mut found = SettingsFront {
+        allocator: default.allocator.clone(),
+        default_memory_bytes: value(&memory.measures),
+        default_cpu_ns: value(&cpu.measures),
+        memory: memory.measures.clone(),
+        cpu: cpu.measures,
+        front: mark_front(&mut settings),
+        settings,
+        sentence: String::new(),
+    };
+    found.sentence = summary(&found);
+    Some(found)
+}
+
+/// `narenas=2` of `jemalloc:narenas=2`, and `+trim=30s` of `glibc+trim=30s`.
+fn setting_of(allocator: &str) -> &str {
+    match allocator.find([':', '+']) {
+        Some(at) if allocator[at..].starts_with(':') => &allocator[at + 1..],
+        Some(at) => &allocator[at..],
+        None => allocator,
+    }
+}
+
+fn effect(memory: Option<&Comparison>, cpu: Option<&Comparison>) -> SettingEffect {
+    let both: Vec<&Verdict> = [memory, cpu]
+        .into_iter()
+        .flatten()
+        .map(|one| &one.verdict)
+        .collect();
+    if both.iter().any(|verdict| verdict.is_difference()) {
+        SettingEffect::Changes
+    } else if both
+        .iter()
+        .any(|one| matches!(one, Verdict::NotTrusted { .. }))
+    {
+        SettingEffect::NotTrusted
+    } else if both.len() == 2 && both.iter().all(|one| **one == Verdict::Equivalent) {
+        SettingEffect::Nothing
+    } else {
+        SettingEffect::Undecided
+    }
+}
+
+/// `memory -38 % [-40 %, -36 %], CPU within ±1.3 %`
+fn sentence(memory: Option<&Comparison>, cpu: Option<&Comparison>) -> String {
+    let parts: Vec<String> = [("memory", memory), ("CPU", cpu)]
+        .into_iter()
+        .map(|(name, one)| match one {
+            Some(one) => format!("{name} {}", change(one)),
+            None => format!("{name} not measured"),
+        })
+        .collect();
+    let parts = parts.join(", ");
+    match effect(memory, cpu) {
+        SettingEffect::Nothing => format!("changes nothing: {parts}"),
+        SettingEffect::Undecided => {
+            let needed = [memory, cpu].into_iter().flatten();
+            let needed = needed.filter_map(|one| match one.verdict {
+                Verdict::Undecided { rounds_needed } => Some(rounds_needed),
+                _ => None,
+            });
+            match needed.max() {
+                Some(rounds) => format!("undecided: {parts}; {}", needs_text(rounds)),
+                None => format!("undecided: {parts}"),
+            }
+        }
+        _ => parts,
+    }
+}
+
+/// What is said of one of both.
+fn change(one: &Comparison) -> String {
+    let Some(estimate) = one.estimate() else {
+        return "not measured".to_owned();
+    };
+    let [ratio, low, high] = [estimate.ratio, estimate.low, estimate.high];
+    let within = format_percent((low - 1.0).abs().max((high - 1.0).abs()));
+    match &one.verdict {
+        Verdict::Better | Verdict::Worse => format!(
+            "{} [{}, {}]",
+            format_change(ratio),
+            format_change(low),
+            format_change(high)
+        ),
+        Verdict::Equivalent => format!("within \u{b1}{within}"),
+        Verdict::Undecided { .. } if one.is_blind() => "not told by so few rounds".to_owned(),
+        Verdict::Undecided { .. } => format!(
+            "undecided within {} to {}",
+            format_change(low),
+            format_change(high)
+        ),
+        Verdict::NotTrusted { .. } => "not to be trusted".to_owned(),
+    }
+}
+
+/// Where a setting that is a choice lies: its memory and CPU against the default's. `None` where one of both is not known,
+/// or not to be trusted, or nothing is shown to be gained.
+fn place(one: &SettingAnswer) -> Option<(f64, f64)> {
+    let ratio = |comparison: &Option<Comparison>| {
+        let comparison = comparison.as_ref()?;
+        let is_trusted = !matches!(comparison.verdict, Verdict::NotTrusted { .. });
+        comparison.ratio.filter(|_| is_trusted)
+    };
+    match one.effect {
+        SettingEffect::Default => Some((1.0, 1.0)),
+        _ if !one.has_gain() => None,
+        _ => Some((ratio(&one.memory)?, ratio(&one.cpu)?)),
+    }
+}
+
+/// Whether `one` needs no more of both than `other`, and less of one.
+fn dominates(one: (f64, f64), other: (f64, f64)) -> bool {
+    one.0 <= other.0 && one.1 <= other.1 && one != other
+}
+
+/// Marks who is on the front, and whom of those the intervals do not tell apart; their names, the least memory first.
+fn mark_front(settings: &mut [SettingAnswer]) -> Vec<String> {
+    let places: Vec<Option<(f64, f64)>> = settings.iter().map(place).collect();
+    let is_best = |at: (f64, f64)| {
+        let mut others = places.iter().flatten();
+        !others.any(|&other| dominates(other, at))
+    };
+    let mut front: Vec<(usize, (f64, f64))> = places
+        .iter()
+        .enumerate()
+        .filter_map(|(index, at)| Some((index, (*at)?)))
+        .filter(|&(_, at)| is_best(at))
+        .collect();
+    front.sort_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
+    for &(index, _) in &front {
+        let others = front.iter().map(|&(other, _)| other);
+        let alike = others.filter(|&other| other != index && is_alike(settings, index, other));
+        let alike: Vec<String> = alike.map(|other| settings[other].setting.clone()).collect();
+        settings[index].alike = alike;
+        settings[index].is_on_front = true;
+    }
+    let names = front.iter();
+    names
+        .map(|&(index, _)| settings[index].candidate.clone())
+        .collect()
+}
+
+/// Whether neither memory nor CPU tells two settings apart.
+fn is_alike(settings: &[SettingAnswer], one: usize, other: usize) -> bool {
+    let (one, other) = (&settings[one], &settings[other]);
+    let is_told = |a: &Option<Comparison>, b: &Option<Comparison>| {
+        let found = standing(a.as_ref(), b.as_ref(), Direction::LowerIsBetter);
+        matches!(found, Standing::Better | Standing::Worse)
+    };
+    !is_told(&one.memory, &other.memory) && !is_told(&one.cpu, &other.cpu)
+}
+
+/// How many do what, and who is on the front.
+fn summary(found: &SettingsFront) -> String {
+    let count = |effect| {
+        let all = found.settings.iter();
+        all.filter(|one| one.effect == effect).count()
+    };
+    let of = |effect, one: &str, many: &str| match count(effect) {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        count => Some(format!("{count} {many}")),
+    };
+    let changes = "memory or CPU per request";
+    let parts: Vec<String> = [
+        of(
+            SettingEffect::Changes,
+            &format!("changes {changes}"),
+            &format!("change {changes}"),
+        ),
+        of(SettingEffect::Nothing, "changes nothing", "change nothing"),
+        of(SettingEffect::Undecided, "is undecided", "are undecided"),
+        of(
+            SettingEffect::NotTrusted,
+            "is not to be trusted",
+            "are not to be trusted",
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let tried = found.settings.len().saturating_sub(1);
+    let allocator = &found.allocator;
+    let mut text = match tried {
+        1 => format!("Of 1 setting of {allocator} {}.", parts.join(", ")),
+        _ => format!("Of {tried} settings of {allocator} {}.", parts.join(", ")),
+    };
+    let names: Vec<&str> = found.on_front().map(|one| one.setting.as_str()).collect();
+    let is_default_best = found
+        .on_front()
+        .any(|one| one.effect == SettingEffect::Default);
+    text += &match names.as_slice() {
+        [_] if is_default_best => {
+            " Nothing is shown to be a better choice than the default.".to_owned()
+        }
+        [only] => format!(" {only} needs the least of both."),
+        _ => format!(
+            " To choose from, the least memory first: {}.",
+            names.join("; ")
+        ),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::analyse;
+    use crate::record::{Operation, Quantity, RoundMeasures};
+
+    fn comparison(ratio: f64, width: f64, verdict: Verdict) -> Comparison {
+        Comparison {
+            candidate: "c".to_owned(),
+            baseline: "b".to_owned(),
+            ratio: Some(ratio),
+            low: Some(ratio / (1.0 + width)),
+            high: Some(ratio * (1.0 + width)),
+            confidence: 0.951,
+            p: None,
+            p_adjusted: None,
+            rounds: 12,
+            margin: 0.05,
+            detectable: Some(0.02),
+            candidate_value: None,
+            baseline_value: None,
+            verdict,
+            sentence: String::new(),
+        }
+    }
+
+    fn answer(name: usize, memory: f64, cpu: f64, effect: SettingEffect) -> SettingAnswer {
+        let verdict = match effect {
+            SettingEffect::Changes => Verdict::Better,
+            _ => Verdict::Worse,
+        };
+        SettingAnswer {
+            candidate: format!("a:{name}"),
+            setting: name.to_string(),
+            effect,
+            memory: Some(comparison(memory, 0.001, verdict.clone())),
+            cpu: Some(comparison(cpu, 0.001, verdict)),
+            ..SettingAnswer::default()
+        }
+    }
+
+    fn default() -> SettingAnswer {
+        SettingAnswer {
+            candidate: "a".to_owned(),
+            setting: DEFAULT.to_owned(),
+            effect: SettingEffect::Default,
+            ..SettingAnswer::default()
+        }
+    }
+
+    /// Goal: whatever the places, no member of the front is dominated, every other one that gains something is
+    /// dominated by a member, the order is that of memory, and what gains nothing is no member.
+    #[test]
+    fn the_front_is_what_nothing_dominates() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..2_000 {
+            let mut all = vec![default()];
+            // Few values, so that ties are frequent.
+            let mut ratio = || f64::from(random.u32(5..15)) / 10.0;
+            all.extend((0..12).map(|name| answer(name, ratio(), ratio(), SettingEffect::Changes)));
+            all.push(answer(99, 0.1, 0.1, SettingEffect::Nothing));
+            all.push(answer(98, 0.1, 0.1, SettingEffect::Undecided));
+            let front = mark_front(&mut all);
+            let of_front: Vec<(f64, f64)> = front
+                .iter()
+                .map(|name| all.iter().find(|one| one.candidate == *name).unwrap())
+                .map(|one| place(one).unwrap())
+                .collect();
+            assert!(of_front.windows(2).all(|two| two[0].0 <= two[1].0));
+            for one in &all {
+                let Some(at) = place(one) else {
+                    assert!(!one.is_on_front, "{}", one.candidate);
+                    continue;
+                };
+                let is_dominated = of_front.iter().any(|&member| dominates(member, at));
+                assert_ne!(one.is_on_front, is_dominated, "{at:?} {of_front:?}");
+                assert_eq!(one.is_on_front, front.contains(&one.candidate));
+            }
+        }
+    }
+
+    /// Goal: each state of both axes has its effect and its words; "nothing" takes two proofs.
+    #[test]
+    fn effects_are_told_with_their_intervals() {
+        let told = |memory: Option<&Comparison>, cpu: Option<&Comparison>| {
+            (effect(memory, cpu), sentence(memory, cpu))
+        };
+        let less = comparison(0.62, 0.02, Verdict::Better);
+        let same = comparison(1.001, 0.01, Verdict::Equivalent);
+        let open = comparison(1.03, 0.06, Verdict::Undecided { rounds_needed: 7 });
+        let reason = "noise".to_owned();
+        let distrusted = comparison(0.5, 0.1, Verdict::NotTrusted { reason });
+        let changes = "memory -38 % [-39 %, -37 %], CPU within \u{b1}1.1 %".to_owned();
+        assert_eq!(
+            told(Some(&less), Some(&same)),
+            (SettingEffect::Changes, changes)
+        );
+        let nothing = "changes nothing: memory within \u{b1}1.1 %, CPU within \u{b1}1.1 %";
+        assert_eq!(
+            told(Some(&same), Some(&same)),
+            (SettingEffect::Nothing, nothing.to_owned())
+        );
+        let (effect, words) = told(Some(&same), Some(&open));
+        assert_eq!(effect, SettingEffect::Undecided);
+        assert_eq!(
+            words,
+            "undecided: memory within \u{b1}1.1 %, CPU undecided within -2.8 % to +9.2 %; needs about 7 more rounds"
+        );
+        assert_eq!(told(Some(&same), None).0, SettingEffect::Undecided);
+        assert_eq!(
+            told(Some(&distrusted), Some(&same)).0,
+            SettingEffect::NotTrusted
+        );
+        assert_eq!(
+            told(Some(&less), Some(&distrusted)).0,
+            SettingEffect::Changes
+        );
+        let mut blind = open.clone();
+        blind.detectable = None;
+        assert!(told(Some(&blind), Some(&blind)).1.contains("so few rounds"));
+    }
+
+    #[test]
+    fn settings_are_named_without_their_allocator() {
+        for (allocator, setting) in [
+            ("jemalloc:narenas=2,thp=always", "narenas=2,thp=always"),
+            ("glibc+trim=30s", "+trim=30s"),
+            ("glibc", "glibc"),
+        ] {
+            assert_eq!(setting_of(allocator), setting);
+        }
+    }
+
+    /// Rounds with these true ratios of memory and CPU, and noise of half a percent.
+    fn candidate(name: &str, role: Role, memory: f64, cpu: f64, seed: u64) -> CandidateRounds {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut jitter = || 1.0 + 0.01 * (random.f64() - 0.5);
+        let rounds = (0..14).map(|round| {
+            let mut run = RoundMeasures {
+                round,
+                ..RoundMeasures::default()
+            };
+            let cpu_time = Measure::of(Operation::Request, Quantity::CpuTime);
+            run.set(
+                Measure::whole(Quantity::MemoryAfterWork),
+                4e7 * memory * jitter(),
+            );
+            run.set(cpu_time, 2e4 * cpu * jitter());
+            run
+        });
+        let is_setting = name.contains('=');
+        CandidateRounds {
+            name: name.to_owned(),
+            allocator: name.trim_end_matches(" (again)").to_owned(),
+            role,
+            what_it_changes: if is_setting { "something" } else { "" }.to_owned(),
+            rounds: rounds.collect(),
+            ..CandidateRounds::default()
+        }
+    }
+
+    /// Goal: of planted truths the front, the setting without effect and the words are found; without settings there is
+    /// no such answer.
+    #[test]
+    fn planted_settings_are_found() {
+        let all = [
+            candidate("a", Role::Baseline, 1.0, 1.0, 1),
+            candidate("a (again)", Role::BaselineAgain, 1.0, 1.0, 2),
+            candidate("a:small=1", Role::Candidate, 0.6, 1.2, 3),
+            candidate("a:like=1", Role::Candidate, 0.6005, 1.1995, 4),
+            candidate("a:bad=1", Role::Candidate, 1.3, 1.3, 5),
+            candidate("a:idle=1", Role::Candidate, 1.0, 1.0, 6),
+            candidate("a:fast=1", Role::Candidate, 1.5, 0.8, 7),
+        ];
+        let found = analyse(&all).settings_front.unwrap();
+        let of = |setting: &str| {
+            found
+                .settings
+                .iter()
+                .find(|one| one.setting == setting)
+                .unwrap()
+        };
+        assert_eq!(of("idle=1").effect, SettingEffect::Nothing);
+        assert_eq!(of("bad=1").effect, SettingEffect::Changes);
+        assert!(of("small=1").sentence.starts_with("memory -40 % ["));
+        assert!(found.sentence.starts_with(
+            "Of 5 settings of a 4 change memory or CPU per request, 1 changes nothing."
+        ));
+        let members: Vec<&str> = found.on_front().map(|one| one.setting.as_str()).collect();
+        assert!(members.ends_with(&[DEFAULT, "fast=1"]), "{members:?}");
+        assert!(!members.contains(&"bad=1") && !members.contains(&"idle=1"));
+        if of("small=1").is_on_front && of("like=1").is_on_front {
+            assert_eq!(of("small=1").alike, ["like=1"]);
+        }
+        assert!(
+            found
+                .default_memory_bytes
+                .is_some_and(|bytes| (3.9e7..4.1e7).contains(&bytes))
+        );
+        assert_eq!(analyse(&all[..2]).settings_front, None);
+    }
+}
