@@ -292,25 +292,32 @@ fn what_is_written_is_described() {
         ..InheritedVariables::default()
     });
     add_identity(&mut disturbed.candidates[2]);
-    // As if each were a setting, two of them the same.
-    for candidate in &mut disturbed.candidates[2..] {
-        candidate.what_it_changes = "something".to_owned();
-    }
     add_blocks(&mut disturbed.candidates[5]);
     add_reach(&mut disturbed);
     add_phases(&mut disturbed);
     disturbed.analyse();
     assert_eq!(disturbed.analysis.phases.len(), 1);
     assert!(!disturbed.analysis.unpinned.is_empty());
-    let front = disturbed.analysis.settings_front.as_mut().unwrap();
-    assert!(front.settings.len() > 2 && !front.front.is_empty());
-    front.settings[1].alike = vec!["like".to_owned()];
     assert_eq!(problems(&disturbed), [""; 0]);
     let mut checked = whole.clone();
     let found = regression::check(&checked, &disturbed, RegressionRule::default());
     checked.regression = Some(found.unwrap());
     assert_eq!(problems(&checked), [""; 0]);
     assert_eq!(problems(&ComparisonRecord::new("0")), [""; 0]);
+}
+
+/// Goal: what is found of settings is described, with all that may be absent.
+#[test]
+fn settings_are_described() {
+    let mut record = sample();
+    for candidate in &mut record.candidates[2..] {
+        candidate.what_it_changes = "something".to_owned();
+    }
+    record.analyse();
+    let front = record.analysis.settings_front.as_mut().unwrap();
+    assert!(front.settings.len() > 2 && !front.front.is_empty());
+    front.settings[1].alike = vec!["like".to_owned()];
+    assert_eq!(problems(&record), [""; 0]);
 }
 
 /// Goal: the checker finds what it is there for: a field nobody described, one that is missing, a

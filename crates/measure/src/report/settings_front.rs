@@ -192,9 +192,8 @@ pub(super) mod tests {
     use crate::record::{CandidateRounds, Library, Measure, Quantity, Role};
     use crate::report::terminal::{TerminalOptions, render};
 
-    /// Three settings of an invented comparison.
-    pub(in crate::report) fn record() -> ComparisonRecord {
-        let comparison = |ratio: f64, verdict| Comparison {
+    fn comparison(ratio: f64, verdict: Verdict) -> Comparison {
+        Comparison {
             candidate: String::new(),
             baseline: "jemalloc".to_owned(),
             ratio: Some(ratio),
@@ -210,59 +209,66 @@ pub(super) mod tests {
             baseline_value: None,
             verdict,
             sentence: String::new(),
+        }
+    }
+
+    fn answer(setting: &str, memory: f64, verdict: Verdict) -> SettingAnswer {
+        let effect = match verdict {
+            Verdict::Better => SettingEffect::Changes,
+            Verdict::Undecided { .. } => SettingEffect::Undecided,
+            _ => SettingEffect::Nothing,
         };
-        let answer = |setting: &str, effect, memory: f64, cpu: f64| {
-            let verdict = match effect {
-                SettingEffect::Changes => Verdict::Better,
-                SettingEffect::Undecided => Verdict::Undecided { rounds_needed: 9 },
-                _ => Verdict::Equivalent,
-            };
-            SettingAnswer {
-                candidate: format!("jemalloc:{setting}"),
-                setting: setting.to_owned(),
-                what_it_changes: "one arena".to_owned(),
-                effect,
-                is_on_front: effect == SettingEffect::Changes,
-                memory: Some(comparison(memory, verdict)),
-                cpu: Some(comparison(cpu, Verdict::Equivalent)),
-                sentence: "memory less".to_owned(),
-                ..SettingAnswer::default()
-            }
+        SettingAnswer {
+            candidate: format!("jemalloc:{setting}"),
+            setting: setting.to_owned(),
+            what_it_changes: "one arena".to_owned(),
+            effect,
+            is_on_front: effect == SettingEffect::Changes,
+            memory: Some(comparison(memory, verdict)),
+            cpu: Some(comparison(1.001, Verdict::Equivalent)),
+            sentence: "memory less".to_owned(),
+            ..SettingAnswer::default()
+        }
+    }
+
+    fn candidate(one: &SettingAnswer) -> CandidateRounds {
+        let is_default = one.effect == SettingEffect::Default;
+        let conf = format!("MALLOC_CONF={}", one.setting.replace('=', ":"));
+        CandidateRounds {
+            name: one.candidate.clone(),
+            allocator: one.candidate.clone(),
+            role: match is_default {
+                true => Role::Baseline,
+                false => Role::Candidate,
+            },
+            library: Some(Library {
+                path: "/lib/libjemalloc.so.2".to_owned(),
+                ..Library::default()
+            }),
+            environment: (!is_default).then_some(conf).into_iter().collect(),
+            what_it_changes: one.what_it_changes.clone(),
+            ..CandidateRounds::default()
+        }
+    }
+
+    /// Three settings of an invented comparison.
+    pub(in crate::report) fn record() -> ComparisonRecord {
+        let default = SettingAnswer {
+            candidate: "jemalloc".to_owned(),
+            setting: "(default)".to_owned(),
+            effect: SettingEffect::Default,
+            is_on_front: true,
+            ..SettingAnswer::default()
         };
-        let mut record = ComparisonRecord::new("1");
         let long = "background_thread=true,dirty_decay_ms=1000";
         let settings = vec![
-            SettingAnswer {
-                candidate: "jemalloc".to_owned(),
-                setting: "(default)".to_owned(),
-                effect: SettingEffect::Default,
-                is_on_front: true,
-                ..SettingAnswer::default()
-            },
-            answer("narenas=1", SettingEffect::Changes, 0.62, 1.001),
-            answer(long, SettingEffect::Nothing, 1.002, 0.999),
-            answer("<b>", SettingEffect::Undecided, 1.03, 1.0),
+            default,
+            answer("narenas=1", 0.62, Verdict::Better),
+            answer(long, 1.002, Verdict::Equivalent),
+            answer("<b>", 1.03, Verdict::Undecided { rounds_needed: 9 }),
         ];
-        record.candidates = settings
-            .iter()
-            .map(|one| CandidateRounds {
-                name: one.candidate.clone(),
-                allocator: one.candidate.clone(),
-                role: match one.effect {
-                    SettingEffect::Default => Role::Baseline,
-                    _ => Role::Candidate,
-                },
-                library: Some(Library {
-                    path: "/lib/libjemalloc.so.2".to_owned(),
-                    ..Library::default()
-                }),
-                environment: match one.effect {
-                    SettingEffect::Default => Vec::new(),
-                    _ => vec![format!("MALLOC_CONF={}", one.setting.replace('=', ":"))],
-                },
-                ..CandidateRounds::default()
-            })
-            .collect();
+        let mut record = ComparisonRecord::new("1");
+        record.candidates = settings.iter().map(candidate).collect();
         record.analysis.settings_front = Some(SettingsFront {
             allocator: "jemalloc".to_owned(),
             memory: vec![Measure::whole(Quantity::MemoryAfterWork)],
@@ -292,7 +298,7 @@ pub(super) mod tests {
             "* (default)",
             "* narenas=1 -38 % \u{b1}0.6 same \u{b1}1.1 % front",
             "dirty_decay_ms=1000 same \u{b1}1.2 % same \u{b1}1.1 % changes nothing",
-            "? +2 to +4 % same \u{b1}1 % undecided",
+            "? +2 to +4 % same \u{b1}1.1 % undecided",
             "# (default): nothing to set",
             "All were measured with LD_PRELOAD=/lib/libjemalloc.so.2",
         ] {
