@@ -41,7 +41,9 @@ pub use family::name_of_library;
 pub use remedies::REMEDIES;
 pub use selection::{select, select_with_settings};
 pub(crate) use settings::settings_of;
-pub(crate) use version::major_and_minor;
+pub(crate) use spelling::reader_of_variable;
+pub(crate) use tuning::complaint;
+pub(crate) use version::{banner, major_and_minor, of_mapped as version_of_mapped};
 
 /// Writes the objects that are part of this program into `directory`, to stay there; their paths.
 ///

@@ -13,10 +13,15 @@ mod serving;
 mod measuring;
 mod comparing;
 mod deploying;
+mod running;
 
 pub use attempts::Attempts;
 pub use deploying::{Facts, examine_program, findings as examine_deployment};
 pub use machine::{Limit, Machine};
+pub use running::{
+    Arena, GlibcHeap, Inside, Limit as MemoryLimit, MappedBlocks, Memory, Origin, Parameters,
+    Running, RunningError, Served, Serving, Setting, examine_process,
+};
 pub use serving::OTHER_FILES;
 
 use serde::Serialize;
@@ -45,15 +50,27 @@ pub enum Section {
     Comparing,
     /// What the machine means for the allocator that is to run on it.
     Deploying,
+    /// Of a process that runs: whose malloc is called.
+    Allocator,
+    /// With which settings.
+    Settings,
+    /// Its memory as the kernel shows it.
+    Memory,
+    /// Its heap by the allocator's own accounts.
+    Heap,
 }
 
 impl Section {
     /// In the order of the page.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 8] = [
         Self::Serving,
         Self::Measuring,
         Self::Comparing,
         Self::Deploying,
+        Self::Allocator,
+        Self::Settings,
+        Self::Memory,
+        Self::Heap,
     ];
 
     /// As a heading.
@@ -64,6 +81,10 @@ impl Section {
             Self::Measuring => "Measuring",
             Self::Comparing => "Comparing and profiling",
             Self::Deploying => "Running the winner",
+            Self::Allocator => "Allocator",
+            Self::Settings => "Settings",
+            Self::Memory => "Memory, as the kernel shows it",
+            Self::Heap => "Heap, by the allocator's own accounts",
         }
     }
 }

@@ -129,6 +129,30 @@ impl Elf {
         slots
     }
 
+    /// True if the file has a table of all its symbols.
+    #[must_use]
+    pub fn has_symbols(&self) -> bool {
+        self.sections(SECTION_SYMBOLS).next().is_some()
+    }
+
+    /// True if these bytes are anywhere in the file.
+    #[must_use]
+    pub fn holds(&self, wanted: &[u8]) -> bool {
+        memmem(&self.bytes, wanted).is_some()
+    }
+
+    /// The capitals and underscores that stand before `end` and a zero, with it: `_RJEM_MALLOC_CONF` for `MALLOC_CONF`.
+    #[must_use]
+    pub fn name_ending_in(&self, end: &str) -> Option<String> {
+        let wanted = [end.as_bytes(), b"\0"].concat();
+        let at = memmem(&self.bytes, &wanted)?;
+        let before = self.bytes.get(..at)?.iter().rev();
+        let is_name = |byte: &&u8| byte.is_ascii_uppercase() || **byte == b'_';
+        let len = before.take_while(is_name).count();
+        let name = self.bytes.get(at - len..at + end.len())?;
+        Some(str::from_utf8(name).ok()?.to_owned())
+    }
+
     /// True if there is a section of that name.
     #[must_use]
     pub fn has_section(&self, name: &str) -> bool {
@@ -155,8 +179,19 @@ impl Elf {
     /// The address in this file of a symbol that is defined here for others.
     #[must_use]
     pub fn address_of(&self, name: &str) -> Option<u64> {
+        self.address_in(SECTION_DYNAMIC_SYMBOLS, name)
+    }
+
+    /// The same of any symbol that is defined here; a stripped file has only those for others.
+    #[must_use]
+    pub fn address_of_any(&self, name: &str) -> Option<u64> {
+        let own = self.address_in(SECTION_SYMBOLS, name);
+        own.or_else(|| self.address_of(name))
+    }
+
+    fn address_in(&self, table_kind: u32, name: &str) -> Option<u64> {
         let address = Cell::new(None);
-        self.any_symbol(SECTION_DYNAMIC_SYMBOLS, |symbol, names| {
+        self.any_symbol(table_kind, |symbol, names| {
             let found = is_defined(symbol) && is_named(symbol, names, name);
             if found {
                 let value = symbol.get(8..16).and_then(|bytes| bytes.try_into().ok());
@@ -288,6 +323,13 @@ impl Elf {
             .ok()
             .map(u64::from_le_bytes)
     }
+}
+
+/// Where `wanted` begins.
+fn memmem(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes
+        .windows(wanted.len().max(1))
+        .position(|window| window == wanted)
 }
 
 /// A file offset as an index; an absurd one becomes one that no file reaches.

@@ -63,12 +63,20 @@ const RUNTIME: &[&str] = &[
 ];
 
 fn is_allocators(name: &OsStr) -> bool {
+    reader_of(name).is_some()
+}
+
+/// Who reads the variable `name`, if it is a setting of an allocator.
+pub(crate) fn reader_of(name: &OsStr) -> Option<&'static str> {
     let name = name.as_bytes();
-    ALLOCATOR.iter().any(|(pattern, _)| match pattern {
+    let is_it = |pattern: &Name| match pattern {
         Name::Is(whole) => name == whole.as_bytes(),
         Name::Begins(start) => name.starts_with(start.as_bytes()),
         Name::Ends(end) => name.ends_with(end.as_bytes()),
-    })
+    };
+    let mut all = ALLOCATOR.iter();
+    all.find(|(pattern, _)| is_it(pattern))
+        .map(|&(_, reader)| reader)
 }
 
 /// A variable and its value.

@@ -10,9 +10,9 @@
 //! Absent on purpose: trust in the command line, in the variables of the lab, and in the target's
 //! words.
 
-mod environment;
+pub(crate) mod environment;
 pub(crate) mod image;
-mod interposition;
+pub(crate) mod interposition;
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -295,19 +295,19 @@ pub(crate) fn prove_variables(
 
 /// What was read of files: workers run what their master runs, and a program may have 100 MB.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     slots: Slots,
     programs: HashMap<PathBuf, Rc<Program>>,
 }
 
 /// A program's file.
-struct Program {
-    elf: Option<Elf>,
-    unsuitable: Option<Unsuitable>,
+pub(crate) struct Program {
+    pub(crate) elf: Option<Elf>,
+    pub(crate) unsuitable: Option<Unsuitable>,
 }
 
 impl Program {
-    fn defines(&self, function: &str) -> bool {
+    pub(crate) fn defines(&self, function: &str) -> bool {
         self.elf.as_ref().is_some_and(|elf| elf.exports(function))
     }
 
@@ -322,16 +322,21 @@ impl Program {
 }
 
 /// What can be seen of one process.
-struct Process {
+pub(crate) struct Process {
     pid: i32,
-    program: PathBuf,
-    file: Rc<Program>,
-    code: Vec<PathBuf>,
-    calls: Vec<Call>,
+    pub(crate) program: PathBuf,
+    pub(crate) file: Rc<Program>,
+    /// The files with code, replaced ones included.
+    pub(crate) code: Vec<PathBuf>,
+    pub(crate) calls: Vec<Call>,
 }
 
 impl Process {
-    fn look(pid: i32, seen: &mut Seen, front: Option<&Path>) -> Result<Self, PresenceError> {
+    pub(crate) fn look(
+        pid: i32,
+        seen: &mut Seen,
+        front: Option<&Path>,
+    ) -> Result<Self, PresenceError> {
         let unreadable = |error: io::Error| PresenceError::Unreadable {
             pid,
             reason: error.to_string(),

@@ -6,7 +6,7 @@
 //! it.
 
 mod regions;
-mod runtimes;
+pub(crate) mod runtimes;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,9 +1,11 @@
-//! `millpond doctor`: what this machine allows, and how to allow the rest.
+//! `millpond doctor`: what this machine allows, and how to allow the rest; with `--pid`, which allocator a running process
+//! has.
 
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
 use millpond_lab::doctor::{
-    Attempts, Facts, Finding, Machine, Section, State, examine, examine_deployment, examine_program,
+    Attempts, Facts, Finding, Machine, Section, State, examine, examine_deployment,
+    examine_process, examine_program,
 };
 use millpond_measure::environment::Environment;
 use millpond_measure::report::lines::wrapped;
@@ -18,10 +20,13 @@ use std::path::{Path, PathBuf};
 /// Looks at io_uring and epoll, limits, counters, frequencies, memory, allocators and the programs that
 /// other commands use; and at what means something for the allocator that is to run here. Changes nothing. Exit
 /// status 0 if everything essential is there, 1 if not.
+/// With --pid it looks into a running process instead, without stopping it: which allocator serves it, with
+/// which settings, and how much memory it holds.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond doctor
   millpond doctor --json doctor.json
+  sudo millpond doctor --pid 4711    which allocator that process has, and how much
   millpond doctor --print-facts > facts.txt   where the winner will run
   millpond doctor --deploy facts.txt          here: what these facts mean for it
   docker run --rm IMAGE millpond doctor       what a container allows")]
@@ -38,6 +43,14 @@ pub(crate) struct DoctorFlags {
     /// Print what --deploy reads, and nothing else
     #[arg(long, conflicts_with = "json")]
     print_facts: bool,
+    /// Say which allocator process PID runs with, its settings, and how much memory it holds
+    #[arg(
+        long,
+        value_name = "PID",
+        value_parser = clap::value_parser!(i32).range(1..),
+        conflicts_with_all = ["deploy", "print_facts", "program"]
+    )]
+    pid: Option<i32>,
 }
 
 /// Longer files of facts are none.
@@ -45,6 +58,9 @@ const FACTS_BYTES_MAX: u64 = 64 * 1024;
 
 impl DoctorFlags {
     pub(super) fn run(self) -> Result<Exit, Failure> {
+        if let Some(pid) = self.pid {
+            return self.run_process(pid);
+        }
         let machine = Machine::this();
         if self.print_facts {
             output::print(Facts::of(&machine).to_text())?;
@@ -63,7 +79,11 @@ impl DoctorFlags {
             Some(file) => format!("The machine of {}, for a winner from here", file.display()),
             None => title(&environment),
         };
-        output::print(page(&title, &findings))?;
+        let summary = summary(
+            count(&findings, State::Missing),
+            count(&findings, State::Weak),
+        );
+        output::print(page(&title, &findings, &summary))?;
         if let Some(file) = &self.json {
             let record = serde_json::json!({
                 "version": env!("CARGO_PKG_VERSION"),
@@ -73,10 +93,34 @@ impl DoctorFlags {
             });
             file.write(&format!("{record:#}\n"))?;
         }
-        Ok(match has_missing(&findings) {
-            false => Exit::Success,
-            true => Exit::Failed,
-        })
+        Ok(exit_of(&findings))
+    }
+
+    fn run_process(&self, pid: i32) -> Result<Exit, Failure> {
+        let found = examine_process(pid).map_err(Failure::failed)?;
+        let findings = &found.findings;
+        output::print(page(
+            &found.headline(),
+            findings,
+            &summary_of_process(findings),
+        ))?;
+        if let Some(file) = &self.json {
+            let record = serde_json::json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "essential_missing": has_missing(findings),
+                "process": found,
+                "findings": findings,
+            });
+            file.write(&format!("{record:#}\n"))?;
+        }
+        Ok(exit_of(findings))
+    }
+}
+
+fn exit_of(findings: &[Finding]) -> Exit {
+    match has_missing(findings) {
+        false => Exit::Success,
+        true => Exit::Failed,
     }
 }
 
@@ -89,8 +133,12 @@ fn facts_in(file: &Path) -> Result<Facts, Failure> {
     Facts::parse(&text).map_err(failed)
 }
 
+fn count(findings: &[Finding], state: State) -> usize {
+    findings.iter().filter(|one| one.state == state).count()
+}
+
 fn has_missing(findings: &[Finding]) -> bool {
-    findings.iter().any(|one| one.state == State::Missing)
+    count(findings, State::Missing) > 0
 }
 
 /// For a terminal of any width, and read in bug reports too.
@@ -98,8 +146,9 @@ const WIDTH: usize = 80;
 /// Mark and name, with blanks: where sentences begin.
 const INDENT: usize = 2 + 8 + 16;
 
-fn page(title: &str, findings: &[Finding]) -> String {
-    let mut text = wrapped(title, WIDTH, "");
+fn page(title: &str, findings: &[Finding], summary: &str) -> String {
+    let lines = title.lines();
+    let mut text: String = lines.map(|line| wrapped(line, WIDTH, "")).collect();
     for section in Section::ALL {
         if !findings.iter().any(|one| one.section == section) {
             continue;
@@ -110,12 +159,7 @@ fn page(title: &str, findings: &[Finding]) -> String {
             text.push_str(&lines_of(finding));
         }
     }
-    let count = |state| findings.iter().filter(|one| one.state == state).count();
-    let _ = writeln!(
-        text,
-        "\n{}",
-        summary(count(State::Missing), count(State::Weak))
-    );
+    let _ = writeln!(text, "\n{summary}");
     text
 }
 
@@ -161,6 +205,18 @@ fn lines_of(finding: &Finding) -> String {
     text
 }
 
+fn summary_of_process(findings: &[Finding]) -> String {
+    let questions = match count(findings, State::Weak) {
+        0 => "nothing stands out".to_owned(),
+        1 => "1 thing to look at (weak)".to_owned(),
+        several => format!("{several} things to look at (weak)"),
+    };
+    match has_missing(findings) {
+        false => format!("The process was read and not touched; {questions}."),
+        true => format!("Which allocator it has could NOT be told; {questions}."),
+    }
+}
+
 fn summary(missing: usize, weak: usize) -> String {
     let better = match weak {
         0 => String::new(),
@@ -195,7 +251,7 @@ mod tests {
         let remedy =
             "a command that is so long that it needs more than what is left of one line too";
         let findings = [finding(State::Ok, None), finding(State::Weak, Some(remedy))];
-        let text = page("millpond", &findings);
+        let text = page("millpond", &findings, &summary(0, 1));
         assert!(
             text.lines().all(|line| line.chars().count() <= WIDTH),
             "{text}"

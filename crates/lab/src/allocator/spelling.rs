@@ -85,13 +85,15 @@ pub(super) fn misplaced(word: &str) -> Option<String> {
     if value.contains('/') || known::find(base_name(name)).is_some() {
         return None;
     }
-    let known = reader_of_variable(name).or_else(|| reader_of_key(name))?;
+    let known = reader_of_variable(name)
+        .and_then(known::find)
+        .or_else(|| reader_of_key(name))?;
     let settings = settings(known.dialect, word).ok()?;
     Some(format!("{}:{}", known.name, canonical(&settings)))
 }
 
-/// Whose variable this is.
-fn reader_of_variable(name: &str) -> Option<&'static Known> {
+/// The family whose variable this is.
+pub(crate) fn reader_of_variable(name: &str) -> Option<&'static str> {
     let is_glibcs = name == "GLIBC_TUNABLES" || name.starts_with("glibc.");
     let family = match name {
         _ if is_glibcs => "glibc",
@@ -104,7 +106,7 @@ fn reader_of_variable(name: &str) -> Option<&'static Known> {
         "SCUDO_OPTIONS" => "scudo",
         _ => return None,
     };
-    known::find(family)
+    Some(family)
 }
 
 /// The first allocator that has it among the settings that people change most.

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use millpond_measure::units::parse_bytes;
 
-use super::known::{Dialect, Known};
+use super::known::{self, Dialect, Known};
+use super::spelling;
 use crate::elf::Elf;
 use crate::inherited;
 
@@ -99,6 +100,53 @@ pub(super) fn ask(
         (_, None) => Err("is not here".to_owned()),
     };
     answer.map_err(|reason| format!("{reason} (often used: {})", known.settings))
+}
+
+/// What is wrong with the settings that the variable `name` gives to an allocator of `family`, in the object at `library`; the
+/// C library is asked as this system has it. `None` where nothing is, or nobody can be asked. The end of a sentence that
+/// begins with the allocator's name.
+pub(crate) fn complaint(
+    family: &str,
+    library: Option<&Path>,
+    name: &str,
+    value: &str,
+) -> Option<String> {
+    let mut known = known::find(family)?;
+    if let Dialect::Jemalloc(_) = known.dialect {
+        let mut builds = known::KNOWN.iter();
+        known = builds.find(|one| matches!(one.dialect, Dialect::Jemalloc(own) if own == name))?;
+    }
+    if known.dialect == Dialect::None || (library.is_none() && known.dialect != Dialect::Glibc) {
+        return None;
+    }
+    let word = format!("{name}={value}");
+    let settings = match known.dialect {
+        // Only of those that are malloc's; a value may hold anything that is not read here.
+        Dialect::Glibc if name == "GLIBC_TUNABLES" => malloc_tunables(value),
+        Dialect::Variables(_) | Dialect::Mimalloc => {
+            let key = name.split_once('_')?.1;
+            let key = key.strip_prefix("MALLOC_").unwrap_or(key);
+            vec![(key.to_lowercase(), value.to_owned())]
+        }
+        _ => match spelling::settings(known.dialect, &word) {
+            Ok(settings) => settings,
+            Err(part) => return Some(format!("cannot take \"{part}\", which is no setting")),
+        },
+    };
+    let mut asked = settings.into_iter();
+    asked.find_map(|one| ask(known, library, &[one]).err())
+}
+
+/// `glibc.malloc.KEY=VALUE` of all tunables.
+fn malloc_tunables(value: &str) -> Vec<Setting> {
+    let parts = value.split(':').filter_map(|part| part.split_once('='));
+    let own = parts.filter_map(|(key, value)| {
+        Some((
+            key.strip_prefix("glibc.malloc.")?.to_owned(),
+            value.to_owned(),
+        ))
+    });
+    own.collect()
 }
 
 fn ask_jemalloc(library: &Path, variable: &str, settings: &[Setting]) -> Result<(), String> {
@@ -355,7 +403,7 @@ fn answer_within(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocator::{discover, known};
+    use crate::allocator::discover;
 
     fn settings(text: &str) -> Vec<Setting> {
         parse(text).unwrap()

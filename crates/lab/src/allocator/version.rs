@@ -20,6 +20,20 @@ pub(super) fn of_library(library: &Path) -> Option<String> {
         .or_else(|| of_name(library))
 }
 
+/// The version of what a process has mapped as `file` and can be read as `readable`: what the package manager has under the
+/// name may be another file, in another root or newer.
+pub(crate) fn of_mapped(file: &Path, readable: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |path: &Path| {
+        let found = fs::metadata(path).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    if identity(file).is_some_and(|own| Some(own) == identity(readable)) {
+        return of_library(file);
+    }
+    of_contents(readable).or_else(|| of_name(file))
+}
+
 /// The version that the object itself tells, or who built or packed it: not its name, which says at most the
 /// version of its interface.
 pub(super) fn told_by(library: &Path) -> Option<String> {
@@ -105,7 +119,12 @@ pub(super) fn c_library() -> Option<PathBuf> {
 
 /// What the C library says of itself: `2.36 (Debian GLIBC 2.36-9+deb12u13)`.
 pub(super) fn of_c_library() -> Option<String> {
-    let bytes = fs::read(c_library()?).ok()?;
+    banner(&c_library()?)
+}
+
+/// What the file at `path` says of itself, if it is a C library of GNU.
+pub(crate) fn banner(path: &Path) -> Option<String> {
+    let bytes = fs::read(path).ok()?;
     const BEGINNING: &[u8] = b"GNU C Library (";
     let at = bytes
         .windows(BEGINNING.len())

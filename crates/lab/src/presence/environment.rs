@@ -7,6 +7,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use super::image::Image;
@@ -46,6 +47,27 @@ pub(super) fn was_given(pid: i32, name: &OsStr, value: &OsStr) -> bool {
     false
 }
 
+/// The variables of a process, and where they were found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Variables {
+    /// What its program was started with.
+    Given(Vec<Vec<u8>>),
+    /// What it has now: it wrote its title over what it was given.
+    Present(Vec<Vec<u8>>),
+}
+
+/// The variables of process `pid`.
+pub(crate) fn of_process(pid: i32) -> io::Result<Variables> {
+    let given = fs::read(format!("/proc/{pid}/environ"))?;
+    if given.is_empty() || is_intact(&given) {
+        return Ok(Variables::Given(variables(&given)));
+    }
+    let present = present(pid).ok_or_else(|| {
+        io::Error::other("its program has overwritten the variables that it was started with")
+    })?;
+    Ok(Variables::Present(present))
+}
+
 /// The variables of `/proc/PID/environ`. The dynamic linker writes zeros over the colons of `GLIBC_TUNABLES` there
 /// (C libraries before 2.39 do, in what the program was given), so parts that begin as tunables do belong to it.
 fn variables(environment: &[u8]) -> Vec<Vec<u8>> {
@@ -75,9 +97,10 @@ fn present(pid: i32) -> Option<Vec<Vec<u8>>> {
     let library = image
         .objects()
         .into_iter()
-        .find(|object| is_c_library(&object.file))?;
-    let elf = Elf::read(&library.file).ok()??;
-    let bias = elf.load_bias(library.start, library.file_offset)?;
+        .find(|object| is_c_library(&object.mapping.file))?;
+    let elf = Elf::read(&library.readable).ok()??;
+    let mapping = library.mapping;
+    let bias = elf.load_bias(mapping.start, mapping.file_offset)?;
     let variable = elf
         .address_of("__environ")
         .or_else(|| elf.address_of("environ"))?;

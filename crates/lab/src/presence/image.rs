@@ -23,7 +23,17 @@ pub(crate) struct Mapping {
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(crate) mappings: Vec<Mapping>,
+    pid: i32,
     memory: File,
+}
+
+/// A file with code in a process.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Object<'a> {
+    /// The first of its mappings.
+    pub(crate) mapping: &'a Mapping,
+    /// Where what runs can be read: the process may have another root than this one, or an older file.
+    pub(crate) readable: PathBuf,
 }
 
 impl Image {
@@ -32,6 +42,7 @@ impl Image {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
         Ok(Self {
             mappings: maps.lines().filter_map(parse).collect(),
+            pid,
             memory: File::open(format!("/proc/{pid}/mem"))?,
         })
     }
@@ -78,22 +89,42 @@ impl Image {
         Some(&mapping.file)
     }
 
-    /// The files with code in this process, each once, with the first of its mappings. A file that
-    /// was replaced since is left out: what is on the disk now is not what runs.
-    pub(crate) fn objects(&self) -> Vec<&Mapping> {
-        let mut objects: Vec<&Mapping> = Vec::new();
+    /// The files with code in this process, each once. A file that was replaced since is left out where only what is on the
+    /// disk now can be read: that is not what runs.
+    pub(crate) fn objects(&self) -> Vec<Object<'_>> {
+        let mut objects: Vec<Object<'_>> = Vec::new();
         for mapping in &self.mappings {
-            let is_new = objects.iter().all(|object| object.file != mapping.file);
+            let is_new = objects
+                .iter()
+                .all(|object| object.mapping.file != mapping.file);
             let has_code = |other: &&Mapping| other.is_code && other.file == mapping.file;
-            let is_same = || {
-                fs::metadata(&mapping.file).is_ok_and(|metadata| metadata.ino() == mapping.inode)
-            };
-            if is_new && self.mappings.iter().any(|other| has_code(&other)) && is_same() {
-                objects.push(mapping);
+            if !is_new || !self.mappings.iter().any(|other| has_code(&other)) {
+                continue;
+            }
+            if let Some(readable) = self.readable(mapping) {
+                objects.push(Object { mapping, readable });
             }
         }
         objects
     }
+
+    /// Where the mapped file can be read: by its name below the process's root, or, with the right to do so, by the kernel's
+    /// link to what is mapped.
+    fn readable(&self, mapping: &Mapping) -> Option<PathBuf> {
+        let process = PathBuf::from(format!("/proc/{}", self.pid));
+        let named = in_root(self.pid, &mapping.file);
+        let is_same =
+            |path: &Path| fs::metadata(path).is_ok_and(|file| file.ino() == mapping.inode);
+        let link = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
+        let ways = [named, process.join(link)];
+        ways.into_iter().find(|path| is_same(path))
+    }
+}
+
+/// A path of process `pid` as this one finds it, whatever the root of that is.
+pub(crate) fn in_root(pid: i32, path: &Path) -> PathBuf {
+    let path = path.strip_prefix("/").unwrap_or(path);
+    PathBuf::from(format!("/proc/{pid}/root")).join(path)
 }
 
 /// `start-end perms offset dev inode path`; the path is the rest of the line, blanks included.
@@ -146,7 +177,9 @@ mod tests {
         assert_eq!(found, "x".repeat(1000).into_bytes());
         assert_eq!(image.word(8), None);
         let program = fs::canonicalize(std::env::current_exe().unwrap()).unwrap();
-        assert!(image.objects().iter().any(|object| object.file == program));
+        let objects = image.objects();
+        let own = objects.iter().find(|one| one.mapping.file == program);
+        assert!(own.is_some_and(|own| own.readable.is_file()), "{objects:?}");
         assert_eq!(
             image.file_at(maps_are_read as fn() as usize as u64),
             Some(program.as_path())

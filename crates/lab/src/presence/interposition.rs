@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::image::{Image, Mapping};
+use super::image::{Image, Object};
 use crate::elf::Elf;
 
 /// What is looked at: an allocator has to have all of them, or memory of one meets another's free.
@@ -17,13 +17,13 @@ const FAMILY: &[&str] = &["malloc", "free", "calloc", "realloc"];
 
 /// A slot that is filled.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Call {
+pub(crate) struct Call {
     /// The object that calls.
-    pub(super) from: PathBuf,
+    pub(crate) from: PathBuf,
     /// What it calls.
-    pub(super) function: &'static str,
+    pub(crate) function: &'static str,
     /// The file it gets to.
-    pub(super) to: PathBuf,
+    pub(crate) to: PathBuf,
 }
 
 /// Slots of the files seen so far: workers have the same files as their master.
@@ -43,16 +43,17 @@ impl Slots {
     pub(super) fn calls(&mut self, image: &Image) -> Vec<Call> {
         let mut calls = Vec::new();
         for object in image.objects() {
-            let key = (object.file.clone(), object.inode);
-            let found = self.of_file.entry(key).or_insert_with(|| read(object));
+            let mapping = object.mapping;
+            let key = (mapping.file.clone(), mapping.inode);
+            let found = self.of_file.entry(key).or_insert_with(|| read(&object));
             let Some(found) = found else { continue };
             // Relative to the first mapping, which is elsewhere in each process.
-            let bias = object.start.wrapping_sub(found.bias_of_first);
+            let bias = mapping.start.wrapping_sub(found.bias_of_first);
             for &(function, slot) in &found.slots {
                 let address = image.word(bias.wrapping_add(slot)).unwrap_or(0);
                 match image.file_at(address) {
-                    Some(to) if to != object.file => calls.push(Call {
-                        from: object.file.clone(),
+                    Some(to) if to != mapping.file => calls.push(Call {
+                        from: mapping.file.clone(),
                         function,
                         to: to.to_owned(),
                     }),
@@ -64,9 +65,10 @@ impl Slots {
     }
 }
 
-fn read(object: &Mapping) -> Option<Found> {
-    let elf = Elf::read(&object.file).ok()??;
-    let bias = elf.load_bias(object.start, object.file_offset)?;
+fn read(object: &Object<'_>) -> Option<Found> {
+    let elf = Elf::read(&object.readable).ok()??;
+    let mapping = object.mapping;
+    let bias = elf.load_bias(mapping.start, mapping.file_offset)?;
     let slots = FAMILY
         .iter()
         .flat_map(|&function| {
@@ -76,13 +78,13 @@ fn read(object: &Mapping) -> Option<Found> {
         })
         .collect();
     Some(Found {
-        bias_of_first: object.start.wrapping_sub(bias),
+        bias_of_first: mapping.start.wrapping_sub(bias),
         slots,
     })
 }
 
 /// True for the C library of GNU, whose malloc is what a program has by itself.
-pub(super) fn is_c_library(file: &Path) -> bool {
+pub(crate) fn is_c_library(file: &Path) -> bool {
     let name = file
         .file_name()
         .and_then(|name| name.to_str())

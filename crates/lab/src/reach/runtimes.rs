@@ -28,6 +28,13 @@ const RUNTIMES: &[(&str, &str)] = &[
     ("libluajit", "LuaJIT (Lua heap)"),
 ];
 
+/// The runtime with a heap of its own that a file of this name is.
+pub(crate) fn runtime_of(name: &str) -> Option<&'static str> {
+    let mut all = RUNTIMES.iter();
+    all.find(|(begin, _)| name.starts_with(begin))
+        .map(|&(_, runtime)| runtime)
+}
+
 /// Who holds what the code of `file` maps.
 pub(super) fn holder_of(file: &Path, elf: Option<&Elf>) -> Holder {
     let name = file
@@ -41,7 +48,7 @@ pub(super) fn holder_of(file: &Path, elf: Option<&Elf>) -> Holder {
     if is_library && serves_malloc {
         return Holder::Malloc;
     }
-    if let Some(&(_, runtime)) = RUNTIMES.iter().find(|(begin, _)| name.starts_with(begin)) {
+    if let Some(runtime) = runtime_of(&name) {
         return Holder::Runtime {
             name: runtime.to_owned(),
         };
