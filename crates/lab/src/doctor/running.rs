@@ -330,7 +330,7 @@ fn heap_line(heap: &GlibcHeap) -> Finding {
             );
         }
         None => {
-            found += "; blocks that are mapped one by one are not in it: their count was not found"
+            found += "; blocks that are mapped one by one are not in it: their count was not found";
         }
     }
     found += &format!(
