@@ -193,7 +193,8 @@ const MIMALLOC_CHOICES: &[Choice] = &[
     ),
 ];
 
-/// Its defaults: a release rate of 1, 32 MiB for all caches of threads, 32 blocks moved at once.
+/// Its defaults: a release rate of 1, 32 MiB for all caches of threads, 32 blocks moved at once. Sampling is not among them:
+/// the usual library, without profilers, has the variable's name in it and does nothing with it.
 const TCMALLOC_CHOICES: &[Choice] = &[
     choice(&[":release_rate=0"], "free pages never go back"),
     choice(
@@ -226,11 +227,6 @@ const TCMALLOC_CHOICES: &[Choice] = &[
         "512 blocks at once between caches and the rest, not 32",
     ),
     choice(&[":skip_sbrk=1"], "memory comes by mmap alone, not by brk"),
-    // The full library alone has the profiler.
-    choice(
-        &[":sample_parameter=524288"],
-        "notes one allocation in 512 KiB for heap profiles",
-    ),
     choice(
         &[":release_rate=10,max_total_thread_cache_bytes=8388608"],
         "quicker release and smaller caches",
