@@ -250,6 +250,14 @@ impl Running {
         self.allocator = Some(looked.serving.clone());
     }
 
+    /// The C library's part, where it is known.
+    fn heap_part(&self) -> String {
+        self.glibc_heap.as_ref().map_or_else(String::new, |heap| {
+            let bytes = format_bytes(heap.system_bytes() as f64);
+            format!("; glibc's malloc has {bytes} from the system")
+        })
+    }
+
     /// Which process, which allocator, how much memory: the first lines.
     #[must_use]
     pub fn headline(&self) -> String {
@@ -264,7 +272,11 @@ impl Running {
         let memory = self.memory.sample.memory.rss_bytes;
         let memory = match memory {
             0 => String::new(),
-            bytes => format!(" {} resident.", format_bytes(bytes as f64)),
+            bytes => format!(
+                " {} resident{}.",
+                format_bytes(bytes as f64),
+                self.heap_part()
+            ),
         };
         let allocator = match &self.allocator {
             None => "Its allocator could not be told.".to_owned(),
@@ -322,9 +334,12 @@ fn heap_line(heap: &GlibcHeap) -> Finding {
         found += &format!(" (the largest {})", size(largest));
     }
     match heap.mapped {
+        Some(mapped) if mapped.count == 0 => {
+            found += ", and no large blocks that are mapped one by one";
+        }
         Some(mapped) => {
             found += &format!(
-                ", and {} in {} large blocks mapped one by one",
+                ", and {} in large blocks that are mapped one by one ({})",
                 size(mapped.bytes),
                 mapped.count
             );
@@ -373,8 +388,8 @@ fn asking(pid: i32, serving: &Serving) -> Vec<Finding> {
         });
         let ways: Vec<String> = by_debugger.into_iter().chain(at_exit).collect();
         let found = match name.as_str() {
-            GLIBC => "all of its statistics: only malloc_stats inside the process tells them".to_owned(),
-            _ => "its statistics cannot be read from outside: only the allocator itself tells them".to_owned(),
+            GLIBC => "more than this tells only a call inside the process".to_owned(),
+            _ => "its statistics tells only a call inside the process, or it writes them at the end".to_owned(),
         };
         Some(Finding::ok(Section::Heap, "statistics", format!("{name}: {found}")).remedy(ways.join("; or ")))
     })

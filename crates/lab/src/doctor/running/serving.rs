@@ -31,7 +31,7 @@ const GLIBC_SYMBOL: &str = "gnu_get_libc_version";
 /// Functions inside a program that is linked statically with a C library, and whose they are.
 const STATIC_SYMBOLS: [(&str, &str); 3] = [
     ("__libc_mallopt", GLIBC),
-    ("__malloc_donate", MUSL),
+    ("__libc_malloc_impl", MUSL),
     ("__expand_heap", MUSL),
 ];
 /// Texts that say the same where symbols were stripped: all of a line have to be there.
@@ -146,7 +146,7 @@ impl Serving {
 
     fn malloc_title(&self) -> String {
         match &self.served[..] {
-            [] => "which malloc serves it could not be told".to_owned(),
+            [] => "Which malloc serves it could not be told".to_owned(),
             [one] => match self.inside.iter().find(|inside| inside.name != one.name) {
                 Some(inside) => format!(
                     "{} serves malloc, and {} inside {} what that has for itself",
@@ -597,7 +597,7 @@ fn malloc(looked: &Looked) -> Finding {
                         count => format!("{count} objects"),
                     };
                     format!(
-                        "{}{way}; all calls of malloc, calloc, realloc and free that are bound, of {objects}, go there",
+                        "{}{way}; every bound call of malloc, calloc, realloc and free goes there, from {objects}",
                         library.display()
                     )
                 }
@@ -644,7 +644,7 @@ fn nothing_served(looked: &Looked) -> Finding {
         )
     } else if is(Unsuitable::Static) {
         (
-            "cannot be told: the program is linked statically and stripped",
+            "cannot be told: the program is linked statically, and nothing in it names an allocator",
             "ask who built it, or look at a build with symbols",
         )
     } else {
