@@ -197,11 +197,12 @@ fn found(pid: i32, status: &Status, program: Option<PathBuf>) -> Option<Running>
     let environment = environment::of_process(pid)
         .map(Environment::of)
         .map_err(|error| error.to_string());
-    let preload = environment
-        .as_ref()
-        .ok()
-        .and_then(|one| one.get("LD_PRELOAD"));
-    let looked = serving::look(pid, preload.unwrap_or_default());
+    let given = environment.as_ref().ok();
+    let preload = given.and_then(|one| match one.get("LD_PRELOAD") {
+        None if one.is_present => None,
+        preload => Some(preload.unwrap_or_default()),
+    });
+    let looked = serving::look(pid, preload);
     let mut running = Running {
         pid,
         name: status.name.clone(),
@@ -289,8 +290,17 @@ impl Running {
                 )
             }
         };
+        let is_named_so = program
+            .rsplit('/')
+            .next()
+            .is_some_and(|file| file.starts_with(&self.name));
+        let name = if is_named_so {
+            String::new()
+        } else {
+            format!(" ({})", self.name)
+        };
         format!(
-            "Process {}: {program}, of user {}{}.\n{allocator}{memory}",
+            "Process {}{name}: {program}, of user {}{}.\n{allocator}{memory}",
             self.pid,
             self.user,
             since.unwrap_or_default(),

@@ -305,21 +305,29 @@ pub(super) fn findings(
     served: &[Served],
 ) -> Vec<Finding> {
     let mut all: Vec<Finding> = settings.iter().map(line).collect();
-    let source = match environment {
+    let environment = match environment {
+        Ok(environment) => environment,
         Err(reason) => {
             let found = format!("cannot be read: {reason}");
             let remedy = "as root: sudo millpond doctor --pid PID";
             all.push(Finding::weak(SECTION, "environment", found).remedy(remedy));
             return all;
         }
-        Ok(environment) if environment.is_present => {
-            "the program wrote its title over what it was started with; these are the variables that it has now"
-        }
-        Ok(_) => "as the program was started; what it has set since by itself is not seen",
     };
-    let found = match settings.iter().any(|one| one.is_read) {
-        true => source.to_owned(),
-        false => format!("no setting of an allocator that serves: its defaults hold ({source})"),
+    let has_one = settings.iter().any(|one| one.is_read);
+    let found = match (has_one, environment.is_present) {
+        (true, false) => "as the program was started; what it has set since by itself is not seen",
+        (false, false) => {
+            "no setting of an allocator that serves, as the program was started: its defaults hold, unless the program sets \
+             others by itself"
+        }
+        (true, true) => {
+            "the variables that the program has now; what it was started with it has overwritten by its title"
+        }
+        (false, true) => {
+            "no setting of an allocator that serves among the variables that the program has now; what it was started with \
+             it has overwritten by its title, so settings may be in force all the same: look at what starts it"
+        }
     };
     all.push(Finding::ok(SECTION, "environment", found));
     let is_glibcs = served.iter().any(|one| one.name == GLIBC);
