@@ -102,3 +102,38 @@ fn the_machine_of_the_winner_is_told_by_its_facts() {
         "{finished:?}"
     );
 }
+
+/// Goal: of a running process the first lines say which allocator it has; the page fits a terminal, the record has the same;
+/// nobody's id is status 1 and a sentence, and what contradicts itself is wrong usage.
+#[test]
+fn a_running_process_is_examined() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("process.json").display().to_string();
+    let own = std::process::id().to_string();
+    let finished = run(&mut millpond(&["doctor", "--pid", &own, "--json", &file]));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    for part in [
+        "serves malloc",
+        "Allocator",
+        "Settings",
+        "resident",
+        "not touched",
+    ] {
+        assert!(finished.stdout.contains(part), "{part}: {finished:?}");
+    }
+    let is_path = |line: &&str| line.trim_start().starts_with('/');
+    let lines = finished.stdout.lines().filter(|line| !is_path(line));
+    let widest = lines.map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{finished:?}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(record["process"]["pid"].to_string(), own);
+    assert_eq!(record["process"]["allocator"]["served"][0]["name"], "glibc");
+    let none = run(&mut millpond(&["doctor", "--pid", "2147483647"]));
+    assert_eq!(none.code(), 1, "{none:?}");
+    assert!(none.stderr.contains("there is no process"), "{none:?}");
+    for words in [["--pid", "0"], ["--pid", "x"], ["--pid=1", "--print-facts"]] {
+        let wrong = run(millpond(&["doctor"]).args(words));
+        assert_eq!(wrong.code(), 2, "{wrong:?}");
+    }
+}

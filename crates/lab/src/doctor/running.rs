@@ -197,11 +197,12 @@ fn found(pid: i32, status: &Status, program: Option<PathBuf>) -> Option<Running>
     let environment = environment::of_process(pid)
         .map(Environment::of)
         .map_err(|error| error.to_string());
-    let preload = environment
-        .as_ref()
-        .ok()
-        .and_then(|one| one.get("LD_PRELOAD"));
-    let looked = serving::look(pid, preload.unwrap_or_default());
+    let given = environment.as_ref().ok();
+    let preload = given.and_then(|one| match one.get("LD_PRELOAD") {
+        None if one.is_present => None,
+        preload => Some(preload.unwrap_or_default()),
+    });
+    let looked = serving::look(pid, preload);
     let mut running = Running {
         pid,
         name: status.name.clone(),
@@ -246,8 +247,16 @@ impl Running {
             Ok(heap) => heap_line(&heap),
             Err(reason) => heap_unknown(&reason),
         }));
-        self.findings.extend(asking(self.pid, &looked.serving));
+        self.findings.extend(asking(self.pid, looked));
         self.allocator = Some(looked.serving.clone());
+    }
+
+    /// The C library's part, where it is known.
+    fn heap_part(&self) -> String {
+        self.glibc_heap.as_ref().map_or_else(String::new, |heap| {
+            let bytes = format_bytes(heap.system_bytes() as f64);
+            format!("; glibc's malloc has {bytes} from the system")
+        })
     }
 
     /// Which process, which allocator, how much memory: the first lines.
@@ -264,7 +273,11 @@ impl Running {
         let memory = self.memory.sample.memory.rss_bytes;
         let memory = match memory {
             0 => String::new(),
-            bytes => format!(" {} resident.", format_bytes(bytes as f64)),
+            bytes => format!(
+                " {} resident{}.",
+                format_bytes(bytes as f64),
+                self.heap_part()
+            ),
         };
         let allocator = match &self.allocator {
             None => "Its allocator could not be told.".to_owned(),
@@ -277,8 +290,17 @@ impl Running {
                 )
             }
         };
+        let is_named_so = program
+            .rsplit('/')
+            .next()
+            .is_some_and(|file| file.starts_with(&self.name));
+        let name = if is_named_so {
+            String::new()
+        } else {
+            format!(" ({})", self.name)
+        };
         format!(
-            "Process {}: {program}, of user {}{}.\n{allocator}{memory}",
+            "Process {}{name}: {program}, of user {}{}.\n{allocator}{memory}",
             self.pid,
             self.user,
             since.unwrap_or_default(),
@@ -322,9 +344,12 @@ fn heap_line(heap: &GlibcHeap) -> Finding {
         found += &format!(" (the largest {})", size(largest));
     }
     match heap.mapped {
+        Some(mapped) if mapped.count == 0 => {
+            found += ", and no large blocks that are mapped one by one";
+        }
         Some(mapped) => {
             found += &format!(
-                ", and {} in {} large blocks mapped one by one",
+                ", and {} in large blocks that are mapped one by one ({})",
                 size(mapped.bytes),
                 mapped.count
             );
@@ -346,39 +371,51 @@ fn heap_unknown(reason: &str) -> Finding {
     Finding::ok(Section::Heap, "glibc", found)
 }
 
-/// A command that asks an allocator inside the process, and where the answer is.
-fn asking(pid: i32, serving: &Serving) -> Vec<Finding> {
-    let served = serving
-        .served
-        .iter()
-        .map(|one| (&one.name, one.library.is_none()));
-    let inside = serving.inside.iter().map(|one| (&one.name, true));
+/// Commands that ask each allocator inside the process, and where the answer is.
+fn asking(pid: i32, looked: &Looked) -> Vec<Finding> {
+    let serving = &looked.serving;
+    let served = serving.served.iter().map(|one| one.name.as_str());
+    let inside = serving.inside.iter().map(|one| one.name.as_str());
     let all = served.chain(inside);
-    all.filter_map(|(name, is_inside)| {
-        let (call, exit) = match name.as_str() {
-            GLIBC => ("malloc_stats()", None),
-            "jemalloc" if is_inside => ("_rjem_malloc_stats_print(0, 0, 0)", Some("_RJEM_MALLOC_CONF=stats_print:true")),
-            "jemalloc" => ("malloc_stats_print(0, 0, 0)", Some("MALLOC_CONF=stats_print:true")),
-            "mimalloc" => ("mi_stats_print(0)", Some("MIMALLOC_SHOW_STATS=1")),
-            "tcmalloc" => ("malloc_stats()", Some("MALLOCSTATS=1")),
-            MEMPOOL => ("", Some("MEMPOOL_STATS=1")),
+    all.filter_map(|name| {
+        let (call, variable) = match name {
+            GLIBC => (Some("malloc_stats()".to_owned()), None),
+            "jemalloc" => {
+                let prefix = jemalloc_prefix(looked);
+                let variable = format!("{}MALLOC_CONF=stats_print:true", prefix.to_uppercase());
+                (Some(format!("{prefix}malloc_stats_print(0, 0, 0)")), Some(variable))
+            }
+            "mimalloc" => (Some("mi_stats_print(0)".to_owned()), Some("MIMALLOC_SHOW_STATS=1".to_owned())),
+            "tcmalloc" => (Some("malloc_stats()".to_owned()), Some("MALLOCSTATS=1".to_owned())),
+            MEMPOOL => (None, Some("MEMPOOL_STATS=1".to_owned())),
             _ => return None,
         };
-        let at_exit = exit.map(|variable| format!("{variable} at its start, which writes them at its end"));
-        let by_debugger = (!call.is_empty()).then(|| {
+        let by_debugger = call.map(|call| {
             format!(
-                "gdb -p {pid} -batch -ex 'call (void){call}'   (on its stderr; stops it for a moment, and for good if a thread \
-                 is inside malloc just then: not where that may not be)"
+                "gdb -p {pid} -batch -ex 'call (void){call}'   (writes them to its stderr; stops it for a moment, and for \
+                 good if a thread is inside malloc just then: try it on a replica)"
             )
         });
+        let at_exit = variable.map(|variable| format!("{variable} at its start: it writes them at its end"));
         let ways: Vec<String> = by_debugger.into_iter().chain(at_exit).collect();
-        let found = match name.as_str() {
-            GLIBC => "all of its statistics: only malloc_stats inside the process tells them".to_owned(),
-            _ => "its statistics cannot be read from outside: only the allocator itself tells them".to_owned(),
+        let found = match name {
+            GLIBC => "what is free between blocks only a call inside the process tells",
+            _ => "its statistics only a call inside the process tells",
         };
-        Some(Finding::ok(Section::Heap, "statistics", format!("{name}: {found}")).remedy(ways.join("; or ")))
+        let line = Finding::ok(Section::Heap, "statistics", format!("{name}: {found}"));
+        Some(line.remedy(ways.join("; or ")))
     })
     .collect()
+}
+
+/// What stands before the functions of a jemalloc in the program.
+fn jemalloc_prefix(looked: &Looked) -> &'static str {
+    let elf = looked.process.file.elf.as_ref();
+    let prefixes = ["_rjem_", "je_"].into_iter();
+    let mut inside = prefixes.filter(|prefix| {
+        elf.is_some_and(|elf| elf.contains(&format!("{prefix}malloc_stats_print")))
+    });
+    inside.next().unwrap_or_default()
 }
 
 fn unreadable(user: &str, reason: &str) -> Finding {

@@ -16,5 +16,6 @@ mod flames;
 mod foreign;
 mod profile;
 mod reach;
+mod running;
 mod requests;
 mod runtimes;

@@ -18,6 +18,19 @@ const LINKED: [(&str, &str, &str); 5] = [
     ("rpmalloc", "rpmalloc", ""),
 ];
 
+/// Packages with an allocator's library: its name, of Debian and Ubuntu, of Fedora, of Alpine.
+const PACKAGES: [(&str, &str, &str, &str); 4] = [
+    ("jemalloc", "libjemalloc2", "jemalloc", "jemalloc"),
+    (
+        "tcmalloc",
+        "libtcmalloc-minimal4",
+        "gperftools-libs",
+        "gperftools",
+    ),
+    ("mimalloc", "libmimalloc2.0", "mimalloc", "mimalloc2"),
+    ("tbb", "libtbbmalloc2", "tbb", "onetbb"),
+];
+
 /// One candidate and what its processes have to be started with.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Deployment {
@@ -26,6 +39,8 @@ pub(crate) struct Deployment {
     pub(crate) variables: Vec<(String, String)>,
     /// What has to be done first, or besides.
     notes: Vec<String>,
+    /// What an image with the same packages installs.
+    package: Option<String>,
 }
 
 /// Those that the recommendation names, the baseline left out, as it is what runs today.
@@ -91,11 +106,14 @@ impl Deployment {
         if candidate.pools == Some(PoolSetting::On) {
             notes.push("with --pools on".to_owned());
         }
+        let package = package(candidate);
+        notes.extend(package.as_ref().map(|(_, note)| note.clone()));
         notes.extend(linked(&candidate.allocator));
         (!variables.is_empty() || !notes.is_empty()).then(|| Self {
             candidate: candidate.name.clone(),
             variables,
             notes,
+            package: package.map(|(name, _)| name),
         })
     }
 
@@ -133,12 +151,17 @@ impl Deployment {
         let systemd = self.systemd().join("\n");
         let kubernetes =
             self.pairs(|name, value| format!("  - name: {name}\n    value: \"{value}\""));
+        let install = self.package.as_ref().map(|package| {
+            format!("RUN apt-get update && apt-get install -y --no-install-recommends {package}\n")
+        });
         text + &format!(
-            "# shell\n{} ./server\n\n# systemd, in [Service]\n{systemd}\n\n# Dockerfile\n{}\n\n\
+            "# shell\n{} ./server\n\n# systemd, in [Service]\n{systemd}\n\n# Dockerfile\n{}{}\n\n\
              # Kubernetes, of the container\nenv:\n{}\n\n\
-             # in use? the library is in the maps of the process; watch memory after bursts, p99 and restarts\n\
-             grep -c {} /proc/PID/maps\n",
+             # in use, with these settings? (without millpond: grep -c {} /proc/PID/maps says only that it is mapped)\n\
+             # then watch memory after bursts, p99 and restarts\n\
+             sudo millpond doctor --pid PID\n",
             self.shell(),
+            install.unwrap_or_default(),
             self.docker(),
             kubernetes.join("\n"),
             self.library_name()
@@ -160,6 +183,30 @@ fn own_object(allocator: &str) -> Option<&'static str> {
     allocator
         .starts_with("mempool")
         .then_some("libmillpond-mempool.so")
+}
+
+/// The package of Debian's that has the library, and how others call it; `None` of what no package has.
+fn package(candidate: &CandidateRounds) -> Option<(String, String)> {
+    let library = candidate.library.as_ref()?;
+    let is_systems = ["/usr/lib", "/lib"]
+        .iter()
+        .any(|place| library.path.starts_with(place));
+    let name = candidate.allocator.split([':', '@', '+']).next()?;
+    let known = PACKAGES.into_iter().find(|(known, ..)| *known == name);
+    let (_, debian, fedora, alpine) = known.filter(|_| is_systems)?;
+    // The very package that was compared, where its version says so: `5.3.0-1 (libjemalloc2)`.
+    let version = candidate.allocator_version.as_deref().unwrap_or_default();
+    let told = version
+        .split_once('(')
+        .and_then(|(_, rest)| rest.split_once(')'));
+    let told = told.map(|(package, _)| package);
+    let is_package = |package: &&str| package.starts_with("lib") && !package.contains(' ');
+    let own = told.filter(is_package).unwrap_or(debian);
+    let note = format!(
+        "package: {own} (Debian, Ubuntu), {fedora} (Fedora), {alpine} (Alpine, whose musl is another comparison); paths \
+         differ, see: ldconfig -p | grep {name}"
+    );
+    Some((own.to_owned(), note))
 }
 
 /// How a program links it instead of preloading it.
@@ -225,9 +272,51 @@ mod tests {
             "ENV LD_PRELOAD=\"/usr/lib/libjemalloc.so.2\" CONF=\"a:1,b:2\"",
             "  - name: LD_PRELOAD\n    value: \"/usr/lib/libjemalloc.so.2\"",
             "cargo add tikv-jemallocator",
+            "# package: libjemalloc2 (Debian, Ubuntu), jemalloc (Fedora), jemalloc (Alpine",
+            "RUN apt-get update && apt-get install -y --no-install-recommends libjemalloc2\nENV LD_PRELOAD=",
             "grep -c libjemalloc.so.2 /proc/PID/maps",
+            "\nsudo millpond doctor --pid PID\n",
         ] {
             assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    /// Goal: the package is the one that was compared, where that is known; what was built here, or is a version of its own,
+    /// is in no package.
+    #[test]
+    fn packages_are_those_of_the_library() {
+        let text = |allocator: &str, path: &str, version: &str| {
+            let mut record = record(allocator, Some(path));
+            record.candidates[1].allocator_version = Some(version.to_owned());
+            recommended(&record)[0].text()
+        };
+        let newer = text(
+            "mimalloc",
+            "/usr/lib/libmimalloc.so.3",
+            "3.0.1-1 (libmimalloc3)",
+        );
+        assert!(
+            newer.contains("--no-install-recommends libmimalloc3\n"),
+            "{newer}"
+        );
+        let plain = text(
+            "tcmalloc",
+            "/usr/lib64/libtcmalloc_minimal.so.4",
+            "gperftools 2.10",
+        );
+        assert!(
+            plain.contains("--no-install-recommends libtcmalloc-minimal4\n"),
+            "{plain}"
+        );
+        for (allocator, path) in [
+            ("jemalloc", "/home/me/libjemalloc.so.2"),
+            ("jemalloc531", "/usr/lib/libjemalloc531.so"),
+        ] {
+            let own = text(allocator, path, "5.3.1");
+            assert!(
+                !own.contains("apt-get") && !own.contains("# package"),
+                "{own}"
+            );
         }
     }
 

@@ -31,7 +31,7 @@ const GLIBC_SYMBOL: &str = "gnu_get_libc_version";
 /// Functions inside a program that is linked statically with a C library, and whose they are.
 const STATIC_SYMBOLS: [(&str, &str); 3] = [
     ("__libc_mallopt", GLIBC),
-    ("__malloc_donate", MUSL),
+    ("__libc_malloc_impl", MUSL),
     ("__expand_heap", MUSL),
 ];
 /// Texts that say the same where symbols were stripped: all of a line have to be there.
@@ -49,6 +49,8 @@ pub enum Origin {
     Preloaded,
     /// A library that the program is linked with, or has loaded.
     Linked,
+    /// One of these: the program has overwritten the variables that it was started with, or they cannot be read.
+    Library,
     /// The program defines it.
     Program,
     /// That of the C library.
@@ -146,7 +148,7 @@ impl Serving {
 
     fn malloc_title(&self) -> String {
         match &self.served[..] {
-            [] => "which malloc serves it could not be told".to_owned(),
+            [] => "Which malloc serves it could not be told".to_owned(),
             [one] => match self.inside.iter().find(|inside| inside.name != one.name) {
                 Some(inside) => format!(
                     "{} serves malloc, and {} inside {} what that has for itself",
@@ -190,15 +192,15 @@ impl Serving {
     }
 }
 
-/// Looks at process `pid`, whose `LD_PRELOAD` is `preload`. The error is a reason.
-pub(super) fn look(pid: i32, preload: &str) -> Result<Looked, String> {
+/// Looks at process `pid`, whose `LD_PRELOAD` is `preload`; `None` if that is not known. The error is a reason.
+pub(super) fn look(pid: i32, preload: Option<&str>) -> Result<Looked, String> {
     let image = Image::open(pid).map_err(|error| error.to_string())?;
     let process =
         Process::look(pid, &mut Seen::default(), None).map_err(|error| error.to_string())?;
-    let wanted = wanted(pid, preload);
+    let wanted = wanted(pid, preload.unwrap_or_default());
     let files = Files::read(pid, &image, &process);
     let mut serving = Serving {
-        served: files.served(&process, &wanted),
+        served: files.served(&process, &wanted, preload.is_some()),
         inside: files.inside(),
         unsuitable: process.file.unsuitable.map(|reason| reason.to_string()),
         runtimes: runtimes(&process),
@@ -255,7 +257,7 @@ impl<'a> Files<'a> {
     }
 
     /// Every malloc that is called.
-    fn served(&self, process: &Process, wanted: &[PathBuf]) -> Vec<Served> {
+    fn served(&self, process: &Process, wanted: &[PathBuf], is_known: bool) -> Vec<Served> {
         let mut by_target: BTreeMap<&Path, Vec<PathBuf>> = BTreeMap::new();
         let is_allocators = |file: &Path| name_of_library(file).is_some() && !is_c_library(file);
         // What an allocator calls itself (its own proxy, or what it stands in front of) is not the program's.
@@ -272,9 +274,29 @@ impl<'a> Files<'a> {
             .collect();
         served.sort_by_key(|one| std::cmp::Reverse(one.callers.len()));
         if served.is_empty() {
-            served.extend(self.own(process));
+            let only = self
+                .only_one()
+                .map(|one| self.target(one, Vec::new(), wanted));
+            served.extend(self.own(process).or(only));
+        }
+        for one in served.iter_mut().filter(|_| !is_known) {
+            if one.origin == Origin::Linked {
+                one.origin = Origin::Library;
+            }
         }
         served
+    }
+
+    /// Before the first call nothing is bound; but what alone defines malloc will be called.
+    fn only_one(&self) -> Option<&Path> {
+        let is_programs = self.program_elf.is_none_or(|elf| elf.exports("malloc"));
+        let mut defining = self.objects.iter().filter(|(object, elf)| {
+            let is_linker = file_name(&object.mapping.file).starts_with("ld-linux");
+            !is_linker && elf.as_ref().is_some_and(|elf| elf.exports("malloc"))
+        });
+        let (one, _) = defining.next()?;
+        let is_only = !is_programs && defining.next().is_none();
+        is_only.then_some(one.mapping.file.as_path())
     }
 
     fn target(&self, target: &Path, callers: Vec<PathBuf>, wanted: &[PathBuf]) -> Served {
@@ -590,16 +612,17 @@ fn malloc(looked: &Looked) -> Finding {
                     let way = match origin {
                         Origin::Preloaded => ", preloaded",
                         Origin::Linked => ", linked or loaded by the program",
+                        Origin::Library => ", preloaded, linked or loaded",
                         Origin::Program | Origin::CLibrary => "",
                     };
-                    let objects = match objects {
-                        1 => "1 object".to_owned(),
-                        count => format!("{count} objects"),
+                    let calls = match objects {
+                        0 => "no call is bound yet, and nothing else defines malloc".to_owned(),
+                        1 => "every bound call of malloc, calloc, realloc and free goes there, from 1 object".to_owned(),
+                        count => format!(
+                            "every bound call of malloc, calloc, realloc and free goes there, from {count} objects"
+                        ),
                     };
-                    format!(
-                        "{}{way}; all calls of malloc, calloc, realloc and free that are bound, of {objects}, go there",
-                        library.display()
-                    )
+                    format!("{}{way}; {calls}", library.display())
                 }
             };
             Finding::ok(SECTION, NAME, format!("{}: {place}", one.title()))
@@ -644,7 +667,7 @@ fn nothing_served(looked: &Looked) -> Finding {
         )
     } else if is(Unsuitable::Static) {
         (
-            "cannot be told: the program is linked statically and stripped",
+            "cannot be told: the program is linked statically, and nothing in it names an allocator",
             "ask who built it, or look at a build with symbols",
         )
     } else {

@@ -20,6 +20,7 @@ use crate::presence::image::in_root;
 const SECTION: Section = Section::Settings;
 const JEMALLOC: &str = "jemalloc";
 const CONF: &str = "MALLOC_CONF";
+const TUNABLES: &str = "GLIBC_TUNABLES";
 /// What our own thread that trims reads, and its object.
 const TRIM: (&str, &str) = ("MILLPOND_TRIM_INTERVAL_MS", "libmillpond-trim.so");
 /// Longer settings are none.
@@ -96,6 +97,7 @@ pub(super) fn read(pid: i32, environment: &Environment, looked: &Looked) -> Vec<
     let variables = environment.variables.iter();
     let mut all: Vec<Setting> = variables
         .filter(|(name, value)| name != "LD_PRELOAD" && !value.is_empty())
+        .flat_map(|(name, value)| parts(name, value).map(move |part| (name, part)))
         .filter_map(|(name, value)| setting(pid, name, value, looked))
         .collect();
     if looked.serving.has(JEMALLOC) {
@@ -103,6 +105,17 @@ pub(super) fn read(pid: i32, environment: &Environment, looked: &Looked) -> Vec<
         all.extend(of_file(pid, looked));
     }
     all
+}
+
+/// The settings in the value of a variable that holds several: each has its own answer.
+fn parts<'a>(name: &str, value: &'a str) -> impl Iterator<Item = &'a str> {
+    let is_conf = name.ends_with(CONF);
+    let is_tunables = name == TUNABLES;
+    let separators =
+        move |letter: char| (letter == ',' && is_conf) || (letter == ':' && is_tunables);
+    let parts = value.split(separators);
+    // Tunables of others than malloc are none of its business.
+    parts.filter(move |part| !is_tunables || part.starts_with("glibc.malloc."))
 }
 
 /// `None` of a variable that is no allocator's.
@@ -122,9 +135,6 @@ fn setting(pid: i32, name: &str, value: &str, looked: &Looked) -> Option<Setting
         return of(is_there, (!is_there).then_some(without));
     }
     let readers = reader_of(OsStr::new(name))?;
-    if name == "GLIBC_TUNABLES" && !value.contains("glibc.malloc.") {
-        return None;
-    }
     let mut others = OTHER_READERS.iter();
     let other = others.find(|(start, _)| name.starts_with(start));
     let family = match reader_of_variable(name) {
@@ -295,21 +305,29 @@ pub(super) fn findings(
     served: &[Served],
 ) -> Vec<Finding> {
     let mut all: Vec<Finding> = settings.iter().map(line).collect();
-    let source = match environment {
+    let environment = match environment {
+        Ok(environment) => environment,
         Err(reason) => {
             let found = format!("cannot be read: {reason}");
             let remedy = "as root: sudo millpond doctor --pid PID";
             all.push(Finding::weak(SECTION, "environment", found).remedy(remedy));
             return all;
         }
-        Ok(environment) if environment.is_present => {
-            "the program wrote its title over what it was started with; these are the variables that it has now"
-        }
-        Ok(_) => "as the program was started; what it has set since by itself is not seen",
     };
-    let found = match settings.iter().any(|one| one.is_read) {
-        true => source.to_owned(),
-        false => format!("no setting of an allocator that serves: its defaults hold ({source})"),
+    let has_one = settings.iter().any(|one| one.is_read);
+    let found = match (has_one, environment.is_present) {
+        (true, false) => "as the program was started; what it has set since by itself is not seen",
+        (false, false) => {
+            "no setting of an allocator that serves, as the program was started: its defaults hold, unless the program sets \
+             others by itself"
+        }
+        (true, true) => {
+            "the variables that the program has now; what it was started with it has overwritten by its title"
+        }
+        (false, true) => {
+            "no setting of an allocator that serves among the variables that the program has now; what it was started with \
+             it has overwritten by its title, so settings may be in force all the same: look at what starts it"
+        }
     };
     all.push(Finding::ok(SECTION, "environment", found));
     let is_glibcs = served.iter().any(|one| one.name == GLIBC);
@@ -354,10 +372,7 @@ fn in_force(settings: &[Setting], parameters: Parameters) -> Finding {
     let given = settings.iter().filter(|one| one.is_read).find_map(|one| {
         let value = match one.name.as_str() {
             "MALLOC_ARENA_MAX" => Some(one.value.as_str()),
-            _ => {
-                let mut parts = one.value.split(':');
-                parts.find_map(|part| part.strip_prefix("glibc.malloc.arena_max="))
-            }
+            _ => one.value.strip_prefix("glibc.malloc.arena_max="),
         };
         value?.parse::<u64>().ok()
     });
