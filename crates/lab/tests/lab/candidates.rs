@@ -400,7 +400,7 @@ fn caches_per_cpu_are_proved() {
 /// Goal: settings of one allocator are compared with it as it is, on a real server: each reaches its processes and the
 /// report, with what it changes and an answer. Two rounds decide nothing, and nothing is claimed.
 #[test]
-#[ignore = "slow tier: a whole comparison of 18 candidates, a minute"]
+#[ignore = "slow tier: a whole comparison of 18 candidates, two minutes"]
 fn settings_of_an_allocator_are_compared() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = config(directory.path(), &[]);
@@ -421,7 +421,8 @@ fn settings_of_an_allocator_are_compared() {
     assert!(found.settings.len() > 8 && found.settings.len() <= 17);
     assert_eq!(found.settings[0].effect, SettingEffect::Default);
     for one in &found.settings[1..] {
-        assert_eq!(one.effect, SettingEffect::Undecided, "{one:?}");
+        let open = [SettingEffect::Undecided, SettingEffect::NotTrusted];
+        assert!(open.contains(&one.effect), "{one:?}");
         assert!(!one.what_it_changes.is_empty() && one.memory.is_some() && one.cpu.is_some());
     }
     assert_eq!(found.front, ["glibc"]);

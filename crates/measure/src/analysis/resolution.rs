@@ -8,6 +8,9 @@ use crate::record::{CandidateRounds, QuestionVerdict, Verdicts};
 use crate::statistics::{Comparison, Verdict, median, needs_text, width_ratio};
 use crate::units::format_percent;
 
+/// More that are undecided are not named one by one.
+const NAMED_MAX: usize = 5;
+
 /// A verdict that is undecided.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OpenVerdict {
@@ -132,9 +135,9 @@ pub(super) fn sentence(field: &Field<'_>, comparisons: &[Comparison]) -> String 
         "up to {} counts as the same",
         format_percent(first.margin)
     ));
-    let open: Vec<String> = judged.iter().filter_map(|one| still_open(one)).collect();
+    let open: Vec<(&str, String)> = judged.iter().filter_map(|one| still_open(one)).collect();
     if !open.is_empty() {
-        parts.push(format!("undecided: {}", open.join(", ")));
+        parts.push(format!("undecided: {}", listed(&open)));
     }
     parts.join("; ") + "."
 }
@@ -161,11 +164,56 @@ fn shown(judged: &[&Comparison]) -> String {
     format!("{rounds} {word} find differences of {range} with a chance of 80 %")
 }
 
+/// What is undecided and what each needs; many that need the same are counted instead of named.
+fn listed(open: &[(&str, String)]) -> String {
+    if open.len() <= NAMED_MAX {
+        let each = open.iter().map(|(name, needs)| format!("{name} ({needs})"));
+        return each.collect::<Vec<_>>().join(", ");
+    }
+    let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, needs) in open {
+        match by_need.iter_mut().find(|(known, _)| known == needs) {
+            Some((_, names)) => names.push(name),
+            None => by_need.push((needs, vec![name])),
+        }
+    }
+    let each = by_need.iter().map(|(needs, names)| match &names[..] {
+        [name] => format!("{name} ({needs})"),
+        names => format!("{} candidates (each {needs})", names.len()),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
 /// What an undecided comparison needs.
-fn still_open(comparison: &Comparison) -> Option<String> {
+fn still_open(comparison: &Comparison) -> Option<(&str, String)> {
     let Verdict::Undecided { rounds_needed } = comparison.verdict else {
         return None;
     };
-    let name = &comparison.candidate;
-    Some(format!("{name} ({})", needs_text(rounds_needed)))
+    Some((comparison.candidate.as_str(), needs_text(rounds_needed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sixteen settings that all needed seven more rounds filled a card of the page.
+    ///
+    /// Goal: a few are named; of many, those that need the same are counted, and none is lost.
+    #[test]
+    fn many_that_need_the_same_are_counted() {
+        let needs = |rounds: u32| format!("needs about {rounds} more rounds");
+        let few = [("a", needs(7)), ("b", needs(7))];
+        assert_eq!(
+            listed(&few),
+            "a (needs about 7 more rounds), b (needs about 7 more rounds)"
+        );
+        let mut many = vec![("x", needs(41))];
+        for name in ["a", "b", "c", "d", "e"] {
+            many.push((name, needs(7)));
+        }
+        assert_eq!(
+            listed(&many),
+            "x (needs about 41 more rounds), 5 candidates (each needs about 7 more rounds)"
+        );
+    }
 }

@@ -149,7 +149,7 @@ fn change(one: &Comparison) -> String {
             format_change(low),
             format_change(high)
         ),
-        Verdict::NotTrusted { .. } => "not to be trusted".to_owned(),
+        Verdict::NotTrusted { reason } => format!("not to be trusted ({reason})"),
     }
 }
 

@@ -128,7 +128,8 @@ fn resident(memory: &Memory) -> Finding {
     match seen.anonymous_bytes {
         Some(anonymous) => {
             found += &format!(
-                ": {} of it without a file (heaps, stacks), of {} that is mapped so; {} belongs to this process alone",
+                ": {} of it without a file (heaps, stacks, data of programs and libraries); {} is mapped for heaps and \
+                 stacks; {} belongs to this process alone",
                 size(anonymous),
                 size(memory.anonymous_reserved_bytes),
                 size(seen.uss_bytes.unwrap_or(0)),
