@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   millpond doctor
   millpond doctor --json doctor.json
-  sudo millpond doctor --pid 4711    which allocator that process has, and how much
+  sudo millpond doctor --pid 4711             allocator and memory of a process
   millpond doctor --print-facts > facts.txt   where the winner will run
   millpond doctor --deploy facts.txt          here: what these facts mean for it
   docker run --rm IMAGE millpond doctor       what a container allows")]
