@@ -245,7 +245,7 @@ impl Cgroup {
 }
 
 /// The mount of version 2, and this process's group in it.
-pub(crate) fn place(mounts: &str, own: &str) -> Option<(String, String)> {
+fn place(mounts: &str, own: &str) -> Option<(String, String)> {
     let mount = mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');
         let mount = fields.nth(1)?;

@@ -52,7 +52,7 @@ pub struct CompareConfig {
     pub target: Target,
     /// Names for `--allocators`; `None` takes every allocator found.
     pub allocators: Option<Vec<String>>,
-    /// Compare this allocator with its settings that matter (`--settings`), in the place of `allocators`.
+    /// Compare this allocator with its settings that matter (`--settings`), instead of `allocators`.
     pub settings_of: Option<String>,
     /// Candidates that are no allocators: the server in another environment, or another command.
     pub variants: Vec<Variant>,

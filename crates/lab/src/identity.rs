@@ -71,6 +71,17 @@ impl Identity {
     }
 }
 
+/// The name of a user, or the number where there is none.
+pub(crate) fn name_of(uid: u32) -> String {
+    let table = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let found = table.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    });
+    found.unwrap_or_else(|| uid.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

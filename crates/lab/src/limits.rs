@@ -1,7 +1,7 @@
 //! Limits of this process that a target inherits: memory of its control groups, and address space.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
 
@@ -34,28 +34,59 @@ pub(crate) fn memory_bytes() -> Option<u64> {
 
 /// The same with the files of the control groups below `root`.
 fn memory_bytes_below(root: &Path, groups: &str) -> Option<u64> {
+    let limits = memory_limits_below(root, groups);
+    limits.into_iter().map(|limit| limit.bytes).min()
+}
+
+/// A limit of memory of a control group.
+pub(crate) struct GroupLimit {
+    /// Its directory.
+    pub(crate) group: PathBuf,
+    pub(crate) bytes: u64,
+    /// The file with what counts against it.
+    usage: &'static str,
+}
+
+impl GroupLimit {
+    /// What all processes of the group have, page cache included.
+    pub(crate) fn used_bytes(&self) -> Option<u64> {
+        number_in(&self.group.join(self.usage))
+    }
+}
+
+/// The limits of a process's control groups and of those above them; `groups` is its `/proc/PID/cgroup`.
+pub(crate) fn memory_limits_below(root: &Path, groups: &str) -> Vec<GroupLimit> {
     let limits = groups.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, group) = rest.split_once(':')?;
         let is_memory = controllers.split(',').any(|name| name == "memory");
-        let (mount, file) = match (controllers.is_empty(), is_memory) {
-            (true, _) => ("sys/fs/cgroup", "memory.max"),
-            (_, true) => ("sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        let (mount, limit, usage) = match (controllers.is_empty(), is_memory) {
+            (true, _) => ("sys/fs/cgroup", "memory.max", "memory.current"),
+            (_, true) => (
+                "sys/fs/cgroup/memory",
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+            ),
             _ => return None,
         };
-        lowest(&root.join(mount), group, file)
+        let groups = Path::new(group.trim_start_matches('/')).ancestors();
+        let mount = root.join(mount);
+        let limits = groups.filter_map(move |group| {
+            let group = mount.join(group);
+            let bytes = number_in(&group.join(limit)).filter(|&bytes| bytes < UNLIMITED_MIN)?;
+            Some(GroupLimit {
+                group,
+                bytes,
+                usage,
+            })
+        });
+        Some(limits)
     });
-    limits.min()
+    limits.flatten().collect()
 }
 
-/// The lowest number in the files of this name from `group` up to the mount.
-fn lowest(mount: &Path, group: &str, file: &str) -> Option<u64> {
-    let groups = Path::new(group.trim_start_matches('/')).ancestors();
-    let limits = groups.filter_map(|group| {
-        let text = fs::read_to_string(mount.join(group).join(file)).ok()?;
-        text.trim().parse::<u64>().ok()
-    });
-    limits.filter(|&bytes| bytes < UNLIMITED_MIN).min()
+fn number_in(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

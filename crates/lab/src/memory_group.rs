@@ -93,7 +93,7 @@ fn peak_bytes(directory: &GroupDirectory) -> Option<u64> {
 }
 
 /// The mount of the memory controller of version 1, and this process's group in it.
-pub(crate) fn place(mounts: &str, own: &str) -> Option<(String, String)> {
+fn place(mounts: &str, own: &str) -> Option<(String, String)> {
     let has = |list: &str, name: &str| list.split(',').any(|word| word == name);
     let mount = mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');

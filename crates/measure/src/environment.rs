@@ -113,7 +113,7 @@ impl Environment {
                 .and_then(|text| text.parse().ok()),
             load_average: read("/proc/loadavg")
                 .and_then(|text| text.split(' ').next()?.parse().ok()),
-            mappings_max: read("/proc/sys/vm/max_map_count").and_then(|text| text.parse().ok()),
+            mappings_max: mappings_max(),
             page_bytes: Some(rustix::param::page_size() as u64),
             c_library: None,
             inherited_variables: None,
@@ -220,6 +220,15 @@ fn memory_total(meminfo: &str) -> Option<u64> {
 pub fn bracketed(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once('[')?;
     Some(rest.split_once(']')?.0)
+}
+
+/// A process with this part of [`mappings_max`] is near it.
+pub const MAPPINGS_SHARE: f64 = 0.5;
+
+/// Mappings that the kernel allows a process (`vm.max_map_count`).
+#[must_use]
+pub fn mappings_max() -> Option<u64> {
+    read("/proc/sys/vm/max_map_count")?.parse().ok()
 }
 
 fn virtualisation(cpu_info: &str) -> Option<String> {

@@ -244,6 +244,15 @@ pub fn format_percent(share: f64) -> String {
     format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
 }
 
+/// The same with a capital letter at its beginning.
+#[must_use]
+pub fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
 /// A ratio as what it changes, with its sign: `-38 %`, `+2.1 %`, `0 %`.
 #[must_use]
 pub fn format_change(ratio: f64) -> String {

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use super::{Finding, Section};
 use crate::allocator::{GLIBC, MEMPOOL, major_and_minor};
+use crate::identity;
 use crate::presence::environment;
 use crate::process_tree;
 pub use arenas::{Arena, GlibcHeap, MappedBlocks, Parameters};
@@ -207,7 +208,7 @@ fn found(pid: i32, status: &Status, program: Option<PathBuf>) -> Option<Running>
         pid,
         name: status.name.clone(),
         program,
-        user: user_name(status.user_id),
+        user: identity::name_of(status.user_id),
         running_ns: running_ns(status.start_ticks),
         allocator: None,
         settings: Vec::new(),
@@ -424,17 +425,6 @@ fn unreadable(user: &str, reason: &str) -> Finding {
     );
     let remedy = "as root: sudo millpond doctor --pid PID (in a container: with CAP_SYS_PTRACE)";
     Finding::missing(Section::Allocator, "malloc", found).remedy(remedy)
-}
-
-/// `redis` of `/etc/passwd`, or the number.
-fn user_name(id: u32) -> String {
-    let table = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let found = table.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(id)).then(|| name.to_owned())
-    });
-    found.unwrap_or_else(|| id.to_string())
 }
 
 fn running_ns(start_ticks: u64) -> Option<u64> {

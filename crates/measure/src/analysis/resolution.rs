@@ -37,7 +37,7 @@ pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<Open
     };
     let verdicts = question::answer_all(&field);
     let has_others = field.entrants().count() > 1;
-    // Settings are judged by it, where it is not in the place of throughput already.
+    // Settings are judged by it, where it does not stand for throughput already.
     let cpu = settings_front::is_asked(&field).then(|| question::answer(&field, &question::CPU));
     let cpu = cpu.filter(|cpu| cpu.measures != verdicts.throughput.measures);
     let cpu = cpu.iter().map(|answer| ("CPU per request", answer));

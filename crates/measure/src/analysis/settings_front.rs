@@ -173,7 +173,8 @@ fn dominates(one: (f64, f64), other: (f64, f64)) -> bool {
     one.0 <= other.0 && one.1 <= other.1 && one != other
 }
 
-/// Marks who is on the front, and whom of those the intervals do not tell apart; their names, the least memory first.
+/// Marks the settings on the front, and which of those the intervals do not distinguish; returns their names, the least
+/// memory first.
 fn mark_front(settings: &mut [SettingAnswer]) -> Vec<String> {
     let places: Vec<Option<(f64, f64)>> = settings.iter().map(place).collect();
     let is_best = |at: (f64, f64)| {
@@ -269,22 +270,10 @@ mod tests {
     use crate::record::{Operation, Quantity, RoundMeasures};
 
     fn comparison(ratio: f64, width: f64, verdict: Verdict) -> Comparison {
+        let (low, high) = (ratio / (1.0 + width), ratio * (1.0 + width));
         Comparison {
-            candidate: "c".to_owned(),
-            baseline: "b".to_owned(),
             ratio: Some(ratio),
-            low: Some(ratio / (1.0 + width)),
-            high: Some(ratio * (1.0 + width)),
-            confidence: 0.951,
-            p: None,
-            p_adjusted: None,
-            rounds: 12,
-            margin: 0.05,
-            detectable: Some(0.02),
-            candidate_value: None,
-            baseline_value: None,
-            verdict,
-            sentence: String::new(),
+            ..Comparison::planted(low, high, verdict)
         }
     }
 

@@ -88,26 +88,6 @@ fn is_sure(one: &Comparison) -> bool {
 mod tests {
     use super::*;
 
-    fn comparison(low: f64, high: f64, verdict: Verdict) -> Comparison {
-        Comparison {
-            candidate: "a".to_owned(),
-            baseline: "b".to_owned(),
-            ratio: Some((low * high).sqrt()),
-            low: Some(low),
-            high: Some(high),
-            confidence: 0.951,
-            p: None,
-            p_adjusted: None,
-            rounds: 10,
-            margin: 0.05,
-            detectable: None,
-            candidate_value: None,
-            baseline_value: None,
-            verdict,
-            sentence: String::new(),
-        }
-    }
-
     /// Goal: intervals that do not touch tell two candidates apart, by the direction; those within the
     /// margin of each other are the same; whatever else is open, and so is what is not sure.
     #[test]
@@ -118,15 +98,15 @@ mod tests {
             assert_eq!(more, less.reversed());
             more
         };
-        let fast = comparison(1.18, 1.22, Verdict::Better);
-        let near = comparison(1.17, 1.21, Verdict::Better);
-        let slow = comparison(0.99, 1.01, Verdict::Equivalent);
-        let wide = comparison(0.9, 1.3, Verdict::Undecided { rounds_needed: 5 });
+        let fast = Comparison::planted(1.18, 1.22, Verdict::Better);
+        let near = Comparison::planted(1.17, 1.21, Verdict::Better);
+        let slow = Comparison::planted(0.99, 1.01, Verdict::Equivalent);
+        let wide = Comparison::planted(0.9, 1.3, Verdict::Undecided { rounds_needed: 5 });
         assert_eq!(of(&fast, &slow), Standing::Better);
         assert_eq!(of(&slow, &fast), Standing::Worse);
         assert_eq!(of(&fast, &near), Standing::Equivalent);
         assert_eq!(of(&fast, &wide), Standing::Open);
-        let mut few = comparison(0.5, 0.6, Verdict::Undecided { rounds_needed: 5 });
+        let mut few = Comparison::planted(0.5, 0.6, Verdict::Undecided { rounds_needed: 5 });
         assert_eq!(of(&fast, &few), Standing::Better);
         few.confidence = 0.75;
         assert_eq!(of(&fast, &few), Standing::Open);
@@ -135,7 +115,7 @@ mod tests {
     /// Goal: against the baseline the verdict of the table holds, whatever the interval.
     #[test]
     fn against_the_baseline_the_verdict_holds() {
-        let worse = comparison(0.9, 1.2, Verdict::Worse);
+        let worse = Comparison::planted(0.9, 1.2, Verdict::Worse);
         for direction in [Direction::HigherIsBetter, Direction::LowerIsBetter] {
             assert_eq!(standing(Some(&worse), None, direction), Standing::Worse);
             assert_eq!(standing(None, Some(&worse), direction), Standing::Better);

@@ -10,7 +10,7 @@ use super::{
     SettingsFront,
 };
 use crate::analysis::Design;
-use crate::environment::Environment;
+use crate::environment::{Environment, MAPPINGS_SHARE};
 use crate::statistics::{Comparison, Looks};
 
 /// The storage engine behind the entity server.
@@ -386,7 +386,7 @@ impl ComparisonRecord {
         let once = self.candidates.iter();
         let once = once.filter(|one| one.role != Role::BaselineAgain);
         once.map(|one| (one, most(one)))
-            .filter(|(_, most)| *most >= allowed as f64 / 2.0)
+            .filter(|(_, most)| *most >= allowed as f64 * MAPPINGS_SHARE)
             .map(|(one, most)| {
                 format!(
                     "{}: a process of it had {most} mappings, and the kernel allows {allowed} (vm.max_map_count); at \

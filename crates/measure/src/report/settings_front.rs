@@ -194,21 +194,8 @@ pub(super) mod tests {
 
     fn comparison(ratio: f64, verdict: Verdict) -> Comparison {
         Comparison {
-            candidate: String::new(),
-            baseline: "jemalloc".to_owned(),
             ratio: Some(ratio),
-            low: Some(ratio / 1.01),
-            high: Some(ratio * 1.01),
-            confidence: 0.951,
-            p: None,
-            p_adjusted: None,
-            rounds: 12,
-            margin: 0.05,
-            detectable: Some(0.02),
-            candidate_value: None,
-            baseline_value: None,
-            verdict,
-            sentence: String::new(),
+            ..Comparison::planted(ratio / 1.01, ratio * 1.01, verdict)
         }
     }
 

@@ -234,6 +234,30 @@ impl Evidence {
 }
 
 #[cfg(test)]
+impl Comparison {
+    /// One of an invented comparison, with this interval.
+    pub(crate) fn planted(low: f64, high: f64, verdict: Verdict) -> Self {
+        Self {
+            candidate: "a".to_owned(),
+            baseline: "b".to_owned(),
+            ratio: Some((low * high).sqrt()),
+            low: Some(low),
+            high: Some(high),
+            confidence: 0.951,
+            p: None,
+            p_adjusted: None,
+            rounds: 12,
+            margin: 0.05,
+            detectable: Some(0.02),
+            candidate_value: None,
+            baseline_value: None,
+            verdict,
+            sentence: String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -7,7 +7,7 @@
 //! another one: the bytes of an arena against the sum of its heaps, its last chunk against the end of its heap, the ring
 //! against the heaps that are mapped. What does not fit is read again, and told as a reason in the end, never as a number.
 //!
-//! Absent on purpose: free blocks inside the heap, whose lists change while they are followed.
+//! Free blocks inside the heap are not counted: their lists change while they are followed.
 
 use std::collections::BTreeMap;
 use std::thread;

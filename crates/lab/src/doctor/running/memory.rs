@@ -3,21 +3,18 @@
 use std::fs;
 use std::path::Path;
 
-use millpond_measure::environment::bracketed;
+use millpond_measure::environment::{MAPPINGS_SHARE, bracketed, mappings_max};
 use millpond_measure::process::{Mapping, ProcessSample};
 use millpond_measure::units::{format_bytes, format_percent};
 use serde::Serialize;
 
 use super::super::{Finding, Section};
 use super::Status;
-use crate::{cgroup, memory_group};
+use crate::limits;
 
 const SECTION: Section = Section::Memory;
 /// A process that has used more of a limit is near it.
-const MAPPINGS_SHARE: f64 = 0.5;
 const LIMIT_SHARE: f64 = 0.9;
-/// Version 1 writes no limit as a number near this.
-const UNLIMITED_BYTES: u64 = 1 << 62;
 
 /// What the kernel shows.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -50,11 +47,10 @@ impl Memory {
             let is_heap = one.is_nameless() || one.name == "[heap]";
             is_heap && one.is_writable && !one.is_shared
         });
-        let mappings_max = fs::read_to_string("/proc/sys/vm/max_map_count").ok();
         Self {
             sample,
             anonymous_reserved_bytes: anonymous.map(|one| one.end - one.start).sum(),
-            mappings_max: mappings_max.and_then(|text| text.trim().parse().ok()),
+            mappings_max: mappings_max(),
             limit: limit(pid),
         }
     }
@@ -62,37 +58,13 @@ impl Memory {
 
 /// Of the group and all above it, the one with the least room.
 fn limit(pid: i32) -> Option<Limit> {
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let second = cgroup::place(&mounts, &own)
-        .and_then(|place| tightest(&place, "memory.max", "memory.current"));
-    let first = || {
-        let place = memory_group::place(&mounts, &own)?;
-        tightest(&place, "memory.limit_in_bytes", "memory.usage_in_bytes")
-    };
-    second.or_else(first)
-}
-
-fn tightest((mount, path): &(String, String), limit: &str, used: &str) -> Option<Limit> {
-    let mount = Path::new(mount);
-    let mut group = mount.join(path.trim_start_matches('/'));
-    // In a container the path may be one of the host, and the mount the group itself.
-    if !group.is_dir() {
-        mount.clone_into(&mut group);
-    }
-    let number = |directory: &Path, file: &str| {
-        let text = fs::read_to_string(directory.join(file)).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
-    let groups = group
-        .ancestors()
-        .take_while(|directory| directory.starts_with(mount));
-    let limits = groups.filter_map(|directory| {
-        let limit_bytes = number(directory, limit).filter(|&bytes| bytes < UNLIMITED_BYTES)?;
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let limits = limits::memory_limits_below(Path::new("/"), &groups);
+    let limits = limits.into_iter().filter_map(|one| {
         Some(Limit {
-            limit_bytes,
-            used_bytes: number(directory, used)?,
-            group: directory.display().to_string(),
+            limit_bytes: one.bytes,
+            used_bytes: one.used_bytes()?,
+            group: one.group.display().to_string(),
         })
     });
     limits.min_by_key(|one| one.limit_bytes.saturating_sub(one.used_bytes))

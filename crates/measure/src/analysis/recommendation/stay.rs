@@ -176,9 +176,8 @@ fn is_open(topic: &Topic<'_>, name: &str) -> bool {
 }
 
 fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    match letters.next() {
-        Some(first) if !text.starts_with("p99") => first.to_uppercase().chain(letters).collect(),
-        _ => text.to_owned(),
+    match text.starts_with("p99") {
+        true => text.to_owned(),
+        false => crate::units::capitalised(text),
     }
 }

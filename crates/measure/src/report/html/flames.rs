@@ -7,7 +7,7 @@ use super::table::with_head;
 use super::{escape, prose};
 use crate::flamegraph::{Difference, Stacks, Still, still, still_difference};
 use crate::record::{ComparisonRecord, FlameGraph, FlameKind};
-use crate::units::{format_count, format_percent};
+use crate::units::{capitalised, format_count, format_percent};
 
 /// Functions that a table names.
 const FUNCTIONS_MAX: usize = 10;
@@ -105,7 +105,7 @@ fn heaviest(kind: FlameKind, graphs: &[(&FlameGraph, Stacks)]) -> String {
     let head: Vec<&str> = std::iter::once("function").chain(candidates).collect();
     let caption = format!(
         "{}: the functions that took most themselves, as shares of each candidate's whole",
-        capital(kind.label())
+        capitalised(kind.label())
     );
     with_head(&caption, &head, &rows)
 }
@@ -114,7 +114,7 @@ fn single(kind: FlameKind, graph: &FlameGraph, stacks: &Stacks) -> String {
     if stacks.is_empty() {
         return String::new();
     }
-    let title = format!("{} of {}", capital(kind.label()), graph.candidate);
+    let title = format!("{} of {}", capitalised(kind.label()), graph.candidate);
     let (total, samples) = (stacks.total(), graph.samples);
     let whole = match kind {
         FlameKind::CpuTime => String::new(),
@@ -160,7 +160,7 @@ fn difference(
     };
     let title = format!(
         "{}: {} against {}",
-        capital(kind.label()),
+        capitalised(kind.label()),
         after.candidate,
         before.candidate
     );
@@ -187,12 +187,4 @@ fn picture(form: Form, found: &Still, title: &str, numbers: &str) -> String {
     svg.elements(&found.elements);
     svg.elements("</g>");
     svg.finish(title, numbers)
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    match letters.next() {
-        Some(first) => first.to_uppercase().chain(letters).collect(),
-        None => String::new(),
-    }
 }

@@ -173,17 +173,11 @@ fn shown_by(verdict: &QuestionVerdict) -> String {
 }
 
 fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    match letters.next() {
-        // Names of candidates keep their spelling: only our own words get a capital.
-        Some(first)
-            if ["no ", "all ", "not ", "only ", "nothing "]
-                .iter()
-                .any(|own| text.starts_with(own)) =>
-        {
-            first.to_uppercase().chain(letters).collect()
-        }
-        _ => text.to_owned(),
+    // Names of candidates keep their spelling: only our own words get a capital.
+    let own = ["no ", "all ", "not ", "only ", "nothing "];
+    match own.iter().any(|own| text.starts_with(own)) {
+        true => crate::units::capitalised(text),
+        false => text.to_owned(),
     }
 }
 

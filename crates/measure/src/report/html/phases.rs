@@ -2,7 +2,7 @@
 
 use super::{escape, prose, table};
 use crate::record::{ComparisonRecord, MemoryParts, PhasesAnswer, RoundsEstimate};
-use crate::units::{format_bytes, format_duration_ns};
+use crate::units::{capitalised, format_bytes, format_duration_ns};
 
 /// Empty of a comparison without phases.
 pub(super) fn section(record: &ComparisonRecord) -> String {
@@ -90,11 +90,7 @@ fn parts(record: &ComparisonRecord) -> String {
 fn without_name(answer: &PhasesAnswer) -> String {
     let sentence = answer.heap_sentence.as_str();
     let rest = sentence.strip_prefix(&format!("{}: ", answer.candidate));
-    let rest = rest.unwrap_or(sentence);
-    let mut letters = rest.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
+    capitalised(rest.unwrap_or(sentence))
 }
 
 fn figures(record: &ComparisonRecord) -> String {

@@ -8,7 +8,7 @@ use super::{escape, prose, table};
 use crate::record::{ComparisonRecord, SettingAnswer, SettingEffect, SettingsFront};
 use crate::report::settings_front as words;
 use crate::statistics::{Comparison, Estimate};
-use crate::units::{format_bytes, format_change, format_duration_ns, format_percent};
+use crate::units::{capitalised, format_bytes, format_change, format_duration_ns, format_percent};
 
 const HEAD: f64 = 16.0;
 const FOOT: f64 = 44.0;
@@ -132,18 +132,10 @@ fn plot(found: &SettingsFront) -> String {
     );
     let title = format!(
         "{} against CPU per request",
-        capital(&words::memory_title(found))
+        capitalised(&words::memory_title(found))
     );
     figure(&title, &hint, |form| {
         drawing(form, found, margin).finish(&title, &all.join("; "))
-    })
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next();
-    first.map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
     })
 }
 
