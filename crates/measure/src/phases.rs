@@ -222,6 +222,12 @@ fn estimate(values: Vec<f64>) -> Option<RoundsEstimate> {
     })
 }
 
+/// What malloc held of memory that the program had given back, at the end of the traced run's last cycle.
+pub(crate) fn retained_bytes(candidate: &CandidateRounds) -> Option<u64> {
+    let heap = HeapGrowth::of(&candidate.phase_heaps)?;
+    Some(heap.malloc_bytes.saturating_sub(heap.live_bytes?))
+}
+
 /// What the traced run had at the end of its last cycle, and how it came there.
 struct HeapGrowth {
     live_bytes: Option<u64>,
