@@ -7,18 +7,25 @@
 //! That is done last: looking into files takes memory, which must not be there before the program.
 //! Absent on purpose: clap, which would allocate before the first measurement.
 
-use crate::loopback;
-use crate::program::{self, MemoryKind, Plan, Program};
-use crate::resident;
-use crate::sample::Sample;
-use millpond_lab::allocator::{Allocator, GLIBC};
-use millpond_lab::presence;
-use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::{fs, io};
+
+use millpond_lab::allocator::{Allocator, GLIBC};
+use millpond_lab::presence;
+use millpond_lab::trace::{HeapCalls, PATH_VARIABLE, Trace};
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::error::{BenchError, RunError};
+use crate::program::{MemoryKind, Plan, Program};
+use crate::sample::Sample;
+use crate::subject::{Launch, Preload, Subject};
+use crate::{loopback, memory, program};
 
 /// What to run and how.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -94,11 +101,8 @@ impl ChildSpec {
 /// `bench-child`, without that word.
 pub fn main(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut words = words.into_iter().peekable();
-    if words
-        .next_if(|word| word == loopback::child::WORD)
-        .is_some()
-    {
-        return loopback::child::main(words);
+    if words.next_if(|word| word == loopback::run::WORD).is_some() {
+        return loopback::run::main(words);
     }
     let line = ChildSpec::parse(words).and_then(|spec| {
         die_with_parent()?;
@@ -142,8 +146,8 @@ fn run(spec: &ChildSpec) -> Result<Sample, String> {
             let _ = say("idle");
         },
     };
-    resident::forget_peak();
-    let start_rss_bytes = resident::resident_bytes();
+    memory::forget_peak();
+    let start_rss_bytes = memory::resident_bytes();
     let outcome = program::run(spec.program, spec.memory, &plan).ok_or_else(|| {
         let (program, memory) = (spec.program, spec.memory.name());
         format!("{program} does not run on {memory}")
@@ -157,8 +161,8 @@ fn run(spec: &ChildSpec) -> Result<Sample, String> {
         cpu_ns: outcome.timed.cpu_ns,
         counts: outcome.timed.counts,
         start_rss_bytes,
-        peak_rss_bytes: resident::peak_bytes(),
-        end_rss_bytes: resident::resident_bytes(),
+        peak_rss_bytes: memory::peak_bytes(),
+        end_rss_bytes: memory::resident_bytes(),
         retention: outcome.retention,
         per_connection: outcome.per_connection,
         checksum: outcome.checksum,
@@ -190,40 +194,109 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// A directory that only this user can look into, removed when dropped.
 
-    /// Goal: what the parent asks for is what the child reads, with libraries and without.
-    #[test]
-    fn words_come_back() {
-        let path = |path: &str| Some(PathBuf::from(path));
-        let both = [None, path("/lib/libx.so.2")];
-        for (library, front) in both.into_iter().zip([path("/lib/libtrace.so"), None]) {
-            let spec = ChildSpec {
-                program: Program::ProducerConsumerMixed,
-                memory: MemoryKind::Pool,
-                iterations: 12,
-                seed: 7,
-                idle_seconds: 10,
-                library,
-                front,
-            };
-            assert_eq!(ChildSpec::parse(spec.to_arguments()), Ok(spec));
-        }
-    }
+/// For the heap call counter, which is a shared object, and for perf's data.
+#[derive(Debug)]
+pub(crate) struct PrivateDirectory {
+    pub(crate) path: PathBuf,
+}
 
-    /// Goal: each wrong word is named.
-    #[test]
-    fn wrong_words_are_named() {
-        let parse = |text: &str| ChildSpec::parse(text.split(' ').map(OsString::from)).unwrap_err();
-        for (text, part) in [
-            ("", "no program is called"),
-            ("pair slab", "\"slab\""),
-            ("pair pool many", "\"many\""),
-            ("pair pool 1 2", "idle seconds is missing"),
-        ] {
-            assert!(parse(text).contains(part), "{text}");
+impl PrivateDirectory {
+    /// Under a name that cannot be foreseen; created, never reused: an existing one may be
+    /// somebody's trap.
+    pub(crate) fn create() -> Result<Self, BenchError> {
+        let name = format!(
+            "millpond-bench-{}-{:016x}",
+            std::process::id(),
+            fastrand::u64(..)
+        );
+        let path = std::env::temp_dir().join(name);
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => Ok(Self { path }),
+            Err(error) => Err(BenchError::Output { path, error }),
         }
     }
 }
+
+impl Drop for PrivateDirectory {
+    fn drop(&mut self) {
+        // A leftover in the temporary directory harms nobody.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+// Heap calls of a program, counted by the object that the lab preloads in front of an allocator.
+
+/// Iterations of the two runs. The first has filled all that is filled once.
+const ITERATIONS: [u64; 2] = [400, 1_400];
+
+/// malloc calls for each allocation or free of the program: 0.5 where each allocation is one malloc
+/// and each free one free, 0 where none is.
+pub(crate) fn per_operation(
+    launcher: &Path,
+    program: Program,
+    memory: MemoryKind,
+    stop: &AtomicBool,
+) -> Result<Option<f64>, BenchError> {
+    let mut found = Vec::new();
+    for iterations in ITERATIONS {
+        let directory = PrivateDirectory::create()?;
+        let trace = Trace::create(&directory.path).map_err(|error| BenchError::Output {
+            path: directory.path.clone(),
+            error,
+        })?;
+        match count(launcher, program, memory, iterations, &trace, stop) {
+            Ok(counted) => found.push(counted),
+            // What cannot be counted is absent from the report; the timed runs say what is wrong.
+            Err(_) => return Ok(None),
+        }
+    }
+    let [(few, few_operations), (many, many_operations)] = found[..] else {
+        return Ok(None);
+    };
+    let calls = many.calls().saturating_sub(few.calls()) as f64;
+    Ok(Some(calls / (many_operations - few_operations) as f64))
+}
+
+fn count(
+    launcher: &Path,
+    program: Program,
+    memory: MemoryKind,
+    iterations: u64,
+    trace: &Trace,
+    stop: &AtomicBool,
+) -> Result<(HeapCalls, u64), RunError> {
+    let environment = [(PATH_VARIABLE.into(), trace.counters().into())];
+    let launch = Launch {
+        program: launcher,
+        wrapper: &[],
+        preload: Preload::Before(trace.object()),
+        environment: &environment,
+    };
+    let spec = ChildSpec {
+        program,
+        memory,
+        iterations,
+        seed: 1,
+        idle_seconds: 0,
+        library: None,
+        front: Some(trace.object().to_owned()),
+    };
+    let sample = Subject::start(&launch, &spec)?.finish(stop)?;
+    let calls = trace.read().map_err(|error| RunError::Unreadable {
+        line: trace.counters().display().to_string(),
+        reason: error.to_string(),
+    })?;
+    if calls.processes == 0 {
+        return Err(RunError::Unreadable {
+            line: trace.counters().display().to_string(),
+            reason: "the heap call counter was not loaded".to_owned(),
+        });
+    }
+    Ok((calls, sample.operations))
+}
+
+#[cfg(test)]
+#[path = "tests/child.rs"]
+mod tests;

@@ -5,11 +5,14 @@
 //! if it had to share them all the same, the counts are thrown away: scaled counts are a guess.
 //! Absent on purpose: the kernel's share, which needs rights that a benchmark should not ask for.
 
-use perf_event::events::{Event, Hardware};
-use perf_event::{Builder, Counter, Group};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::ops::Add;
+use std::time::Instant;
+
+use perf_event::events::{Event, Hardware};
+use perf_event::{Builder, Counter, Group};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 /// What was counted in user mode.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -122,42 +125,53 @@ impl<const COUNT: usize> EventGroup<COUNT> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use perf_event::events::Software;
+// What a piece of work took: time on the clock, time on the CPU, and hardware counts.
 
-    /// Goal: a group counts what happens between start and stop and nothing else; with events that
-    /// every kernel has, so that it is tested where there is no PMU.
-    #[test]
-    fn a_group_counts_between_start_and_stop() {
-        let Ok(mut group) = EventGroup::open([Software::PAGE_FAULTS, Software::TASK_CLOCK]) else {
-            eprintln!("perf_event_open is forbidden here: nothing to test");
-            return;
-        };
-        group.group.reset().unwrap();
-        group.group.enable().unwrap();
-        let touched = vec![1_u8; 16 << 20];
-        let [faults, clock_ns] = group.stop().unwrap();
-        assert!(faults >= 1 && clock_ns > 0, "{faults} {clock_ns}");
-        let more = vec![2_u8; 16 << 20];
-        assert_eq!(group.stop().unwrap()[0], faults);
-        drop((touched, more));
+/// What one thread's work took, or that of several together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Timed {
+    /// On the clock; of several threads, of the slowest.
+    pub(crate) wall_ns: u64,
+    /// On the CPU, user mode and kernel; of several threads, of all.
+    pub(crate) cpu_ns: u64,
+    /// `None` without counters, or when one thread had none.
+    pub(crate) counts: Option<Counts>,
+}
+
+impl Timed {
+    /// Does the work and times it.
+    pub(crate) fn of(work: impl FnOnce()) -> Self {
+        let mut counters = Counters::of_this_thread();
+        let (wall, cpu_ns) = (Instant::now(), thread_cpu_ns());
+        counters.start();
+        work();
+        let counts = counters.stop();
+        Self {
+            wall_ns: wall.elapsed().as_nanos() as u64,
+            cpu_ns: thread_cpu_ns() - cpu_ns,
+            counts,
+        }
     }
 
-    /// Goal: without counters there is a sentence, and with them counts that are not zero.
-    #[test]
-    fn absence_is_a_sentence() {
-        let mut counters = Counters::of_this_thread();
-        counters.start();
-        let sum: u64 = std::hint::black_box((0..10_000_u64).sum());
-        match (available(), counters.stop()) {
-            (Ok(()), Some(counts)) => assert!(counts.instructions > 1_000, "{counts:?} {sum}"),
-            (Ok(()), None) => eprintln!("the counters were shared with somebody else"),
-            (Err(sentence), counts) => {
-                assert!(sentence.contains("xtask"), "{sentence}");
-                assert_eq!(counts, None);
-            }
+    /// Two threads that worked at the same time.
+    pub(crate) fn beside(self, other: Self) -> Self {
+        Self {
+            wall_ns: self.wall_ns.max(other.wall_ns),
+            cpu_ns: self.cpu_ns + other.cpu_ns,
+            counts: self.counts.zip(other.counts).map(|(one, two)| one + two),
         }
     }
 }
+
+fn thread_cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+#[path = "tests/counters.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/stopwatch.rs"]
+mod stopwatch_tests;

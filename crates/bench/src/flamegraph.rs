@@ -6,8 +6,8 @@
 //! and drawing, which `millpond_measure` does.
 
 use crate::child::ChildSpec;
+use crate::child::PrivateDirectory;
 use crate::counters;
-use crate::directory::PrivateDirectory;
 use crate::error::BenchError;
 use crate::subject::{Launch, Preload, Subject};
 use millpond_measure::flamegraph::{self, Picture, Root, Unit};

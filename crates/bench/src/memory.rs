@@ -5,10 +5,15 @@
 //! Absent on purpose: errors. A pool here has no budget, and a program on malloc ends too when the
 //! machine has no memory.
 
-use allocator_api2::alloc::{Allocator, Global};
-use millpond_mempool::{Block, BlockPool, Pool, PoolError, PoolMode, Pooled};
+use std::fs::File;
+use std::io::{Read, Write};
 use std::mem::MaybeUninit;
 use std::ops::DerefMut;
+
+use allocator_api2::alloc::{Allocator, Global};
+use millpond_measure::noise::{CpuTimes, MachineNoise};
+use millpond_measure::process::cpu_ns_with_children;
+use millpond_mempool::{Block, BlockPool, Pool, PoolError, PoolMode, Pooled};
 
 /// A kind of memory: blocks of bytes, and objects of a type.
 pub(crate) trait Memory {
@@ -258,3 +263,88 @@ impl<T> Objects<T> for Placed<T> {
     #[inline]
     fn remove(&mut self, _handle: usize) {}
 }
+
+// Memory of this process, as the kernel counts it.
+
+/// Longer than either file.
+const TEXT_BYTES: usize = 8192;
+
+/// Resident anonymous memory in bytes: exact where the kernel has `smaps_rollup` (Linux 4.14), else
+/// from `status`, which may lag by some pages.
+pub(crate) fn anonymous_bytes() -> u64 {
+    field("/proc/self/smaps_rollup", "Anonymous:")
+        .or_else(|| field("/proc/self/status", "RssAnon:"))
+        .unwrap_or(0)
+}
+
+/// The same in microseconds; may lag by some pages for each CPU.
+pub(crate) fn anonymous_bytes_quickly() -> u64 {
+    field("/proc/self/status", "RssAnon:").unwrap_or_else(anonymous_bytes)
+}
+
+/// The most resident memory since [`forget_peak`], files included.
+pub(crate) fn peak_bytes() -> u64 {
+    field("/proc/self/status", "VmHWM:").unwrap_or(0)
+}
+
+/// All resident memory, files included: what [`peak_bytes`] is to be compared with.
+pub(crate) fn resident_bytes() -> u64 {
+    field("/proc/self/status", "VmRSS:").unwrap_or(0)
+}
+
+/// Starts the peak anew. Where a container forbids that, the peak is the one since the start, which
+/// is no lower.
+pub(crate) fn forget_peak() {
+    if let Ok(mut file) = File::options().write(true).open("/proc/self/clear_refs") {
+        let _ = file.write_all(b"5");
+    }
+}
+
+fn field(path: &str, name: &str) -> Option<u64> {
+    let mut text = [0; TEXT_BYTES];
+    let mut file = File::open(path).ok()?;
+    let mut len = 0;
+    while len < text.len() {
+        match file.read(&mut text[len..]).ok()? {
+            0 => break,
+            more => len += more,
+        }
+    }
+    let text = str::from_utf8(&text[..len]).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+// Whether somebody else used the machine while we measured.
+
+/// The machine's CPU time and ours, at the start.
+pub(crate) struct Watch {
+    machine: Option<CpuTimes>,
+    own_ns: u64,
+}
+
+impl Watch {
+    pub(crate) fn start() -> Self {
+        Self {
+            machine: CpuTimes::read(),
+            own_ns: own_cpu_ns(),
+        }
+    }
+
+    /// What happened since; `None` where the system does not tell.
+    pub(crate) fn noise(&self) -> Option<MachineNoise> {
+        let now = CpuTimes::read()?;
+        let own_ns = own_cpu_ns().saturating_sub(self.own_ns);
+        Some(MachineNoise::between(self.machine.as_ref()?, &now, own_ns))
+    }
+}
+
+/// CPU time of this process and of all children that have ended; 0 where the system does not tell.
+fn own_cpu_ns() -> u64 {
+    cpu_ns_with_children(std::process::id()).unwrap_or(0)
+}
+
+#[cfg(test)]
+#[path = "tests/resident.rs"]
+mod resident_tests;

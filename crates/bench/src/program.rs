@@ -5,16 +5,12 @@
 //! so that one number of iterations suits them all (the slow ones do a quarter of it).
 //! Absent on purpose: a program without a check of what is in its memory.
 
-mod objects;
 mod pair;
-mod mixed;
-mod two_threads;
-mod producer_consumer;
 mod churn;
 mod connections;
 
+use crate::counters::Timed;
 use crate::memory::{Malloc, Memory, Pools};
-use crate::stopwatch::Timed;
 use allocator_api2::alloc::Global;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -294,10 +290,8 @@ pub(crate) fn run(program: Program, memory: MemoryKind, plan: &Plan) -> Option<O
         MemoryKind::Pool => Some(run_on::<Pools>(program, plan)),
         MemoryKind::Malloc => Some(run_on::<Malloc>(program, plan)),
         MemoryKind::Placed => match program {
-            Program::Objects => Some(objects::run(&mut objects::placed(), &Global, plan)),
-            Program::ObjectsVector => {
-                Some(objects::run_without_growth(&mut objects::placed(), plan))
-            }
+            Program::Objects => Some(churn::objects_run(&mut churn::placed(), &Global, plan)),
+            Program::ObjectsVector => Some(churn::run_without_growth(&mut churn::placed(), plan)),
             Program::Pair => Some(pair::run(&mut pair::one_place(), plan)),
             Program::PairBatch => Some(pair::run_batch(&mut pair::placed(), plan)),
             _ => None,
@@ -307,18 +301,18 @@ pub(crate) fn run(program: Program, memory: MemoryKind, plan: &Plan) -> Option<O
 
 fn run_on<M: Memory>(program: Program, plan: &Plan) -> Outcome {
     match program {
-        Program::Objects => objects::run(&mut M::new().objects(), &Global, plan),
+        Program::Objects => churn::objects_run(&mut M::new().objects(), &Global, plan),
         Program::ObjectsVector => {
             let memory = M::new();
-            objects::run(&mut memory.objects(), memory.vectors(), plan)
+            churn::objects_run(&mut memory.objects(), memory.vectors(), plan)
         }
         Program::Pair => pair::run(&mut M::new().objects(), plan),
         Program::PairBatch => pair::run_batch(&mut M::new().objects(), plan),
         Program::PairBlock => pair::run_block::<M>(plan),
-        Program::Mixed => mixed::run::<M>(plan),
-        Program::TwoThreads => two_threads::run::<M>(plan),
-        Program::ProducerConsumer => producer_consumer::run::<M>(plan),
-        Program::ProducerConsumerMixed => producer_consumer::run_mixed::<M>(plan),
+        Program::Mixed => churn::mixed_run::<M>(plan),
+        Program::TwoThreads => connections::two_threads_run::<M>(plan),
+        Program::ProducerConsumer => connections::producer_consumer_run::<M>(plan),
+        Program::ProducerConsumerMixed => connections::run_mixed::<M>(plan),
         Program::Churn => churn::run::<M>(plan, churn::Survivors::Oldest),
         Program::ChurnScattered => churn::run::<M>(plan, churn::Survivors::Random),
         Program::Connections => connections::run::<M>(plan),

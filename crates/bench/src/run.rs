@@ -7,12 +7,12 @@
 //! Absent on purpose: any allocation of a candidate in this process.
 
 use crate::candidate::{Candidate, POOL, candidates, of_program};
+use crate::child;
 use crate::child::ChildSpec;
 use crate::counters;
 use crate::error::{BenchError, RunError};
 use crate::flamegraph;
-use crate::heap_calls;
-use crate::machine::Watch;
+use crate::memory::Watch;
 use crate::program::{MemoryKind, Program};
 use crate::record::{BenchRecord, ProgramRecord, ProgramRuns};
 use crate::subject::{Launch, Preload, Subject};
@@ -292,7 +292,7 @@ impl<'a> Session<'a> {
                 let is_wanted = runs.candidates.iter().any(|it| it.memory == memory);
                 if is_wanted && !self.stop.load(Ordering::Relaxed) {
                     let launcher = &self.config.launcher;
-                    let calls = heap_calls::per_operation(launcher, program, memory, self.stop)?;
+                    let calls = child::per_operation(launcher, program, memory, self.stop)?;
                     runs.heap_calls.insert(memory, calls);
                 }
             }

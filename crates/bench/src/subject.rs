@@ -6,10 +6,6 @@
 //! Invariant: a child exists only as long as its `Subject`; should the parent be killed, the kernel
 //! ends the child.
 
-use crate::child::ChildSpec;
-use crate::error::RunError;
-use crate::sample::Sample;
-use serde::de::DeserializeOwned;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -17,8 +13,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use millpond_io::{allowed_cpus, pin_to};
+use serde::de::DeserializeOwned;
+
+use crate::child::ChildSpec;
+use crate::error::RunError;
+use crate::sample::Sample;
 
 /// Far beyond what any program takes with its default iterations.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -222,3 +226,31 @@ impl Drop for Subject {
         let _ = self.child.wait();
     }
 }
+
+// Which CPU each thread of a program with two runs on.
+
+/// The CPUs this process may use, as they were before any thread chose one.
+pub(crate) struct Cpus {
+    allowed: Vec<usize>,
+}
+
+impl Cpus {
+    /// Those the calling thread may use.
+    pub(crate) fn allowed() -> Self {
+        Self {
+            allowed: allowed_cpus().unwrap_or_default(),
+        }
+    }
+
+    /// Keeps the calling thread on the CPU of this number, counted from 0 around those allowed.
+    pub(crate) fn pin(&self, number: usize) {
+        if let Some(&cpu) = self.allowed.get(number % self.allowed.len().max(1)) {
+            // Not being allowed to choose leaves the thread where it is.
+            let _ = pin_to(cpu);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/cpus.rs"]
+mod cpus_tests;

@@ -4,10 +4,15 @@
 //! look for it before they free it, so that an allocator that hands out overlapping memory, or loses
 //! what is in it, is caught and not timed.
 //! Absent on purpose: filling whole blocks, which would be a benchmark of memset.
+
 #![allow(unsafe_code)]
 
-use crate::memory::Bytes;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{hint, thread};
+
+use crate::memory::Bytes;
 
 /// Both tags fit: malloc gives no less either.
 pub(crate) const TAGGED_BYTES_MIN: usize = 2 * WORD_BYTES;
@@ -104,27 +109,76 @@ extern "C" fn damaged(size_bytes: usize) -> ! {
     std::process::abort();
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::{Malloc, Memory};
+// A bounded ring that one thread fills with batches and another empties.
 
-    /// Goal: a tag comes back for the smallest block, an odd one and one of several pages.
-    #[test]
-    fn tags_come_back() {
-        for size_bytes in [TAGGED_BYTES_MIN, 17, 4096, 20_001] {
-            let mut tagged = Tagged::new(Malloc.block(size_bytes), size_bytes, 7);
-            assert_eq!((tagged.tag(), tagged.size_bytes()), (7, size_bytes));
+/// Batches that may wait.
+const SLOT_COUNT: usize = 16;
+/// Looks before a waiting thread gives up its CPU.
+const SPIN_COUNT: u32 = 64;
+
+/// Slots from `taken` to `given` are full. Each count has one writer.
+pub(crate) struct Handover<T> {
+    slots: [Mutex<Vec<T>>; SLOT_COUNT],
+    given: Padded,
+    taken: Padded,
+}
+
+/// Two cache lines, as processors fetch them in pairs.
+#[repr(align(128))]
+struct Padded(AtomicUsize);
+
+impl<T> Handover<T> {
+    pub(crate) fn new(batch_count: usize) -> Self {
+        Self {
+            slots: std::array::from_fn(|_| Mutex::new(Vec::with_capacity(batch_count))),
+            given: Padded(AtomicUsize::new(0)),
+            taken: Padded(AtomicUsize::new(0)),
         }
     }
 
-    /// Goal: a byte that was overwritten is noticed at either end.
-    #[test]
-    fn damage_is_noticed() {
-        for place in [3, 95] {
-            let mut tagged = Tagged::new(Malloc.block(96), 96, 7);
-            tagged.block[place] = MaybeUninit::new(0xee);
-            assert_eq!(tagged.whole_tag(), None, "byte {place}");
+    /// Swaps a full batch for an empty one; waits while all slots are full. One thread only.
+    pub(crate) fn give(&self, batch: &mut Vec<T>) {
+        let given = self.given.0.load(Ordering::Relaxed);
+        let mut looks = 0;
+        while given - self.taken.0.load(Ordering::Acquire) == SLOT_COUNT {
+            wait(&mut looks);
         }
+        std::mem::swap(&mut *self.slot(given), batch);
+        self.given.0.store(given + 1, Ordering::Release);
+    }
+
+    /// Swaps an empty batch for a full one; `on_idle` is called each time there is none. One thread
+    /// only.
+    pub(crate) fn take(&self, batch: &mut Vec<T>, mut on_idle: impl FnMut()) {
+        let taken = self.taken.0.load(Ordering::Relaxed);
+        let mut looks = 0;
+        while self.given.0.load(Ordering::Acquire) == taken {
+            on_idle();
+            wait(&mut looks);
+        }
+        std::mem::swap(&mut *self.slot(taken), batch);
+        self.taken.0.store(taken + 1, Ordering::Release);
+    }
+
+    fn slot(&self, number: usize) -> MutexGuard<'_, Vec<T>> {
+        let slot = &self.slots[number % SLOT_COUNT];
+        slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+fn wait(looks: &mut u32) {
+    *looks += 1;
+    if looks.is_multiple_of(SPIN_COUNT) {
+        thread::yield_now();
+    } else {
+        hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/tagged.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/handover.rs"]
+mod handover_tests;

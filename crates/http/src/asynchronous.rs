@@ -14,31 +14,37 @@
 //! No box and no `Arc` per request: the waker of a place in the slab is made once and serves all
 //! futures that come to lie there. A wake that comes too late polls the next one once for nothing.
 
-mod request;
-mod shard;
 mod upstream;
-mod call;
-mod conversation;
 
-pub use call::UpstreamCall;
-pub use conversation::UpstreamConversation;
-pub use request::{AsyncRequest, BodyReadError, Reply};
-pub use shard::{AsyncShard, Sleep};
-pub use upstream::{UpstreamError, UpstreamId, UpstreamReply};
-
-use crate::client::{Client, ExchangeEvent, ExchangeId};
-use crate::completions::Completions;
-use crate::request::Request;
-use crate::response::Response;
-use crate::service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent, Wants};
-use millpond_io::Waker as ShardWaker;
-use millpond_mempool::{Handle, PinSlab, PoolStats};
-use request::BodyCell;
+use std::cell::RefCell;
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+
+use millpond_io::connection_pool::PoolConfig;
+use millpond_io::{Driver, ShardContext, TimerId, Waker as ShardWaker, monotonic_ns};
+use millpond_mempool::{BlockPool, Buffer, Handle, PinSlab, PoolError, PoolMode, PoolStats, Slab};
+use upstream::{BODY_BYTES_MAX, Upstreams};
+
+use crate::client::{Client, ExchangeEvent, ExchangeId};
+use crate::completions::Completions;
+use crate::head::{Framing, HeadFields, RequestHead};
+use crate::head_text::{Field, FieldValue, RequestTarget};
+use crate::limits::Limits;
+use crate::method::Method;
+use crate::parse::parse_request_head;
+use crate::request::Request;
+use crate::response::{Response, SendError};
+use crate::service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent, Wants};
+use crate::status::StatusCode;
+
+pub use upstream::UpstreamCall;
+pub use upstream::UpstreamConversation;
+pub use upstream::{UpstreamError, UpstreamId, UpstreamReply};
 
 /// A service whose handler is an `async fn`: `|request| async move { ... Reply }`.
 pub struct AsyncService<H, F> {
@@ -277,5 +283,470 @@ where
 
     fn async_shard(&mut self) -> Option<&mut AsyncShard> {
         Some(&mut self.shard)
+    }
+}
+
+// What the futures of one shard wait on besides their requests: time, and other servers.
+//
+// Futures only note what they want; the server hands it to the shard's timers and driver when the
+// tick ends (`pump`, and the [`Client`]'s own), and brings the events back.
+
+/// Timers of futures are told from those of sockets, whose slots are dense, by this bit.
+const SLEEP_TIMER_BIT: u64 = 1 << 31;
+
+/// One shard's place for everything its futures wait on. Clones are the same place.
+#[derive(Clone)]
+pub struct AsyncShard {
+    local: Rc<Local>,
+}
+
+impl fmt::Debug for AsyncShard {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("AsyncShard").finish_non_exhaustive()
+    }
+}
+
+struct Local {
+    bodies: RefCell<Slab<BodyCell>>,
+    sleeps: RefCell<Sleeps>,
+    upstreams: RefCell<Upstreams>,
+    client: Client,
+}
+
+struct Sleeps {
+    slab: Slab<SleepState>,
+    /// Not in the timer wheel yet.
+    fresh: Vec<Handle<SleepState>>,
+    /// Timers whose sleep was dropped.
+    dropped: Vec<TimerId>,
+}
+
+struct SleepState {
+    deadline_ns: u64,
+    timer: Option<TimerId>,
+    waker: Waker,
+}
+
+impl AsyncShard {
+    /// A place without upstreams, whose addresses will have to be given as numbers.
+    #[must_use]
+    pub fn new(mode: PoolMode) -> Self {
+        let limits = Limits::DEFAULT.with_body_bytes_max(BODY_BYTES_MAX);
+        let client = Client::with_parts(mode, PoolConfig::default(), limits, None);
+        Self::with_client(mode, client)
+    }
+
+    /// A place whose calls go through `client`, of this shard and of nobody else's.
+    #[must_use]
+    pub fn with_client(mode: PoolMode, client: Client) -> Self {
+        Self {
+            local: Rc::new(Local {
+                bodies: RefCell::new(Slab::new("http_async_bodies", mode)),
+                sleeps: RefCell::new(Sleeps {
+                    slab: Slab::new("http_sleeps", mode),
+                    fresh: Vec::new(),
+                    dropped: Vec::new(),
+                }),
+                upstreams: RefCell::new(Upstreams::new(mode)),
+                client,
+            }),
+        }
+    }
+
+    fn take_request(
+        &self,
+        request: &Request<'_>,
+        context: &ServiceContext<'_>,
+    ) -> Result<(AsyncRequest, Handle<BodyCell>), PoolError> {
+        let blocks = &context.pools.blocks;
+        let mut head_bytes = Buffer::new();
+        head_bytes.extend_from_slice(blocks, request.bytes)?;
+        let body = self.local.bodies.borrow_mut().insert(BodyCell::default())?;
+        let request = AsyncRequest {
+            method: request.method,
+            shard: self.clone(),
+            blocks: blocks.clone(),
+            head_bytes,
+            head: *request.head,
+            body,
+        };
+        Ok((request, body))
+    }
+
+    fn wants_body(&self, body: Handle<BodyCell>) -> bool {
+        let bodies = self.local.bodies.borrow();
+        bodies.get(body).is_some_and(|cell| cell.is_wanted)
+    }
+
+    fn body_came(
+        &self,
+        body: Handle<BodyCell>,
+        bytes: &[u8],
+        blocks: &BlockPool,
+    ) -> Result<(), PoolError> {
+        match self.local.bodies.borrow_mut().get_mut(body) {
+            Some(cell) => cell.part.extend_from_slice(blocks, bytes),
+            None => Ok(()),
+        }
+    }
+
+    fn body_ended(&self, body: Handle<BodyCell>) {
+        if let Some(cell) = self.local.bodies.borrow_mut().get_mut(body) {
+            cell.is_ended = true;
+        }
+    }
+
+    fn forget_body(&self, body: Handle<BodyCell>) {
+        self.local.bodies.borrow_mut().remove(body);
+    }
+
+    /// Waits for so long, at least, and about 17 ms longer at most.
+    #[must_use]
+    pub fn sleep(&self, duration_ns: u64) -> Sleep {
+        Sleep {
+            local: Rc::clone(&self.local),
+            deadline_ns: monotonic_ns().saturating_add(duration_ns),
+            state: None,
+        }
+    }
+
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        visit(self.local.bodies.borrow().stats());
+        visit(self.local.sleeps.borrow().slab.stats());
+        visit(self.local.upstreams.borrow().stats());
+        self.local.client.visit_pool_stats(visit);
+    }
+
+    fn trim_pools(&self) -> usize {
+        self.local.bodies.borrow_mut().trim()
+            + self.local.sleeps.borrow_mut().slab.trim()
+            + self.local.upstreams.borrow_mut().trim()
+            + self.local.client.trim_pools()
+    }
+
+    /// Hands over what futures asked for. At the end of every tick.
+    pub(crate) fn pump<D: Driver>(&self, shard: &mut ShardContext<'_, D>) {
+        let mut sleeps = self.local.sleeps.borrow_mut();
+        let Sleeps {
+            slab,
+            fresh,
+            dropped,
+        } = &mut *sleeps;
+        for handle in fresh.drain(..) {
+            if let Some(state) = slab.get_mut(handle) {
+                let timer = shard.timers.create(handle.to_bits() | SLEEP_TIMER_BIT);
+                shard.timers.set(timer, state.deadline_ns);
+                state.timer = Some(timer);
+            }
+        }
+        for timer in dropped.drain(..) {
+            shard.timers.remove(timer);
+        }
+    }
+
+    /// A timer fired; false when it is not one of ours.
+    pub(crate) fn timer_expired<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        user: u64,
+    ) -> bool {
+        if user & SLEEP_TIMER_BIT == 0 {
+            return false;
+        }
+        let handle = Handle::from_bits(user & !SLEEP_TIMER_BIT);
+        let mut sleeps = self.local.sleeps.borrow_mut();
+        if let Some(state) = sleeps.slab.remove(handle) {
+            if let Some(timer) = state.timer {
+                shard.timers.remove(timer);
+            }
+            drop(sleeps);
+            state.waker.wake();
+        }
+        true
+    }
+}
+
+/// A time to wait for.
+pub struct Sleep {
+    local: Rc<Local>,
+    deadline_ns: u64,
+    state: Option<Handle<SleepState>>,
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Sleep")
+            .field("deadline_ns", &self.deadline_ns)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let local = Rc::clone(&self.local);
+        let mut sleeps = local.sleeps.borrow_mut();
+        if let Some(handle) = self.state {
+            let Some(state) = sleeps.slab.get_mut(handle) else {
+                return Poll::Ready(());
+            };
+            state.waker.clone_from(context.waker());
+            return Poll::Pending;
+        }
+        let state = SleepState {
+            deadline_ns: self.deadline_ns,
+            timer: None,
+            waker: context.waker().clone(),
+        };
+        match sleeps.slab.insert(state) {
+            Ok(handle) => {
+                sleeps.fresh.push(handle);
+                self.state = Some(handle);
+            }
+            // No memory to wait in: look again in the next tick.
+            Err(_) if monotonic_ns() < self.deadline_ns => context.waker().wake_by_ref(),
+            Err(_) => return Poll::Ready(()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let Some(handle) = self.state else {
+            return;
+        };
+        let mut sleeps = self.local.sleeps.borrow_mut();
+        if let Some(timer) = sleeps.slab.remove(handle).and_then(|state| state.timer) {
+            sleeps.dropped.push(timer);
+        }
+    }
+}
+
+// What an `async` handler owns of its request, and what it answers with.
+
+/// A body on its way from the server to a future.
+#[derive(Debug, Default)]
+struct BodyCell {
+    /// The next part, until the future takes it.
+    part: Buffer,
+    is_ended: bool,
+    /// The future waits for a part.
+    is_wanted: bool,
+}
+
+/// A request, owned: its head was copied once into pooled memory, its body is read when asked for.
+pub struct AsyncRequest {
+    /// The method; `Extension` for one without a name.
+    pub method: Method,
+    shard: AsyncShard,
+    blocks: BlockPool,
+    head_bytes: Buffer,
+    head: RequestHead,
+    body: Handle<BodyCell>,
+}
+
+impl fmt::Debug for AsyncRequest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("AsyncRequest")
+            .field("method", &self.method)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a body could not be read to its end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BodyReadError {
+    /// Larger than the handler wants to keep: answer 413.
+    #[error("the body is larger than the {limit_bytes} bytes this handler takes")]
+    TooLong {
+        /// What the handler asked for at most.
+        limit_bytes: usize,
+    },
+    /// No memory for it: answer 503.
+    #[error(transparent)]
+    Memory(#[from] PoolError),
+}
+
+impl AsyncRequest {
+    /// The path as sent, not decoded.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        match self.head.path.of(&self.head_bytes) {
+            [] => b"/",
+            path => path,
+        }
+    }
+
+    /// What follows the first `?`, not decoded.
+    #[must_use]
+    pub fn query(&self) -> Option<&[u8]> {
+        self.head.query.map(|query| query.of(&self.head_bytes))
+    }
+
+    /// The whole target as sent, which another request can have.
+    #[must_use]
+    pub fn target(&self) -> RequestTarget<'_> {
+        RequestTarget::received(self.head.target.of(&self.head_bytes))
+    }
+
+    /// [`Self::path`] as the target of another request.
+    #[must_use]
+    pub fn path_target(&self) -> RequestTarget<'_> {
+        RequestTarget::received(self.path())
+    }
+
+    /// Value of the first field with this name. Looks through the head again: ask once.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        self.field(name).map(FieldValue::as_bytes)
+    }
+
+    /// The same as a value that another message can have.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<FieldValue<'_>> {
+        let mut fields = HeadFields::new();
+        // It was accepted before, under limits that are no wider.
+        parse_request_head(&self.head_bytes, &Limits::OF_ACCEPTED_HEADS, &mut fields).ok()?;
+        let value = fields.value_of(&self.head_bytes, name.as_bytes())?;
+        Some(FieldValue::known(value))
+    }
+
+    /// The shard's pool, for what the handler builds.
+    #[must_use]
+    pub fn blocks(&self) -> &BlockPool {
+        &self.blocks
+    }
+
+    /// The next part of the body, at most 32 KiB; `None` at its end. While nobody asks, nothing is
+    /// received, so a slow handler slows its client down.
+    pub async fn next_part(&mut self) -> Option<Buffer> {
+        poll_fn(|_context| self.shard.poll_part(self.body)).await
+    }
+
+    /// The whole body.
+    pub async fn read_body(&mut self, limit_bytes: usize) -> Result<Buffer, BodyReadError> {
+        let mut body = Buffer::new();
+        while let Some(part) = self.next_part().await {
+            if body.len() + part.len() > limit_bytes {
+                return Err(BodyReadError::TooLong { limit_bytes });
+            }
+            if body.is_empty() {
+                body = part;
+            } else {
+                body.extend_from_slice(&self.blocks, &part)?;
+            }
+        }
+        Ok(body)
+    }
+
+    /// Waits for so long, at least, and about 17 ms longer at most.
+    #[must_use]
+    pub fn sleep(&self, duration_ns: u64) -> Sleep {
+        self.shard.sleep(duration_ns)
+    }
+
+    /// Asks another server over the shard's own connections. The answer's body is gathered.
+    #[must_use]
+    pub fn call(
+        &self,
+        upstream: UpstreamId,
+        method: Method,
+        target: RequestTarget<'_>,
+        fields: &[Field<'_>],
+        body: &[u8],
+    ) -> UpstreamCall {
+        let draft = self
+            .shard
+            .draft(upstream, &self.blocks, method, target, fields);
+        let local = Rc::clone(&self.shard.local);
+        UpstreamCall::new(local, self.blocks.clone(), draft, body)
+    }
+
+    /// Asks another server with a body that is written in parts, of so many bytes or in chunks, and
+    /// reads the answer's in parts.
+    pub fn converse(
+        &self,
+        upstream: UpstreamId,
+        method: Method,
+        target: RequestTarget<'_>,
+        fields: &[Field<'_>],
+        body: Framing,
+    ) -> Result<UpstreamConversation, UpstreamError> {
+        let mut draft = self
+            .shard
+            .draft(upstream, &self.blocks, method, target, fields)?;
+        draft.framing = body;
+        let local = Rc::clone(&self.shard.local);
+        UpstreamConversation::begin(local, self.blocks.clone(), draft)
+    }
+}
+
+impl AsyncShard {
+    /// Never wakes by itself: the server brings the part, and polls then.
+    fn poll_part(&self, body: Handle<BodyCell>) -> Poll<Option<Buffer>> {
+        let mut bodies = self.local.bodies.borrow_mut();
+        let Some(cell) = bodies.get_mut(body) else {
+            return Poll::Ready(None);
+        };
+        let is_there = !cell.part.is_empty();
+        cell.is_wanted = !is_there && !cell.is_ended;
+        match is_there {
+            true => Poll::Ready(Some(std::mem::take(&mut cell.part))),
+            false if cell.is_ended => Poll::Ready(None),
+            false => Poll::Pending,
+        }
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    status: StatusCode,
+    content_type: Option<FieldValue<'static>>,
+    body: ReplyBody,
+}
+
+#[derive(Debug)]
+enum ReplyBody {
+    Static(&'static [u8]),
+    Pooled(Buffer),
+}
+
+impl Reply {
+    /// An answer with a text of the program's own.
+    #[must_use]
+    pub const fn text(status: StatusCode, text: &'static str) -> Self {
+        Self {
+            status,
+            content_type: Some(FieldValue::TEXT_PLAIN),
+            body: ReplyBody::Static(text.as_bytes()),
+        }
+    }
+
+    /// An answer with bytes that were made for it.
+    #[must_use]
+    pub const fn bytes(
+        status: StatusCode,
+        content_type: FieldValue<'static>,
+        body: Buffer,
+    ) -> Self {
+        Self {
+            status,
+            content_type: Some(content_type),
+            body: ReplyBody::Pooled(body),
+        }
+    }
+
+    fn send(&self, response: &mut Response<'_>) -> Result<(), SendError> {
+        let body: &[u8] = match &self.body {
+            ReplyBody::Static(text) => text,
+            ReplyBody::Pooled(buffer) => buffer,
+        };
+        response.send(self.status, self.content_type, body)
     }
 }

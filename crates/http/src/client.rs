@@ -18,35 +18,39 @@
 //! reading.rs       answers out of what arrives
 //! ```
 
-mod expected;
-mod last_head;
 mod exchange;
 mod shard_client;
-mod running;
 mod driving;
-mod answer_heads;
-mod whole;
 mod reading;
 
-pub(crate) use self::driving::Listener;
-pub use self::exchange::{
-    AnswerHead, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, FailureCause,
-    OutgoingRequest, Phase, Timeouts,
-};
-pub use self::last_head::LastHead;
-pub(crate) use self::reading::PART_BYTES_MAX;
-pub use self::shard_client::{Client, ClientConfig, ExchangeWriteError};
+use std::collections::VecDeque;
 
-use self::expected::Expected;
-use self::last_head::Meaning;
+use driving::tell;
+use driving::{Exchange, Incoming};
+use millpond_io::{Driver, ShardContext};
+use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
+use reading::AnswerHeads;
+use shard_client::Shared;
+
 use crate::body::BodyDecoder;
 use crate::error::{BodyError, ParseError};
-use crate::head::Framing;
+use crate::head::{Framing, ResponseHead};
 use crate::limits::Limits;
 use crate::method::Method;
 use crate::parse::{Parsed, parse_response_head};
 use crate::status::StatusCode;
-use millpond_mempool::{BlockPool, Buffer, PoolError};
+
+use self::reading::Meaning;
+
+pub use self::exchange::{
+    AnswerHead, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, FailureCause,
+    OutgoingRequest, Phase, Timeouts,
+};
+pub use self::reading::LastHead;
+pub use self::shard_client::{Client, ClientConfig, ExchangeWriteError};
+
+pub(crate) use self::driving::Listener;
+pub(crate) use self::reading::PART_BYTES_MAX;
 
 /// What arrived.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -463,5 +467,165 @@ impl ClientConnection {
     fn answered(&mut self, keep_alive: bool) {
         self.expected.take(1);
         self.is_finished |= !keep_alive;
+    }
+}
+
+// Which requests the responses to come will answer.
+
+/// Methods of the requests not answered yet, oldest first, as runs: most connections ask all alike.
+#[derive(Debug)]
+struct Expected {
+    /// Of the oldest run.
+    method: Method,
+    /// Its length; 0: nothing is expected.
+    count: usize,
+    /// Empty where nothing is expected.
+    behind: VecDeque<(Method, usize)>,
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Self {
+            method: Method::Get,
+            count: 0,
+            behind: VecDeque::new(),
+        }
+    }
+}
+
+impl Expected {
+    #[inline]
+    fn push(&mut self, method: Method, count: usize) {
+        if self.count == 0 {
+            (self.method, self.count) = (method, count);
+        } else if self.behind.is_empty() && self.method == method {
+            self.count += count;
+        } else {
+            self.push_behind(method, count);
+        }
+    }
+
+    fn push_behind(&mut self, method: Method, count: usize) {
+        match self.behind.back_mut() {
+            Some((last, last_count)) if *last == method => *last_count += count,
+            _ => self.behind.push_back((method, count)),
+        }
+    }
+
+    /// So many of the oldest run are answered.
+    #[inline]
+    fn take(&mut self, count: usize) {
+        self.count = self.count.saturating_sub(count);
+        if self.count == 0
+            && let Some(next) = self.behind.pop_front()
+        {
+            (self.method, self.count) = next;
+        }
+    }
+
+    fn len(&self) -> usize {
+        let behind = self.behind.iter().map(|(_, count)| count);
+        self.count + behind.sum::<usize>()
+    }
+}
+
+// The path of nearly all answers: whole in what one receive brought, and told at once.
+
+/// An answer of which all is there.
+struct Whole {
+    head: ResponseHead,
+    framing: Framing,
+    user: u64,
+    report: ExchangeReport,
+}
+
+impl Client {
+    /// Ends the exchange if `received` is all of its answer and nothing else. False: nothing was done.
+    #[inline]
+    fn received_whole<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        received: &[u8],
+        on: &mut impl Listener,
+    ) -> bool {
+        let (heads, whole) = {
+            let shared = &mut *self.shared.borrow_mut();
+            let Some(mut heads) = shared.heads.take() else {
+                return false;
+            };
+            let Some(whole) = shared.end_if_whole(shard, handle, received, &mut heads) else {
+                shared.heads = Some(heads);
+                return false;
+            };
+            (heads, whole)
+        };
+        let (head, body) = received.split_at(whole.head.head_bytes);
+        let event = ExchangeEvent::Whole {
+            head: AnswerHead {
+                bytes: head,
+                head: &whole.head,
+                fields: heads.fields(),
+                framing: whole.framing,
+            },
+            body,
+            report: &whole.report,
+        };
+        tell(shard, handle, whole.user, event, on);
+        self.shared.borrow_mut().heads = Some(heads);
+        true
+    }
+}
+
+impl Shared {
+    fn end_if_whole<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        received: &[u8],
+        heads: &mut AnswerHeads,
+    ) -> Option<Whole> {
+        let exchange = self.exchanges.get_mut(handle)?;
+        let awaits_head = matches!(exchange.incoming, Incoming::Head)
+            && exchange.partial.is_empty()
+            && exchange.kept.is_none()
+            && !exchange.is_paused
+            && !exchange.is_receive_paused
+            && exchange.is_request_complete();
+        if !awaits_head {
+            return None;
+        }
+        let Ok(Parsed::Complete(head)) = heads.read(exchange.key, received, &self.limits) else {
+            return None;
+        };
+        let framing = head.framing(exchange.method);
+        let body_bytes = match framing {
+            Framing::None => 0,
+            Framing::Length(length) if length <= self.limits.body_bytes_max => length,
+            _ => return None,
+        };
+        let is_whole = body_bytes <= PART_BYTES_MAX as u64
+            && received.len() == head.head_bytes + body_bytes as usize
+            && !head.status.is_informational();
+        if !is_whole {
+            return None;
+        }
+        let report = &mut exchange.report;
+        if !exchange.has_answer_begun {
+            report.first_byte_ns = shard.now_ns.saturating_sub(exchange.connected_ns);
+        }
+        report.body_bytes = body_bytes;
+        let report = exchange.report_at(shard.now_ns);
+        let user = exchange.user;
+        let is_clean = head.keep_alive(exchange.method) && !exchange.is_peer_finished;
+        let holdings = exchange.holdings();
+        self.exchanges.discard(handle);
+        self.leave(shard, holdings, is_clean);
+        Some(Whole {
+            head,
+            framing,
+            user,
+            report,
+        })
     }
 }

@@ -4,15 +4,14 @@
 //! needed to find them, since each connection knows its whole socket id. `ages` keeps them in the
 //! order of their last activity, `addresses` counts them by client.
 
-mod ages;
-mod addresses;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use millpond_io::{Peer, SocketId};
+use millpond_mempool::{Pool, PoolError, PoolMode, PoolStats, Pooled};
 
 use crate::connection::Connection;
 use crate::limits::Limits;
-use addresses::AddressCounts;
-use ages::Ages;
-use millpond_io::{Peer, SocketId};
-use millpond_mempool::{Pool, PoolError, PoolMode, PoolStats, Pooled};
 
 /// How many connections a search for the oldest idle one looks at. Among so many the one idle for
 /// longest is found; those beyond are younger, to an epoch.
@@ -291,3 +290,201 @@ impl Connections {
         (now_ns >> self.epoch_shift) as u16
     }
 }
+
+// Connections in the order of their last activity, so that the one idle for longest is at hand.
+//
+// A list through dense slots, 8 bytes for each. A connection moves to the young end when it is
+// active, but at most once per epoch (a quarter of a second by default): a request usually costs
+// one comparison here. Hence two connections active in the same epoch stand in any order.
+
+/// No connection: the end of the list.
+const NONE: u32 = u32::MAX;
+
+/// A slot that is not in the list.
+const UNLISTED: Link = Link {
+    older: NONE,
+    younger: NONE,
+};
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Link {
+    older: u32,
+    younger: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+struct Ages {
+    links: Vec<Link>,
+    oldest: u32,
+    youngest: u32,
+}
+
+impl Ages {
+    fn new() -> Self {
+        Self {
+            links: Vec::new(),
+            oldest: NONE,
+            youngest: NONE,
+        }
+    }
+
+    /// Adds so many slots and asks for room for `room_count` at least; false without memory for it.
+    fn make_places(&mut self, added_count: usize, room_count: usize) -> bool {
+        if self.links.try_reserve(room_count).is_err() {
+            return false;
+        }
+        self.links.resize(self.links.len() + added_count, UNLISTED);
+        true
+    }
+
+    /// Forgets the places from `count` on, none of which may be listed. The room of `kept_count_min`
+    /// stays.
+    fn truncate(&mut self, count: usize, kept_count_min: usize) {
+        self.links.truncate(count);
+        if self.links.len() < self.links.capacity() / 4 {
+            let kept_count = (self.links.capacity() / 2).max(kept_count_min);
+            self.links.shrink_to(kept_count);
+        }
+    }
+
+    /// Who was active least recently.
+    fn oldest(&self) -> Option<usize> {
+        (self.oldest != NONE).then_some(self.oldest as usize)
+    }
+
+    /// Who comes after `slot`.
+    fn younger(&self, slot: usize) -> Option<usize> {
+        let younger = self.links[slot].younger;
+        (younger != NONE).then_some(younger as usize)
+    }
+
+    /// Puts an unlisted slot at the young end.
+    fn push(&mut self, slot: usize) {
+        let this = slot as u32;
+        self.links[slot] = Link {
+            older: self.youngest,
+            younger: NONE,
+        };
+        match self.youngest {
+            NONE => self.oldest = this,
+            youngest => self.links[youngest as usize].younger = this,
+        }
+        self.youngest = this;
+    }
+
+    fn remove(&mut self, slot: usize) {
+        let Link { older, younger } = std::mem::replace(&mut self.links[slot], UNLISTED);
+        match older {
+            NONE => self.oldest = younger,
+            older => self.links[older as usize].younger = younger,
+        }
+        match younger {
+            NONE => self.youngest = older,
+            younger => self.links[younger as usize].older = older,
+        }
+    }
+
+    /// Moves a listed slot to the young end.
+    fn renew(&mut self, slot: usize) {
+        if self.youngest as usize != slot {
+            self.remove(slot);
+            self.push(slot);
+        }
+    }
+}
+
+// How many connections each address has, so that one client cannot take them all.
+//
+// An IPv6 client has a whole network of 64 bits to itself, so that network counts as one address.
+// Absent on purpose: any work when there is no cap, and clients on a unix socket, which have no
+// address and are of this machine.
+
+/// An address or network as one number; no client has zero.
+type Key = u128;
+
+/// See the module.
+#[derive(Debug)]
+struct AddressCounts {
+    count_max: usize,
+    counts_loopback: bool,
+    counts: HashMap<Key, u32>,
+    /// Whom each slot is counted for; zero for nobody.
+    keys: Vec<Key>,
+}
+
+impl AddressCounts {
+    /// `count_max`: `usize::MAX` for no cap. `counts_loopback`: whether it is for loopback addresses too.
+    fn new(count_max: usize, counts_loopback: bool) -> Self {
+        Self {
+            count_max,
+            counts_loopback,
+            counts: HashMap::new(),
+            keys: Vec::new(),
+        }
+    }
+
+    /// Whether there is anything to count.
+    fn has_cap(&self) -> bool {
+        self.count_max != usize::MAX
+    }
+
+    /// Whether this client has all it may have.
+    fn is_full(&self, peer: Peer) -> bool {
+        self.key(peer)
+            .and_then(|key| self.counts.get(&key))
+            .is_some_and(|&count| count as usize >= self.count_max)
+    }
+
+    /// Counts a connection. Without memory for it, it goes uncounted: that errs on its side.
+    fn add(&mut self, slot: usize, peer: Peer) {
+        let Some(key) = self.key(peer) else {
+            return;
+        };
+        if self.keys.len() <= slot {
+            let added_count = slot + 1 - self.keys.len();
+            if self.keys.try_reserve(added_count).is_err() {
+                return;
+            }
+            self.keys.resize(slot + 1, 0);
+        }
+        if self.counts.try_reserve(1).is_ok() {
+            self.keys[slot] = key;
+            *self.counts.entry(key).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, slot: usize) {
+        let Some(key) = self.keys.get_mut(slot).map(std::mem::take) else {
+            return;
+        };
+        if let Some(count) = self.counts.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&key);
+            }
+        }
+    }
+
+    fn key(&self, peer: Peer) -> Option<Key> {
+        if !self.has_cap() {
+            return None;
+        }
+        let Peer::Inet(address) = peer else {
+            return None;
+        };
+        Some(match address.ip().to_canonical() {
+            ip if ip.is_loopback() && !self.counts_loopback => return None,
+            IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
+            IpAddr::V6(v6) => u128::from(v6) >> 64 << 64 | 1,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/ages.rs"]
+mod ages_tests;
+
+#[cfg(test)]
+#[path = "tests/addresses.rs"]
+mod addresses_tests;

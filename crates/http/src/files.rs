@@ -15,17 +15,8 @@
 //! one answer, and authentication.
 
 mod path;
-mod media_type;
-mod version;
 mod selection;
-mod root;
-mod followed_root;
 mod cache;
-mod question;
-mod disk;
-mod transfer;
-mod counters;
-mod refusal;
 mod answer;
 
 use crate::completions::Completions;
@@ -35,19 +26,19 @@ use crate::metrics::MetricsText;
 use crate::request::Request;
 use crate::response::Response;
 use crate::service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent};
+use answer::{PART_BYTES, Transfer};
+use cache::FileCounters;
 use cache::{Cache, Known};
-use counters::FileCounters;
-use disk::{Answer, Disk, Outcome};
-use followed_root::FollowedRoot;
 use millpond_io::Errno;
 use millpond_mempool::{Buffer, Handle, PoolStats, Slab};
 use path::FilePath;
-use question::{KeptQuestion, Question};
-use root::{OpenRefusal, Opened, Patience, Root, Way};
+use path::FollowedRoot;
+use path::{Answer, Disk, Outcome};
+use path::{OpenRefusal, Opened, Patience, Root, Way};
+use selection::{KeptQuestion, Question};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use transfer::{PART_BYTES, Transfer};
 
 /// What to serve.
 #[derive(Clone, Debug)]
@@ -242,11 +233,11 @@ impl Service for Files {
         context: &mut ServiceContext<'_>,
     ) -> Flow {
         if !matches!(request.method, Method::Get | Method::Head) {
-            return refusal::refuse_method(request.method, response);
+            return selection::refuse_method(request.method, response);
         }
         let file = match FilePath::decode(request.path(), &context.pools.arena) {
             Ok(file) => file,
-            Err(refusal) => return refusal::refuse_path(refusal, response),
+            Err(refusal) => return selection::refuse_path(refusal, response),
         };
         self.look_for_root();
         let question = Question::new(file, request);
@@ -343,6 +334,6 @@ impl Service for Files {
     }
 
     fn write_metrics(&self, out: &mut MetricsText<'_>) {
-        counters::write_metrics(&self.site.counters, out);
+        cache::write_metrics(&self.site.counters, out);
     }
 }

@@ -36,7 +36,6 @@
 
 pub mod limits;
 pub mod method;
-mod allowed_methods;
 pub mod status;
 pub mod head;
 pub mod head_text;
@@ -44,23 +43,19 @@ mod scan;
 pub mod parse;
 pub mod error;
 pub mod body;
-mod thread_panics;
 pub mod body_budget;
 pub mod request;
 pub mod service;
 pub mod response;
-mod manner;
 mod streaming;
 pub mod completions;
 pub mod router;
 pub mod asynchronous;
-mod kept_input;
 mod connection;
 mod connections;
 pub mod counters;
 mod server;
 pub mod encode;
-mod date;
 pub mod plaintext;
 pub mod metrics;
 pub mod files;
@@ -71,7 +66,6 @@ pub mod client;
 pub mod proxy;
 
 pub use access_log::{AccessLogConfig, AccessLogFormat, AccessLogTarget};
-pub use allowed_methods::answer_other_method;
 pub use asynchronous::{AsyncRequest, AsyncService, AsyncShard, Reply};
 pub use body::{BodyDecoder, BodyStep};
 pub use body_budget::{BodyBudget, BodyHold};
@@ -97,6 +91,7 @@ pub use parse::{
 };
 pub use plaintext::Plaintext;
 pub use request::Request;
+pub use request::answer_other_method;
 pub use response::{BodyLength, Response, SendError, WriteError};
 pub use router::{Routed, Router};
 pub use scan::ScannerKind;

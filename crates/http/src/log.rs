@@ -7,15 +7,19 @@
 //! Absent on purpose: time and colour in the text (a terminal's reader knows the time, a service
 //! manager adds it), targets, spans, and everything else of a logging framework.
 
-use crate::access_log::calendar::Moment;
-use millpond_io::{ServiceManager, ServiceState};
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::fmt;
 use std::io::Write;
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fmt, ptr};
+
+use httpdate::HttpDate;
+use millpond_io::{ServiceManager, ServiceState};
+
+use crate::access_log::entry::Moment;
+use crate::head_text::FieldValue;
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
@@ -382,99 +386,162 @@ impl fmt::Display for Grouped {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// The `Server` and `Date` lines of every response, written once a second, behind the status line
+// of the most frequent response; and the rest of that response's head, as long as it stays the same.
 
-    const SECOND_NS: u64 = 1_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+const OK_LINE: &str = "HTTP/1.1 200 OK\r\n";
+const SERVER_LINE: &str = "Server: millpond\r\n";
+const LINES: &str = "Server: millpond\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+const LINES_END: usize = OK_LINE.len() + LINES.len();
+/// The longest content type that is worth remembering.
+const CONTENT_TYPE_BYTES_MAX: usize = 100;
+/// Digits of the largest `usize`.
+const DIGITS_MAX: usize = 20;
+const TEXT_BYTES: usize = LINES_END
+    + "Content-Type: \r\nContent-Length: \r\n\r\n".len()
+    + CONTENT_TYPE_BYTES_MAX
+    + DIGITS_MAX;
 
-    /// Goal: the first of a kind is told at once, what follows once a minute with its count, and
-    /// after a minute without any the next is a first one again.
-    #[test]
-    fn what_goes_on_is_told_once_a_minute() {
-        let mut event = Repeated::default();
-        assert_eq!(event.add(0, 0), None);
-        assert_eq!(event.add(3, SECOND_NS), Some(Told::First(3)));
-        for second in 2..=60 {
-            assert_eq!(event.add(20, second * SECOND_NS), None);
-        }
-        let more = Told::More {
-            count: 59 * 20 + 1,
-            seconds: 60,
+/// Which of these lines a service wrote itself: its own stand in their place.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct GivenLines {
+    pub(crate) server: bool,
+    pub(crate) date: bool,
+}
+
+impl GivenLines {
+    pub(crate) const NONE: Self = Self {
+        server: false,
+        date: false,
+    };
+}
+
+/// Lines that stand in every response head, and the last 200 OK's whole head.
+#[derive(Clone, Debug)]
+pub(crate) struct StandingLines {
+    /// The status line, the lines, what else was in the last head, and what is left of longer ones.
+    text: [u8; TEXT_BYTES],
+    /// Where the last head ends.
+    head_end: usize,
+    content_type: Option<FieldValue<'static>>,
+    content_length: usize,
+    /// Monotonic time from which the text is too old.
+    stale_from_ns: u64,
+}
+
+impl StandingLines {
+    pub(crate) fn new() -> Self {
+        let mut lines = Self {
+            text: [b' '; TEXT_BYTES],
+            head_end: LINES_END,
+            content_type: None,
+            content_length: 0,
+            stale_from_ns: 0,
         };
-        assert_eq!(event.add(1, 61 * SECOND_NS), Some(more));
-        assert_eq!(event.add(0, 121 * SECOND_NS), None);
-        assert_eq!(event.add(1, 122 * SECOND_NS), Some(Told::First(1)));
+        lines.write(SystemTime::now());
+        lines.write_head_end(None, 0);
+        lines
     }
 
-    /// Goal: what a count has grown by is told, with the sentence in front of it, and no count twice.
-    #[test]
-    fn a_count_that_grows_is_told() {
-        let mut event = CountedEvent::new(LogLevel::Warn, "cut", "readers cut");
-        assert_eq!(event.told(0, 0), None);
-        let first = event.told(1_200, SECOND_NS).unwrap();
-        assert_eq!(first.line(event.sentence), "readers cut: 1,200");
-        assert_eq!(event.told(1_200, 2 * SECOND_NS), None);
-        assert_eq!(event.told(1_207, 3 * SECOND_NS), None);
-        let more = event.told(1_207, 61 * SECOND_NS).unwrap();
-        assert_eq!(
-            more.line(event.sentence),
-            "readers cut: 7 more in the last 60 s"
-        );
-    }
-
-    #[test]
-    fn counts_are_grouped() {
-        for (count, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (12_345_678, "12,345,678"),
-        ] {
-            assert_eq!(Grouped(count).to_string(), text);
+    /// Asks the wall clock at most once a second; otherwise one comparison.
+    #[inline]
+    pub(crate) fn refresh(&mut self, now_ns: u64) {
+        if now_ns >= self.stale_from_ns {
+            let wall_clock = SystemTime::now();
+            self.write(wall_clock);
+            let into_second_ns = wall_clock
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |since| u64::from(since.subsec_nanos()));
+            self.stale_from_ns = now_ns + SECOND_NS - into_second_ns;
         }
     }
 
-    /// Goal: the log's line about a panic names the thread, the place and the reason.
-    #[test]
-    fn a_panic_is_said_with_its_place() {
-        static SAID: Mutex<String> = Mutex::new(String::new());
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(|info| {
-            *SAID.lock().unwrap() = PanicLine(info).to_string();
-        }));
-        let thread = std::thread::Builder::new().name("worker".to_owned());
-        let number = 7;
-        let ended = thread
-            .spawn(move || panic!("number {number}"))
-            .unwrap()
-            .join();
-        std::panic::set_hook(usual);
-        assert!(ended.is_err());
-        let said = SAID.lock().unwrap();
-        let begin = "thread worker panicked at crates/http/src/log.rs:";
-        assert!(
-            said.starts_with(begin) && said.contains(": number 7"),
-            "{said}"
-        );
+    #[cold]
+    fn write(&mut self, wall_clock: SystemTime) {
+        let date = HttpDate::from(wall_clock);
+        let mut rest = &mut self.text[..LINES_END];
+        // Cannot fail: an HTTP date has one length, which `LINES_END` was measured with.
+        let written = write!(rest, "{OK_LINE}Server: millpond\r\nDate: {date}\r\n");
+        debug_assert!(written.is_ok() && rest.is_empty());
     }
 
-    /// Goal: the status is one line with the time, whatever the error says.
-    #[test]
-    fn an_error_is_one_line_of_the_status() {
-        let status = status_with_error("listening on x", 0, "no room\non the disk\n");
-        let expected =
-            "listening on x; last error at 1970-01-01T00:00:00.000Z: no room on the disk";
-        assert_eq!(status, expected);
+    /// The lines, without those that were given.
+    #[inline]
+    pub(crate) fn lines(&self, given: GivenLines) -> &[u8] {
+        let server_end = OK_LINE.len() + SERVER_LINE.len();
+        let begin = if given.server {
+            server_end
+        } else {
+            OK_LINE.len()
+        };
+        let end = if given.date { server_end } else { LINES_END };
+        &self.text[begin..end]
     }
 
-    /// Goal: whatever stands in a message, a line of JSON is one line and its strings stay closed.
-    #[test]
-    fn json_lines_are_escaped() {
-        let event = Some(("shed", 7));
-        let line = json_line(0, LogLevel::Warn, event, "a \"b\" \\ c\nd\u{1b}[0m é\n");
-        let expected = "{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"warn\",\
-            \"event\":\"shed\",\"count\":7,\"message\":\"a \\\"b\\\" \\\\ c\\nd\\u001b[0m é\"}\n";
-        assert_eq!(String::from_utf8(line).unwrap(), expected);
+    /// The `Date` line alone, for answers whose other lines are somebody else's.
+    #[inline]
+    pub(crate) fn date_line(&self) -> &[u8] {
+        &self.text[OK_LINE.len() + SERVER_LINE.len()..LINES_END]
+    }
+
+    /// The status line of 200 OK and the lines, so that one copy writes both.
+    #[inline]
+    pub(crate) fn after_ok(&self) -> &[u8] {
+        &self.text[..LINES_END]
+    }
+
+    /// The whole head of a 200 OK without further fields, which keeps the connection. One copy
+    /// writes it; it is put together only when it differs from the last. `None` for a content type
+    /// that is too long.
+    #[inline]
+    pub(crate) fn ok_head(
+        &mut self,
+        content_type: Option<FieldValue<'static>>,
+        content_length: usize,
+    ) -> Option<&[u8]> {
+        // Comparing where the texts lie is enough: neither changes.
+        let place = |text: Option<FieldValue<'static>>| {
+            let text = text.map(FieldValue::as_bytes);
+            let text = text.map_or(ptr::slice_from_raw_parts(ptr::null(), 0), ptr::from_ref);
+            (text.cast::<u8>(), text.len())
+        };
+        let is_same_type = place(self.content_type) == place(content_type);
+        if !is_same_type || self.content_length != content_length {
+            if content_type.is_some_and(|text| text.len() > CONTENT_TYPE_BYTES_MAX) {
+                return None;
+            }
+            self.write_head_end(content_type, content_length);
+        }
+        self.text.get(..self.head_end)
+    }
+
+    #[inline(never)]
+    fn write_head_end(&mut self, content_type: Option<FieldValue<'static>>, content_length: usize) {
+        self.head_end = LINES_END;
+        if let Some(content_type) = content_type {
+            self.push_all([b"Content-Type: ", content_type.as_bytes(), b"\r\n"]);
+        }
+        let mut digits = itoa::Buffer::new();
+        let length = digits.format(content_length).as_bytes();
+        self.push_all([b"Content-Length: ", length, b"\r\n\r\n"]);
+        self.content_type = content_type;
+        self.content_length = content_length;
+    }
+
+    fn push_all(&mut self, parts: [&[u8]; 3]) {
+        for part in parts {
+            let end = self.head_end + part.len();
+            self.text[self.head_end..end].copy_from_slice(part);
+            self.head_end = end;
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "tests/log.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/date.rs"]
+mod date_tests;

@@ -6,16 +6,10 @@
 //! Absent on purpose: a registry. The metrics are those listed in `report` and what the service
 //! adds through [`MetricsText`].
 
-mod access;
 pub(crate) mod report;
-pub(crate) mod scrape;
-pub(crate) mod snapshot;
-mod text;
-mod proxy_protocol;
-mod tls;
 
-pub use access::MetricsAccess;
-pub use text::MetricsText;
+pub use report::MetricsAccess;
+pub use report::MetricsText;
 
 use crate::head_text::FieldValue;
 

@@ -10,19 +10,19 @@
 //! lengths, and every transfer coding that is not exactly `chunked` are refused, because two
 //! parsers that repair them differently can be made to disagree on where a request starts.
 
-mod fields;
-mod framing;
 mod request;
 mod response;
-mod target;
 
-pub use fields::parse_trailer_fields;
-pub(crate) use target::{PORT_DIGITS_MAX, is_authority};
+use request::FieldLine;
 
 use crate::error::ParseError;
-use crate::head::{HeadFields, RequestHead, ResponseHead};
+use crate::head::{Framing, HeadFields, RequestHead, ResponseHead, Span, Version};
 use crate::limits::Limits;
-use crate::scan::{self, Scanner, ScannerKind, Text, Work};
+use crate::method::Method;
+use crate::scan;
+use crate::scan::{Scanner, ScannerKind, Text, Work};
+
+pub use request::parse_trailer_fields;
 
 /// What parsing a prefix of a stream gives when nothing is wrong with it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -240,4 +240,241 @@ fn expect_line_end(bytes: &[u8], at: usize) -> Result<usize, Stop> {
         return Err(ParseError::BareCarriageReturn.into());
     }
     Ok(at + 2)
+}
+
+// Where a body ends and whether the connection lives on, out of the fields that say so.
+
+/// What the fields that decide framing and reuse said, gathered while they pass by.
+#[derive(Clone, Copy)]
+struct FramingFields {
+    /// Which of them were there; zero for most heads, and then nothing else is looked at.
+    seen: u8,
+    content_length: u64,
+}
+
+impl FramingFields {
+    const LENGTH: u8 = 1;
+    const CHUNKED: u8 = 2;
+    const CLOSE: u8 = 4;
+    const KEEP_ALIVE: u8 = 8;
+    const HOST: u8 = 16;
+    const EXPECTS_CONTINUE: u8 = 32;
+    /// The target has an authority of its own, which outranks the Host field.
+    const AUTHORITY: u8 = 64;
+
+    #[inline(always)]
+    fn new() -> Self {
+        Self {
+            seen: 0,
+            content_length: 0,
+        }
+    }
+
+    /// Whether there may be a body, or no host.
+    #[inline(always)]
+    fn is_more_than_host(self) -> bool {
+        self.seen & (Self::LENGTH | Self::CHUNKED | Self::HOST) != Self::HOST
+    }
+
+    #[inline(always)]
+    fn has(self, which: u8) -> bool {
+        self.seen & which != 0
+    }
+
+    /// Looks at one field.
+    #[inline(always)]
+    fn visit(&mut self, line: &FieldLine<'_>) -> Result<(), ParseError> {
+        let name = line.name;
+        if name.is(b"connection") {
+            self.seen |= match line.value {
+                // What nearly everybody says.
+                b"keep-alive" => Self::KEEP_ALIVE,
+                other => connection_options(other),
+            };
+        } else if name.is(b"content-length") {
+            self.visit_content_length(line.value)?;
+        } else if name.is(b"transfer-encoding") {
+            self.visit_transfer_encoding(line.value)?;
+        }
+        Ok(())
+    }
+
+    /// Notes a Host field; true when it says which site is meant.
+    #[inline(always)]
+    fn is_first_host(&mut self) -> Result<bool, ParseError> {
+        let before = self.seen & (Self::HOST | Self::AUTHORITY);
+        self.seen |= Self::HOST;
+        match before {
+            0 => Ok(true),
+            Self::AUTHORITY => Ok(false),
+            _ => Err(ParseError::DuplicateHost),
+        }
+    }
+
+    #[inline(never)]
+    fn visit_expect(&mut self, value: &[u8]) -> Result<(), ParseError> {
+        if !value.eq_ignore_ascii_case(b"100-continue") {
+            return Err(ParseError::UnknownExpectation);
+        }
+        self.seen |= Self::EXPECTS_CONTINUE;
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn visit_content_length(&mut self, value: &[u8]) -> Result<(), ParseError> {
+        if self.has(Self::LENGTH) {
+            return Err(ParseError::DuplicateContentLength);
+        }
+        self.seen |= Self::LENGTH;
+        self.content_length = parse_content_length(value)?;
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn visit_transfer_encoding(&mut self, value: &[u8]) -> Result<(), ParseError> {
+        if self.has(Self::CHUNKED) {
+            return Err(ParseError::BadTransferEncoding);
+        }
+        if value.eq_ignore_ascii_case(b"chunked") {
+            self.seen |= Self::CHUNKED;
+            return Ok(());
+        }
+        let is_token = !value.is_empty() && value.iter().all(|&byte| scan::is_token(byte));
+        if is_token && !value.eq_ignore_ascii_case(b"identity") {
+            return Err(ParseError::UnknownTransferCoding);
+        }
+        Err(ParseError::BadTransferEncoding)
+    }
+
+    /// RFC 9112 6.3, with the cases it leaves to us refused.
+    #[inline(always)]
+    fn framing(self, version: Version, otherwise: Framing) -> Result<Framing, ParseError> {
+        match self.seen & (Self::LENGTH | Self::CHUNKED) {
+            0 => Ok(otherwise),
+            Self::LENGTH => Ok(Framing::Length(self.content_length)),
+            Self::CHUNKED if version == Version::Http10 => {
+                Err(ParseError::TransferEncodingInOldVersion)
+            }
+            Self::CHUNKED => Ok(Framing::Chunked),
+            _ => Err(ParseError::LengthAndTransferEncoding),
+        }
+    }
+
+    /// RFC 9112 9.3: `close` wins over `keep-alive`; the default is the version's.
+    #[inline(always)]
+    fn keep_alive(self, version: Version) -> bool {
+        !self.has(Self::CLOSE) && (version == Version::Http11 || self.has(Self::KEEP_ALIVE))
+    }
+}
+
+/// What `Connection` says that matters here, of all its options.
+#[inline(never)]
+fn connection_options(value: &[u8]) -> u8 {
+    let mut options = 0;
+    for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+        if option.eq_ignore_ascii_case(b"close") {
+            options |= FramingFields::CLOSE;
+        } else if option.eq_ignore_ascii_case(b"keep-alive") {
+            options |= FramingFields::KEEP_ALIVE;
+        }
+    }
+    options
+}
+
+/// 1*DIGIT and nothing else: no sign, no list, no `0x`, no overflow.
+fn parse_content_length(value: &[u8]) -> Result<u64, ParseError> {
+    if value.is_empty() {
+        return Err(ParseError::BadContentLength);
+    }
+    let mut length = 0_u64;
+    for &byte in value {
+        if byte == b',' {
+            return Err(ParseError::DuplicateContentLength);
+        }
+        if !byte.is_ascii_digit() {
+            return Err(ParseError::BadContentLength);
+        }
+        length = length
+            .checked_mul(10)
+            .and_then(|tens| tens.checked_add(u64::from(byte - b'0')))
+            .ok_or(ParseError::BadContentLength)?;
+    }
+    Ok(length)
+}
+
+// The request target: its four forms (RFC 9112 3.2), and what a host may look like.
+
+/// Digits of the largest port.
+pub(crate) const PORT_DIGITS_MAX: usize = 5;
+
+/// Takes a target apart that does not begin with a slash. Its bytes are all known to be target bytes; `path_end` is where its first `?` is, or its end.
+#[cold]
+fn split_other_form(
+    bytes: &[u8],
+    path_end: usize,
+    head: &mut RequestHead,
+) -> Result<(), ParseError> {
+    let (start, end) = (head.target.start(), head.target.end());
+    let target = head.target.of(bytes);
+    if target == b"*" {
+        if head.method != Method::Options {
+            return Err(ParseError::BadTarget);
+        }
+        head.path = head.target;
+        return Ok(());
+    }
+    let scheme_bytes = [&b"http://"[..], b"https://"]
+        .into_iter()
+        .find(|scheme| {
+            target
+                .get(..scheme.len())
+                .is_some_and(|text| text.eq_ignore_ascii_case(scheme))
+        })
+        .ok_or(ParseError::BadTarget)?
+        .len();
+    let rest = &target[scheme_bytes..];
+    let authority_bytes = rest
+        .iter()
+        .position(|byte| matches!(byte, b'/' | b'?'))
+        .unwrap_or(rest.len());
+    if !is_authority(&rest[..authority_bytes]) {
+        return Err(ParseError::BadTarget);
+    }
+    let authority_start = start + scheme_bytes;
+    let path_start = authority_start + authority_bytes;
+    head.authority = Span::new(authority_start, path_start);
+    head.path = Span::new(path_start, path_end);
+    head.query = (path_end < end).then(|| Span::new(path_end + 1, end));
+    Ok(())
+}
+
+/// `uri-host [ ":" port ]` without user information, not empty.
+pub(crate) fn is_authority(text: &[u8]) -> bool {
+    let host_end = if text.first() == Some(&b'[') {
+        let Some(bracket) = memchr::memchr(b']', text) else {
+            return false;
+        };
+        if !is_ipv6_text(&text[1..bracket]) {
+            return false;
+        }
+        bracket + 1
+    } else {
+        let end = text
+            .iter()
+            .position(|&byte| !scan::is_host(byte))
+            .unwrap_or(text.len());
+        if end == 0 {
+            return false;
+        }
+        end
+    };
+    match text[host_end..].split_first() {
+        None => true,
+        Some((b':', port)) => port.len() <= PORT_DIGITS_MAX && port.iter().all(u8::is_ascii_digit),
+        Some(_) => false,
+    }
+}
+
+fn is_ipv6_text(text: &[u8]) -> bool {
+    std::str::from_utf8(text).is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok())
 }

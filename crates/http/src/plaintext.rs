@@ -1,9 +1,9 @@
 //! The smallest useful service: one fixed text, for measuring everything around it.
 
-use crate::allowed_methods::{READ_ONLY, answer_other_method};
 use crate::head_text::FieldValue;
 use crate::method::Method;
 use crate::request::Request;
+use crate::request::{READ_ONLY, answer_other_method};
 use crate::response::Response;
 use crate::service::{Flow, Service, ServiceContext};
 use crate::status::StatusCode;

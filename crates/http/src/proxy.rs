@@ -12,36 +12,14 @@
 
 mod config;
 mod client_peer;
-mod keyed_hash;
 mod balance;
-mod health;
 mod counters;
-mod mirror_config;
-mod mirror_counters;
-mod states;
-mod names;
 mod upstreams;
-mod retry;
 mod failure;
-mod failure_log;
-mod field_rule;
-mod field_change;
-mod head_memory;
-mod via;
-mod forwarded;
 mod request_head;
-mod known_request;
 mod response_head;
-mod known_answer;
-mod trailers;
-mod key;
-mod proxied;
 mod service;
 mod answering;
-mod continue_wait;
-mod half_close;
-mod upgrade;
-mod probing;
 mod mirrors;
 
 pub use balance::{Balance, BalanceError, HashKey};
@@ -49,14 +27,14 @@ pub use client_peer::{TrustedPeers, TrustedPeersError};
 pub use config::{
     HostPolicy, ProxyConfig, ProxyConfigError, ProxyControl, UPSTREAMS_MAX, UpstreamConfig,
 };
-pub(crate) use failure::Failure;
-pub use field_change::{FieldChange, FieldChangeError, FieldChanges};
-pub use half_close::{HALF_CLOSED_MAX, HalfClose};
-pub use health::{EjectionPolicy, ProbePolicy};
-pub use mirror_config::{
+pub use config::{
     MIRROR_BODY_BYTES_CAPACITY, MIRROR_IN_FLIGHT_MAX, MIRRORS_MAX, MirrorConfig, MirrorMethods,
     MirrorPolicy, MirrorShare, MirrorShareError,
 };
+pub(crate) use failure::Failure;
 pub use request_head::{ForwardedFields, ForwardedFieldsError};
+pub use response_head::{FieldChange, FieldChangeError, FieldChanges};
 pub use service::Proxy;
-pub use upgrade::{UpgradeProtocols, UpgradeProtocolsError};
+pub use service::{HALF_CLOSED_MAX, HalfClose};
+pub use service::{UpgradeProtocols, UpgradeProtocolsError};
+pub use upstreams::{EjectionPolicy, ProbePolicy};

@@ -4,13 +4,13 @@
 //! Absent on purpose: a body that is taken by reference and sent later. What is written is copied,
 //! once, into the block that leaves with the tick; only files go past it ([`Response::send_file`]).
 
-use crate::date::{GivenLines, StandingLines};
 use crate::encode::{
     AnnouncedBody, ResponseParts, encode_chunk, encode_chunk_part, encode_chunk_size,
     encode_last_chunk, encode_response, encode_response_head,
 };
+use crate::head::Manner;
 use crate::head_text::{Field, FieldName, FieldValue};
-use crate::manner::Manner;
+use crate::log::{GivenLines, StandingLines};
 use crate::proxy::Failure;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, room_bytes};

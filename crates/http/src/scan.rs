@@ -19,22 +19,18 @@
     reason = "vector instructions, and loads whose bounds the type guarantees"
 )]
 
-mod classes;
 mod block;
-pub(crate) mod words;
-mod scalar;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod nibbles;
-mod portable;
+pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
-mod sse2;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 
-pub(crate) use classes::{is_field_value, is_host, is_quoted_text, is_target, is_token};
-pub(crate) use scalar::Scalar;
+pub(crate) use block::{is_field_value, is_host, is_quoted_text, is_target, is_token};
+pub(crate) use portable::Scalar;
 
 /// Where a field line may end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -109,7 +105,7 @@ impl<'b, S: Scanner> Text<'b, S> {
     #[inline(always)]
     pub(crate) fn has<const N: usize>(self, at: usize, expected: &[u8; N]) -> bool {
         self.chunk::<N>(at)
-            .is_some_and(|found| words::differ::<N, 0>(found, expected) == 0)
+            .is_some_and(|found| portable::differ::<N, 0>(found, expected) == 0)
     }
 
     /// The field line at `at`, if it is whole and of the usual shape, and two more bytes have come.
@@ -209,7 +205,7 @@ impl Name<'_> {
     #[inline(always)]
     pub(crate) fn is<const N: usize>(self, lower: &[u8; N]) -> bool {
         let whole: Result<&[u8; N], _> = self.bytes.try_into();
-        whole.is_ok_and(|found| words::differ::<N, 0x20>(found, lower) == 0)
+        whole.is_ok_and(|found| portable::differ::<N, 0x20>(found, lower) == 0)
     }
 }
 
@@ -272,7 +268,7 @@ fn run_baseline<W: Work>(
 #[cfg(target_arch = "aarch64")]
 const BASELINE: block::Blocks<neon::Neon> = neon::SCANNER;
 #[cfg(target_arch = "x86_64")]
-const BASELINE: block::Blocks<sse2::Sse2> = sse2::SCANNER;
+const BASELINE: block::Blocks<avx2::Sse2> = avx2::SCANNER;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const BASELINE: block::Blocks<portable::Portable> = portable::SCANNER;
 

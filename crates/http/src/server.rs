@@ -12,29 +12,20 @@
 //! Absent on purpose: threads and signals (`serve`), and locks: all of this is one thread's.
 
 mod exchange;
-mod plain;
 mod calling;
 mod stream;
 mod refusing;
-mod output;
-mod marks;
-mod backlog;
 mod body_queue;
 mod deadline;
-mod client_end;
 mod crowd;
-mod drain;
-mod observe;
-mod logging;
-mod outward;
 #[cfg(test)]
 mod bench;
 
 pub(crate) use body_queue::SHORT_BYTES;
-pub(crate) use drain::HAND_OVER_NS;
+pub(crate) use deadline::HAND_OVER_NS;
 pub(crate) use exchange::Exchange;
-pub(crate) use logging::log_output;
-use plain::Progress;
+use exchange::Progress;
+pub(crate) use refusing::log_output;
 pub(crate) use stream::Written;
 
 use crate::access_log::ShardLog;
@@ -46,15 +37,15 @@ use crate::connections::Connections;
 use crate::counters::HttpCounters;
 use crate::limits::{Limit, Limits};
 use crate::metrics::MetricsAccess;
-use crate::metrics::scrape::Scrape;
-use crate::metrics::snapshot::Snapshots;
+use crate::metrics::report::Scrape;
+use crate::metrics::report::Snapshots;
 use crate::service::{RequestToken, Service};
-use client_end::FinWatch;
+use crowd::FinWatch;
+use crowd::Heartbeat;
+use deadline::Drain;
 use deadline::IdleSweep;
-use drain::Drain;
 use millpond_io::{Driver, Event, IoError, Protocol, ShardContext, SocketId, WaitPlan};
 use millpond_mempool::{BlockPool, PoolMode, PoolStats};
-use observe::Heartbeat;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

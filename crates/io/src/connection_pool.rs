@@ -27,29 +27,23 @@
 //! handing a parked descriptor to another shard: a driver would have to give up a socket the kernel
 //! still works on, and each shard's own connections are as many as it has use for.
 
-mod target;
-mod lease;
 mod leasing;
-mod link;
 mod waiting;
 mod opening;
 mod naming;
-mod room;
-mod sweeping;
 mod accounting;
-mod counters;
 mod error;
 
 pub use crate::resolver::{ResolveError, Resolver, ResolverClient, ResolverConfig};
-pub use counters::{PoolCounters, PoolKeyStats};
+pub use accounting::{PoolCounters, PoolKeyStats};
 pub use error::{AcquireError, AcquirePhase, HandshakeError};
-pub use lease::{Acquired, Heard, Lease, OpenTimes, Outcome, WaiterId};
-pub use target::{Place, PoolConfig, Target};
+pub use leasing::{Acquired, Heard, Lease, OpenTimes, Outcome, WaiterId};
+pub use naming::{Place, PoolConfig, Target};
 
-use self::link::{Link, LinkHandle, ParkedList};
+use self::leasing::{Link, LinkHandle, ParkedList};
 use self::naming::Naming;
 use self::opening::Opening;
-use self::sweeping::Sweep;
+use self::waiting::Sweep;
 use self::waiting::{Waiter, Waiters};
 use crate::driver::{Driver, Event, SocketId};
 use crate::shard::ShardContext;

@@ -9,8 +9,6 @@
 //! the back-pressure) and per-socket user data (index your own table by [`SocketId::slot`]).
 
 mod accepting;
-mod busy_poll;
-mod buffer_queue;
 mod lifecycle;
 mod socket_count;
 mod receive_stamps;

@@ -2,9 +2,11 @@
 //!
 //! A failing connection is not an error of this type: it is [`crate::Event::Failed`].
 
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::address::Address;
 use crate::driver::uring::UringUnavailable;
-use rustix::io::Errno;
 
 /// A shard, listener or driver cannot do its work.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -136,4 +138,20 @@ impl IoError {
     pub(crate) fn system(call: &'static str) -> impl FnOnce(Errno) -> Self {
         move |error| Self::System { call, error }
     }
+}
+
+// How many descriptors this process may have.
+
+/// Raises the soft limit of open files to the hard one, which takes no privilege.
+///
+/// The usual soft limit is 1024, for the sake of programs that call `select`; a server is meant to have the hard one
+/// (systemd's documentation of `LimitNOFILE=`). Programs that this process starts later inherit it. Where the kernel
+/// refuses, the limit stays as it is.
+pub fn raise_descriptor_limit() {
+    let before = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: before.maximum,
+        ..before
+    };
+    let _ = setrlimit(Resource::Nofile, raised);
 }

@@ -11,20 +11,23 @@
 //!
 //! Absent on purpose: names of sockets (`LISTEN_FDNAMES`), since a server has one address, and sockets
 //! that do not listen yet, or take connections of another kind.
+
 #![allow(unsafe_code)]
 
-use crate::address::Address;
-use crate::error::IoError;
-use crate::inherited;
-use crate::listener::Listener;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use rustix::io::{Errno, FdFlags};
-use rustix::net::{SocketAddrUnix, SocketType, getsockname, sockopt};
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use rustix::io::{Errno, FdFlags};
+use rustix::net::{SocketAddrUnix, SocketType, getsockname, sockopt};
+
+use crate::address::Address;
+use crate::error::IoError;
+use crate::listener::Listener;
 
 /// Behind stdin, stdout and stderr.
 const FIRST_FD: RawFd = 3;
@@ -140,7 +143,7 @@ impl Socket {
         rustix::io::ioctl_fionbio(fd, true).map_err(failed)?;
         let address = address_of(fd).map_err(failed)?;
         if address.inet().is_some() {
-            inherited::set(fd).map_err(failed)?;
+            set(fd).map_err(failed)?;
         }
         let fd = fd
             .try_clone_to_owned()
@@ -162,98 +165,60 @@ fn address_of(fd: impl AsFd) -> Result<Address, Errno> {
     ))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::{TcpListener, TcpStream, UdpSocket};
-    use std::os::fd::AsRawFd;
-    use std::os::unix::net::UnixListener;
+// What accepted connections have from their listener, set once for all of them.
+//
+// Place: `listener` binds one, `handed_over` is given one. Absent on purpose: buffer sizes, which the
+// kernel tunes to each path when nobody sets them.
 
-    /// Goal: sockets are taken only if the environment means this process, and there are any.
-    #[test]
-    fn only_what_is_meant_for_us_is_taken() {
-        let text = |text: &str| Some(text.to_owned());
-        assert_eq!(count_for(7, text("7"), text("2")), Ok(2));
-        for (pid, count) in [
-            (None, None),
-            (text("8"), text("1")),
-            (text("7"), None),
-            (text("7"), text("0")),
-            (text("7"), text("-1")),
-            (text("7"), text("2000000000")),
-            (text("x"), text("1")),
-        ] {
-            let shown = format!("{pid:?} {count:?}");
-            let error = count_for(7, pid, count).unwrap_err();
-            assert_eq!(error, IoError::NothingHandedOver, "{shown}");
-            assert!(error.to_string().contains("--listen"), "{error}");
-        }
-    }
+/// What the kernel takes of a connection beyond what it has sent, in bytes. Its own limit is 4 MiB: of a
+/// client that stopped reading that is memory of nobody's account, and freeing it when the client is given
+/// up on held all others of the shard up for a millisecond. The kernel asks for more when half is left,
+/// 50 us at 10 Gbit/s.
+const UNSENT_BYTES_MAX: libc::c_int = 128 << 10;
 
-    /// Goal: a TCP and a unix socket are taken with their addresses, as listeners for several shards, and
-    /// the ones of the one who opened them stay open.
-    #[test]
-    fn sockets_become_listeners() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("socket");
-        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let unix = UnixListener::bind(&path).unwrap();
-        let taken = HandedOver::from_fd(tcp.as_raw_fd(), 1).unwrap();
-        let local = tcp.local_addr().unwrap();
-        assert_eq!(taken.address(), &Address::Inet(local));
-        let listeners = taken.listeners(3).unwrap();
-        assert!(
-            listeners
-                .iter()
-                .all(|one| one.local_address() == taken.address())
-        );
-        drop((listeners, taken));
-        TcpStream::connect(local).unwrap();
-        let taken = HandedOver::from_fd(unix.as_raw_fd(), 1).unwrap();
-        assert_eq!(taken.address(), &Address::Unix(path.clone()));
-        drop(taken.listeners(1).unwrap());
-        assert!(path.exists(), "the path belongs to the one who made it");
-    }
+/// A TCP connection on which nothing has come for so long is probed, so often in such intervals, and then
+/// fails: a peer that has vanished without a word is noticed after two minutes, where the kernel alone
+/// would ask after two hours, or never.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 6;
 
-    /// Goal: what is no listening stream socket is refused with its number; so are more sockets than
-    /// shards, of which some would never be served.
-    #[test]
-    fn what_cannot_be_served_is_refused() {
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let file = tempfile::tempfile().unwrap();
-        for (number, part) in [
-            (udp.as_raw_fd(), "stream"),
-            (stream.as_raw_fd(), "does not listen"),
-            (file.as_raw_fd(), "ocket"),
-        ] {
-            let error = HandedOver::from_fd(number, 1).unwrap_err().to_string();
-            assert!(
-                error.contains(&format!("descriptor {number} ")) && error.contains(part),
-                "{error}"
-            );
-        }
-        let both = HandedOver::of(&[listener.as_raw_fd(); 2]).unwrap();
-        let error = both.listeners(1).unwrap_err();
-        assert_eq!(
-            error,
-            IoError::TooManyHandedOver {
-                sockets: 2,
-                shards: 1
-            }
-        );
-        assert_eq!(both.listeners(2).unwrap().len(), 2);
-    }
-
-    /// Goal: sockets of two addresses are refused. Only the first was asked whether strangers reach it, and
-    /// one behind a loopback address let anybody make checkpoints.
-    #[test]
-    fn two_addresses_are_refused() {
-        let [one, other] = ["127.0.0.1:0", "127.0.0.2:0"].map(|at| TcpListener::bind(at).unwrap());
-        let numbers = [one.as_raw_fd(), one.as_raw_fd(), other.as_raw_fd()];
-        let error = HandedOver::of(&numbers).unwrap_err().to_string();
-        let [one, other] = [one, other].map(|at| at.local_addr().unwrap().to_string());
-        assert!(error.contains(&one) && error.contains(&other), "{error}");
-    }
+/// Has the kernel probe an idle TCP connection; of a listener, all that it accepts.
+pub(crate) fn keep_alive(socket: impl AsFd) -> Result<(), Errno> {
+    let socket = socket.as_fd();
+    sockopt::set_socket_keepalive(socket, true)?;
+    // An emulator without the times has its own.
+    let _ = sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE);
+    let _ = sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL);
+    let _ = sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES);
+    Ok(())
 }
+
+/// For TCP alone.
+pub(crate) fn set(listener: impl AsFd) -> Result<(), Errno> {
+    let listener = listener.as_fd();
+    sockopt::set_tcp_nodelay(listener, true)?;
+    keep_alive(listener)?;
+    let unsent_bytes_max = UNSENT_BYTES_MAX;
+    // SAFETY: the descriptor is open, and the option is an int that lives through the call.
+    let outcome = unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const unsent_bytes_max).cast(),
+            size_of_val(&unsent_bytes_max) as libc::socklen_t,
+        )
+    };
+    // An emulator without the option serves all the same.
+    let _ = outcome;
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "tests/handed_over.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/inherited.rs"]
+mod inherited_tests;

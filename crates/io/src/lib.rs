@@ -8,9 +8,9 @@
 //! pools. Data travels through the modules in the order of the `mod` lines below:
 //!
 //! ```text
-//! listener -> op::accept -> driver (uring, epoll) -> op::receive -> Protocol::event
+//! listener -> op -> driver (uring, epoll) -> op -> Protocol::event
 //!                                                               |
-//!          SendDrained <- driver <- op::send <- Driver::send <--+   timer_wheel, mailbox + waker
+//!          SendDrained <- driver <- op <- Driver::send <--+   timer_wheel, mailbox + waker
 //!                                                               |
 //!    others <- op::connect <- connection_pool (resolver) <------+
 //! ```
@@ -27,7 +27,6 @@
 #![warn(missing_debug_implementations)]
 
 pub mod address;
-mod inherited;
 pub mod listener;
 pub mod port_share;
 pub mod handed_over;
@@ -46,7 +45,6 @@ pub mod timer_wheel;
 pub mod mailbox;
 pub mod waker;
 pub mod affinity;
-mod descriptors;
 pub mod file_modes;
 pub mod priority;
 mod time_slice;
@@ -58,7 +56,6 @@ pub use address::{Address, Peer};
 pub use affinity::{allowed_cpus, pin_to};
 pub use clock::monotonic_ns;
 pub use connection_pool::ConnectionPool;
-pub use descriptors::raise_descriptor_limit;
 pub use driver::choice::{ChosenDriver, DriverChoice, DriverKind};
 pub use driver::epoll::EpollDriver;
 pub use driver::features::{DriverFeature, DriverFeatures};
@@ -67,6 +64,7 @@ pub use driver::sim::{Network, SimDriver};
 pub use driver::uring::{UringDriver, UringUnavailable};
 pub use driver::{Driver, DriverCounters, Event, SendOutcome, SocketId};
 pub use error::IoError;
+pub use error::raise_descriptor_limit;
 pub use handed_over::HandedOver;
 pub use listener::{ListenOptions, Listener};
 pub use mailbox::{Mailbox, MailboxFull, MailboxSender};

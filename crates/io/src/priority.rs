@@ -37,24 +37,5 @@ pub fn may_raise_priority() -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::process::getpriority_process;
-
-    /// Goal: what is raised is one thread, not the process, and only where that is permitted.
-    #[test]
-    fn one_thread_is_raised() {
-        let before = getpriority_process(None).unwrap();
-        let is_permitted = may_raise_priority();
-        let raised = std::thread::spawn(|| {
-            (
-                raise_thread_priority().is_ok(),
-                getpriority_process(None).unwrap(),
-            )
-        });
-        let (is_raised, nice) = raised.join().unwrap();
-        assert_eq!(is_raised, is_permitted);
-        assert_eq!(nice, if is_raised { HIGHEST } else { before });
-        assert_eq!(getpriority_process(None).unwrap(), before);
-    }
-}
+#[path = "tests/priority.rs"]
+mod tests;

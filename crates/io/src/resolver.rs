@@ -16,22 +16,19 @@
 //! Absent on purpose: a DNS client of our own. The system's knows `/etc/hosts`, search domains and
 //! whatever else the administrator set up.
 
-mod cache;
-
-use self::cache::{Cache, Cached};
-use crate::address::Address;
-use crate::mailbox::{Mailbox, MailboxSender};
-use crate::waker::Waker;
-use std::collections::VecDeque;
-use std::fmt;
-use std::io;
+use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::panic::{self, AssertUnwindSafe};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Instant;
+use std::{fmt, io, panic};
+
+use crate::address::Address;
+use crate::mailbox::{Mailbox, MailboxSender};
+use crate::waker::Waker;
 
 /// Questions that wait for a helper thread, of all shards together.
 const QUESTIONS_MAX: usize = 1024;
@@ -381,120 +378,96 @@ fn in_order(found: Vec<SocketAddr>) -> Arc<[Address]> {
     ordered.into()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::waker::WakeReceiver;
-    use std::sync::atomic::AtomicUsize;
-    use std::time::Duration;
+// What was found before, good and bad, and for how long it holds. No clock of its own.
 
-    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
-        texts.iter().map(|text| text.parse().unwrap()).collect()
-    }
+/// Names that are remembered at most; beyond it those go that hold no longer, and then all.
+const NAMES_MAX: usize = 4096;
 
-    /// Goal: families alternate, beginning with the system's first; order within one stays; doubles go.
-    #[test]
-    fn families_take_turns() {
-        let found = addresses(&["[::1]:1", "[::2]:1", "1.1.1.1:1", "[::1]:1", "2.2.2.2:1"]);
-        let ordered: Vec<_> = in_order(found).iter().map(ToString::to_string).collect();
-        assert_eq!(ordered, ["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1"]);
-        let found = addresses(&["1.1.1.1:1", "[::1]:1"]);
-        let ordered: Vec<_> = in_order(found).iter().map(ToString::to_string).collect();
-        assert_eq!(ordered, ["1.1.1.1:1", "[::1]:1"]);
-        assert!(in_order(Vec::new()).is_empty());
-        let many = (0..100).map(|port| SocketAddr::from(([1, 1, 1, 1], port)));
-        assert_eq!(in_order(many.collect()).len(), ADDRESSES_MAX);
-    }
+/// An answer and how long it holds from now on.
+#[derive(Clone, Debug)]
+struct Cached {
+    result: Result<Arc<[Address]>, ResolveError>,
+    valid_ns: u64,
+}
 
-    fn wait_for(client: &mut ResolverClient) -> Answer {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        loop {
-            if let Some(answer) = client.next_answer() {
-                return answer;
-            }
-            assert!(Instant::now() < deadline, "no answer");
-            std::thread::sleep(Duration::from_millis(1));
+struct Entry {
+    result: Result<Arc<[Address]>, ResolveError>,
+    until_ns: u64,
+    /// When the addresses were looked up.
+    found_ns: u64,
+}
+
+struct Cache {
+    config: ResolverConfig,
+    entries: HashMap<(String, u16), Entry>,
+}
+
+impl Cache {
+    fn new(config: ResolverConfig) -> Self {
+        Self {
+            config,
+            entries: HashMap::new(),
         }
     }
 
-    /// Goal: answers come back through the mailbox with a wake; the second question is answered from
-    /// the cache; a name without addresses says which name it is.
-    #[test]
-    fn threads_answer_and_remember() {
-        let lookups = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&lookups);
-        let config = ResolverConfig::default();
-        let resolver = Resolver::with_lookup(config, move |host, port| {
-            counted.fetch_add(1, Ordering::Relaxed);
-            match host {
-                "good.test" => Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]),
-                "empty.test" => Ok(Vec::new()),
-                _ => Err(io::Error::other("no such host")),
-            }
+    /// What is known and holds.
+    fn get(&self, host: &str, port: u16, now_ns: u64) -> Option<Cached> {
+        let entry = self.entries.get(&(host.to_owned(), port))?;
+        let valid_ns = entry
+            .until_ns
+            .checked_sub(now_ns)
+            .filter(|left| *left > 0)?;
+        Some(Cached {
+            result: entry.result.clone(),
+            valid_ns,
         })
-        .unwrap();
-        let wakes = WakeReceiver::new().unwrap();
-        let mut client = resolver.client(wakes.waker());
-        for round in 0..2 {
-            client.ask(round, "good.test", 80).unwrap();
-            let answer = wait_for(&mut client);
-            assert_eq!(answer.id, round);
-            assert_eq!(answer.result.unwrap()[0].to_string(), "127.0.0.1:80");
-            assert!(answer.valid_ns <= config.good_ns && answer.valid_ns > 0);
-            // An answer lies in the mailbox a moment before its wake.
-            let deadline = Instant::now() + Duration::from_secs(60);
-            while !wakes.take() {
-                assert!(Instant::now() < deadline, "each answer wakes");
-                std::thread::yield_now();
-            }
-        }
-        assert_eq!(
-            lookups.load(Ordering::Relaxed),
-            1,
-            "the second is remembered"
-        );
-        for name in ["empty.test", "bad.test"] {
-            client.ask(7, name, 80).unwrap();
-            let error = wait_for(&mut client).result.unwrap_err();
-            assert!(error.to_string().contains(name), "{error}");
-        }
     }
 
-    /// Goal: a lookup that panics is answered and counted, and its thread answers the next one.
-    #[test]
-    fn a_panicking_lookup_ends_no_thread() {
-        let config = ResolverConfig {
-            threads: 1,
-            ..ResolverConfig::default()
+    /// Remembers what a lookup found; returns what is to be answered: where it found nothing, what
+    /// was known before, unless that is too old.
+    fn put(
+        &mut self,
+        host: &str,
+        port: u16,
+        found: Result<Arc<[Address]>, ResolveError>,
+        now_ns: u64,
+    ) -> Cached {
+        let key = (host.to_owned(), port);
+        let (result, valid_ns, found_ns) = match found {
+            Ok(addresses) => (Ok(addresses), self.config.good_ns, now_ns),
+            Err(error) => match self.entries.get(&key) {
+                Some(entry) if entry.result.is_ok() && self.is_usable(entry, now_ns) => {
+                    (entry.result.clone(), self.config.bad_ns, entry.found_ns)
+                }
+                _ => (Err(error), self.config.bad_ns, now_ns),
+            },
         };
-        let resolver = Resolver::with_lookup(config, |host, port| {
-            assert!(host == "good.test", "planted panic");
-            Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
-        })
-        .unwrap();
-        let wakes = WakeReceiver::new().unwrap();
-        let mut client = resolver.client(wakes.waker());
-        let before = panic_count();
-        client.ask(1, "bad.test", 80).unwrap();
-        let error = wait_for(&mut client).result.unwrap_err();
-        assert!(matches!(error, ResolveError::Panicked { .. }), "{error}");
-        assert!(panic_count() > before);
-        client.ask(2, "good.test", 80).unwrap();
-        assert!(wait_for(&mut client).result.is_ok());
+        if self.entries.len() >= NAMES_MAX && !self.entries.contains_key(&key) {
+            self.entries.retain(|_, entry| entry.until_ns > now_ns);
+            if self.entries.len() >= NAMES_MAX {
+                self.entries.clear();
+            }
+        }
+        let entry = Entry {
+            result: result.clone(),
+            until_ns: now_ns.saturating_add(valid_ns),
+            found_ns,
+        };
+        self.entries.insert(key, entry);
+        Cached { result, valid_ns }
     }
 
-    /// Goal: the system's own resolver knows this machine.
-    #[test]
-    fn the_system_knows_localhost() {
-        let resolver = Resolver::start(ResolverConfig::default()).unwrap();
-        let wakes = WakeReceiver::new().unwrap();
-        let mut client = resolver.client(wakes.waker());
-        client.ask(1, "localhost", 80).unwrap();
-        let addresses = wait_for(&mut client).result.unwrap();
-        assert!(
-            addresses
-                .iter()
-                .all(|a| a.inet().unwrap().ip().is_loopback())
-        );
+    /// Whether old addresses may stand in for new ones.
+    fn is_usable(&self, entry: &Entry, now_ns: u64) -> bool {
+        let serves_ns = self.config.good_ns.saturating_add(self.config.stale_ns);
+        now_ns < entry.found_ns.saturating_add(serves_ns)
     }
 }
+
+#[cfg(test)]
+#[path = "tests/resolver.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/cache.rs"]
+mod cache_tests;

@@ -40,22 +40,189 @@
 //! and records of our own: rustls allocates for each record it opens or seals, which a test counts.
 
 mod awaited;
-mod blocking;
 mod certificates;
 mod client;
-mod counters;
 mod driver;
-mod intake;
 mod layer;
-mod records;
-mod server;
 mod session;
-mod step;
-mod validity;
 
-pub use blocking::BlockingTls;
+use rustls::{CertificateError, Error, HandshakeKind, ProtocolVersion};
+
+pub use awaited::BlockingTls;
 pub use certificates::{CertificateFiles, CertificateWarning, TlsError};
-pub use client::{TlsClient, TlsClientOptions, Trust};
-pub use counters::{TlsCounters, TlsFailure};
+pub use client::{TlsClient, TlsClientOptions, TlsOptions, TlsServer, Trust};
 pub use driver::Tls;
-pub use server::{TlsOptions, TlsServer};
+
+// What became of handshakes and of the connections after them, in numbers.
+
+/// Why a connection ended that TLS did not let live.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(usize)]
+#[non_exhaustive]
+pub enum TlsFailure {
+    /// The peer speaks clear-text HTTP.
+    ClearText,
+    /// What the peer sent is no TLS.
+    NotTls,
+    /// A record or message that cannot be read.
+    Malformed,
+    /// The peer offers no protocol (ALPN) that is spoken here.
+    Protocol,
+    /// No version, cipher or signature in common.
+    Incompatible,
+    /// The peer refused: most often it does not trust the certificate.
+    PeerAlert,
+    /// The peer's certificate is for another name than the one it was asked for.
+    CertificateName,
+    /// The peer's certificate is of an authority that is not trusted here.
+    CertificateAuthority,
+    /// The peer's certificate has expired, or is not valid yet.
+    CertificateExpired,
+    /// The peer has no certificate, or one that is wrong in another way.
+    Certificate,
+    /// The peer broke the rules, or somebody changed its bytes.
+    Misbehaved,
+    /// The handshake took too long.
+    Timeout,
+    /// The handshake has too many bytes.
+    TooLong,
+    /// The peer went away in the middle of the handshake.
+    Closed,
+    /// The owner closed the connection in the middle of the handshake: no room, or a drain.
+    Refused,
+    /// No memory.
+    Memory,
+    /// Anything else.
+    Internal,
+}
+
+impl TlsFailure {
+    /// All of them, in order.
+    pub const ALL: [Self; 17] = [
+        Self::ClearText,
+        Self::NotTls,
+        Self::Malformed,
+        Self::Protocol,
+        Self::Incompatible,
+        Self::PeerAlert,
+        Self::CertificateName,
+        Self::CertificateAuthority,
+        Self::CertificateExpired,
+        Self::Certificate,
+        Self::Misbehaved,
+        Self::Timeout,
+        Self::TooLong,
+        Self::Closed,
+        Self::Refused,
+        Self::Memory,
+        Self::Internal,
+    ];
+
+    /// As a label of a metric.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ClearText => "clear_text",
+            Self::NotTls => "not_tls",
+            Self::Malformed => "malformed",
+            Self::Protocol => "protocol",
+            Self::Incompatible => "incompatible",
+            Self::PeerAlert => "peer_alert",
+            Self::CertificateName => "certificate_name",
+            Self::CertificateAuthority => "certificate_authority",
+            Self::CertificateExpired => "certificate_expired",
+            Self::Certificate => "certificate",
+            Self::Misbehaved => "misbehaved",
+            Self::Timeout => "timeout",
+            Self::TooLong => "too_long",
+            Self::Closed => "closed",
+            Self::Refused => "refused",
+            Self::Memory => "memory",
+            Self::Internal => "internal",
+        }
+    }
+
+    fn from_error(error: &Error) -> Self {
+        match error {
+            Error::InvalidMessage(_) => Self::Malformed,
+            Error::NoApplicationProtocol => Self::Protocol,
+            Error::PeerIncompatible(_) => Self::Incompatible,
+            Error::AlertReceived(_) => Self::PeerAlert,
+            Error::InvalidCertificate(error) => Self::from_certificate_error(error),
+            Error::NoCertificatesPresented => Self::Certificate,
+            Error::PeerMisbehaved(_)
+            | Error::DecryptError
+            | Error::PeerSentOversizedRecord
+            | Error::InappropriateMessage { .. }
+            | Error::InappropriateHandshakeMessage { .. } => Self::Misbehaved,
+            _ => Self::Internal,
+        }
+    }
+
+    fn from_certificate_error(error: &CertificateError) -> Self {
+        match error {
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                Self::CertificateName
+            }
+            // A signature by another key: an authority that was made anew under its old name.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                Self::CertificateAuthority
+            }
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => Self::CertificateExpired,
+            _ => Self::Certificate,
+        }
+    }
+}
+
+/// What happened since the driver was made, and how it is now.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TlsCounters {
+    /// Connections in the middle of their handshake, now.
+    pub handshaking: u64,
+    /// Connections past their handshake, now.
+    pub established: u64,
+    /// Handshakes of TLS 1.2 with a certificate.
+    pub full_tls12: u64,
+    /// Handshakes of TLS 1.3 with a certificate.
+    pub full_tls13: u64,
+    /// Handshakes of TLS 1.2 that resumed a session.
+    pub resumed_tls12: u64,
+    /// Handshakes of TLS 1.3 that resumed a session.
+    pub resumed_tls13: u64,
+    /// Handshakes that failed, in the order of [`TlsFailure::ALL`].
+    pub failed: [u64; TlsFailure::ALL.len()],
+    /// Established connections ended by what TLS does not allow.
+    pub broken: u64,
+    /// Connections whose peer sent a FIN without announcing it.
+    pub truncated: u64,
+    /// Ciphertext bytes of handshakes, from peers.
+    pub handshake_bytes: u64,
+}
+
+impl TlsCounters {
+    /// How many handshakes failed for this reason.
+    #[must_use]
+    pub const fn failed_by(&self, failure: TlsFailure) -> u64 {
+        self.failed[failure as usize]
+    }
+
+    /// Handshakes that succeeded.
+    #[must_use]
+    pub const fn handshakes(&self) -> u64 {
+        self.full_tls12 + self.full_tls13 + self.resumed_tls12 + self.resumed_tls13
+    }
+
+    fn count_handshake(&mut self, version: Option<ProtocolVersion>, kind: Option<HandshakeKind>) {
+        let is_tls13 = version == Some(ProtocolVersion::TLSv1_3);
+        let is_resumed = kind == Some(HandshakeKind::Resumed);
+        *match (is_tls13, is_resumed) {
+            (true, true) => &mut self.resumed_tls13,
+            (true, false) => &mut self.full_tls13,
+            (false, true) => &mut self.resumed_tls12,
+            (false, false) => &mut self.full_tls12,
+        } += 1;
+    }
+}

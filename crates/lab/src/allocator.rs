@@ -6,22 +6,11 @@
 //! on without the library.
 //! Absent on purpose: building or downloading allocators (`cargo xtask allocators` does).
 
-mod error;
-mod known;
-mod system;
-mod built;
 mod user;
-mod family;
-mod spelling;
 mod tuning;
 mod effect;
-mod cpu_count;
-mod version;
 mod catalogue;
 mod selection;
-mod trim;
-mod remedies;
-mod settings;
 
 use std::ffi::OsString;
 use std::io;
@@ -29,21 +18,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::embedded::{self, PrivateDirectory, SharedObject};
-use known::{KNOWN, USUAL};
-use trim::Trim;
+use effect::Trim;
+use selection::{KNOWN, USUAL};
 
-pub use built::DIRECTORY_VARIABLE;
+pub use catalogue::AllocatorError;
+pub use catalogue::DIRECTORY_VARIABLE;
+pub(crate) use catalogue::family_by_symbol;
+pub use catalogue::name_of_library;
 pub use catalogue::{CatalogueEntry, NOT_TO_BE_HAD, catalogue};
+pub(crate) use catalogue::{banner, major_and_minor, of_mapped as version_of_mapped};
 pub(crate) use effect::has_background_thread;
-pub use error::AllocatorError;
-pub(crate) use family::family_by_symbol;
-pub use family::name_of_library;
-pub use remedies::REMEDIES;
+pub use selection::REMEDIES;
+pub(crate) use selection::reader_of_variable;
 pub use selection::{select, select_with_settings};
-pub(crate) use settings::settings_of;
-pub(crate) use spelling::reader_of_variable;
 pub(crate) use tuning::complaint;
-pub(crate) use version::{banner, major_and_minor, of_mapped as version_of_mapped};
+pub(crate) use user::settings_of;
 
 /// Writes the objects that are part of this program into `directory`, to stay there; their paths.
 ///
@@ -99,7 +88,7 @@ impl Allocator {
             settings: Vec::new(),
             changes: "",
             proved: None,
-            family: known::find(name).map(|known| known.name),
+            family: selection::find(name).map(|known| known.name),
             written: None,
             trim: None,
         }
@@ -109,7 +98,7 @@ impl Allocator {
     /// links.
     #[must_use]
     pub fn preloaded(name: &str, library: PathBuf) -> Self {
-        let known = known::find(base_name(name));
+        let known = selection::find(base_name(name));
         let needs = known.into_iter().flat_map(|known| known.needs);
         Self {
             name: name.to_owned(),
@@ -120,7 +109,7 @@ impl Allocator {
             settings: Vec::new(),
             changes: "",
             proved: None,
-            family: known::find(name).map(|known| known.name),
+            family: selection::find(name).map(|known| known.name),
             written: None,
             trim: None,
         }
@@ -170,10 +159,10 @@ impl Allocator {
 
     fn version_alone(&self) -> Option<String> {
         match &self.library {
-            None => version::of_c_library(),
+            None => catalogue::of_c_library(),
             // Ours, and part of this program.
             Some(_) if self.written.is_some() => Some(env!("CARGO_PKG_VERSION").to_owned()),
-            Some(library) => version::of_library(library).or_else(|| self.version_in_name()),
+            Some(library) => catalogue::of_library(library).or_else(|| self.version_in_name()),
         }
     }
 
@@ -204,7 +193,7 @@ impl Allocator {
 
 /// What the C library that this program runs with says of its version.
 pub(crate) fn c_library_version() -> Option<String> {
-    version::of_c_library()
+    catalogue::of_c_library()
 }
 
 /// The name for "preload nothing" on a system with the GNU C library.
@@ -226,9 +215,9 @@ pub fn discover() -> Vec<Allocator> {
             found.extend(mempool());
             continue;
         }
-        let library = system::find_library(known.sonames)
-            .or_else(|| system::find_pattern(known.patterns))
-            .or_else(|| built::find(known.name));
+        let library = catalogue::find_library(known.sonames)
+            .or_else(|| catalogue::find_pattern(known.patterns))
+            .or_else(|| catalogue::find(known.name));
         found.extend(library.map(|library| Allocator::preloaded(known.name, library)));
     }
     found
@@ -239,7 +228,7 @@ pub fn discover() -> Vec<Allocator> {
 pub fn missing() -> Vec<String> {
     let found = discover();
     let is_missing = |name: &&str| found.iter().all(|allocator| allocator.name != *name);
-    let not_built = |known: &&known::Known| !built::NAMES.contains(&known.name);
+    let not_built = |known: &&selection::Known| !catalogue::NAMES.contains(&known.name);
     let mut lines: Vec<String> = KNOWN
         .iter()
         .filter(not_built)
@@ -247,7 +236,11 @@ pub fn missing() -> Vec<String> {
         .filter(is_missing)
         .filter_map(|name| Some(format!("{name} ({})", remedy(name)?)))
         .collect();
-    let unbuilt: Vec<&str> = built::NAMES.iter().copied().filter(is_missing).collect();
+    let unbuilt: Vec<&str> = catalogue::NAMES
+        .iter()
+        .copied()
+        .filter(is_missing)
+        .collect();
     if !unbuilt.is_empty() {
         lines.push(format!("{} ({BUILD})", unbuilt.join(", ")));
     }
@@ -259,7 +252,7 @@ const BUILD: &str = "cargo xtask allocators";
 
 /// How to get a known allocator that is not here; `None` for a name that is not known.
 fn remedy(name: &str) -> Option<String> {
-    if let Some(remedy) = known::find(name)?.remedy() {
+    if let Some(remedy) = selection::find(name)?.remedy() {
         return Some(remedy);
     }
     let error = mempool().err().filter(|_| name == MEMPOOL)?;
@@ -295,106 +288,5 @@ fn base_name(name: &str) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    fn select_one(word: &str) -> Result<Allocator, AllocatorError> {
-        select(&[word.to_owned()]).map(|mut list| list.remove(0))
-    }
-
-    /// Goal: nothing preloaded is always possible, under each of its names, but only once.
-    #[test]
-    fn glibc_is_always_there() {
-        assert_eq!(discover()[0].name, GLIBC);
-        assert_eq!(select_one("glibc").unwrap().library, None);
-        assert_eq!(select_one("native").unwrap().library, None);
-        let twice = select(&["glibc".to_owned(), "malloc".to_owned()]).unwrap_err();
-        assert_eq!(
-            twice,
-            AllocatorError::Twice {
-                name: GLIBC.to_owned()
-            }
-        );
-    }
-
-    /// Goal: every known allocator is found or can be had: its absence comes with what to do.
-    #[test]
-    fn what_is_not_here_says_how_to_get_it() {
-        let found = discover();
-        let lines = missing().join("\n");
-        for name in KNOWN.iter().map(|known| known.name) {
-            let here = found.iter().any(|allocator| allocator.name == name);
-            let named = lines.split([' ', ',', '\n']).any(|word| word == name);
-            assert_ne!(here, named, "{name}: {lines}");
-            match select_one(name) {
-                Ok(allocator) => assert!(here && allocator.name == name),
-                Err(error) => {
-                    let sentence = error.to_string();
-                    let remedy = ["apt-get install", "cargo xtask allocators --only"];
-                    assert!(
-                        remedy.iter().any(|words| sentence.contains(words)),
-                        "{sentence}"
-                    );
-                }
-            }
-        }
-    }
-
-    /// Goal: our own pools are always there, as one file while anybody holds it and as none after. A
-    /// file that others have mapped is never written again.
-    #[test]
-    fn mempool_is_always_there() {
-        let first = select_one(MEMPOOL).unwrap();
-        assert!(
-            first
-                .library_title()
-                .unwrap()
-                .starts_with("libmillpond-mempool.so in")
-        );
-        let object = first.library.clone().unwrap();
-        assert_eq!(first.version().as_deref(), Some(env!("CARGO_PKG_VERSION")));
-        let written = fs::metadata(&object).unwrap().modified().unwrap();
-        let second = select_one(MEMPOOL).unwrap();
-        assert_eq!(second, first);
-        assert_eq!(fs::metadata(&object).unwrap().modified().unwrap(), written);
-        drop(first);
-        assert!(object.is_file());
-        let directory = second.written.clone();
-        drop(second);
-        let directory = directory.unwrap().path.clone();
-        // Another test may hold it just now; it lets go within moments.
-        for _ in 0..10_000 {
-            if !directory.exists() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        panic!("{} stays behind", directory.display());
-    }
-
-    /// Goal: `all` is what discovery finds, and not a name for something else.
-    #[test]
-    fn all_means_everything_that_is_found() {
-        assert_eq!(select(&["all".to_owned()]).unwrap(), discover());
-        assert!(select(&["all".to_owned(), "glibc".to_owned()]).is_err());
-        assert!(
-            select_one("all=/lib/x.so")
-                .unwrap_err()
-                .to_string()
-                .contains("name of its own")
-        );
-    }
-
-    /// Goal: what discovery returns passes the same checks as a user's own library.
-    #[test]
-    fn discovered_libraries_are_usable() {
-        for allocator in discover() {
-            let Some(library) = allocator.library else {
-                continue;
-            };
-            let word = format!("again={}", library.display());
-            assert_eq!(select_one(&word).unwrap().library, Some(library));
-        }
-    }
-}
+#[path = "tests/allocator.rs"]
+mod tests;

@@ -5,12 +5,12 @@
 //! that have ended, the page cache of the target's own files, memory of the kernel.
 //! Absent on purpose: limits, and version 1, whose hierarchies belong to the machine's owner.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
+
+use rustix::process::{Resource, getrlimit};
 
 /// How often and how long an emptied group is waited for.
 const REMOVE_TRIES: u32 = 50;
@@ -273,87 +273,242 @@ fn value_of(stat: &str, name: &str) -> Option<u64> {
     value.trim().parse().ok()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// A control group of version 1 for a target, which counts memory where version 2 does not have the controller.
+//
+// `session` makes one for each run; the target joins it before it begins, and `usage` reads the most that
+// it held at any moment: of all its processes, those that have ended included. Groups are made below the lab's own,
+// whose limits go on to hold.
+// It uses no other controller; `cgroup`, or signals, freeze processes.
 
-    /// Goal: the hierarchy of version 2 is found beside those of version 1.
-    #[test]
-    fn version_2_is_found() {
-        let mounts = "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n\
-                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        let own = "4:memory:/a\n0::/user.slice/x.scope\n";
-        assert_eq!(
-            place(mounts, own),
-            Some((
-                "/sys/fs/cgroup/unified".to_owned(),
-                "/user.slice/x.scope".to_owned()
-            ))
-        );
-        assert_eq!(place("cgroup /x cgroup rw 0 0\n", own), None);
-        assert_eq!(place(mounts, "4:memory:/a\n"), None);
-        let stat = "usage_usec 12\nuser_usec 10\nsystem_usec 2\n";
-        assert_eq!(nanoseconds(stat, "usage_usec"), Some(12_000));
-        assert_eq!(nanoseconds(stat, "system_usec"), Some(2_000));
-        assert_eq!(nanoseconds("nothing", "usage_usec"), None);
-        let events = "low 0\noom 5\noom_kill 2\noom_group_kill 1\n";
-        assert_eq!((killed(events), killed("oom 5\n")), (Some(2), None));
+/// Where groups of targets can be made.
+#[derive(Debug)]
+pub(crate) struct MemoryGroupRoot {
+    directory: GroupDirectory,
+}
+
+impl MemoryGroupRoot {
+    /// Looks for a place; `None` where this user can make none.
+    pub(crate) fn find() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let (mount, path) = memory_group_place(&mounts, &own)?;
+        let own = Path::new(&mount).join(path.trim_start_matches('/'));
+        // In a container the path may be one of the host, and the mount its own group.
+        let parent = if own.is_dir() { own } else { mount.into() };
+        let directory = GroupDirectory::create_below(&parent).ok()?;
+        peak_bytes(&directory).map(|_| Self { directory })
     }
 
-    /// Goal: the working set is what Kubernetes computes, the kernel's part has sockets and is summed up where the kernel
-    /// does not do so; what is not told is absent.
-    #[test]
-    fn memory_has_parts() {
-        let stat =
-            "anon 700\nkernel 90\nkernel_stack 16\nsock 4\ninactive_file 150\nactive_file 50\n";
-        let found = GroupMemory::of_version_2(Some(1_000), stat);
-        assert_eq!(found.working_set_bytes, Some(850));
-        assert_eq!(found.kernel_bytes, Some(94));
-        let older = "kernel_stack 16\npagetables 20\nslab 8\ninactive_file 150\n";
-        let found = GroupMemory::of_version_2(None, older);
-        assert_eq!(
-            (found.working_set_bytes, found.kernel_bytes),
-            (None, Some(44))
-        );
-        assert_eq!(
-            GroupMemory::of_version_2(Some(1), ""),
-            GroupMemory::default()
-        );
-    }
-
-    /// Goal: a group counts what its process did, also after that has ended, and goes with it. Where
-    /// no group can be made there is a reason.
-    #[test]
-    fn a_group_counts_its_processes() {
-        let root = match CgroupRoot::find() {
-            Ok(root) => root,
-            Err(reason) => {
-                assert!(!reason.is_empty());
-                eprintln!("skipped: {reason}");
-                return;
-            }
-        };
-        assert!(root.describe().starts_with("cgroup version 2"));
-        let group = root.create("test").unwrap();
-        let script = "echo $$ > \"$0\"; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
-        let mut shell = std::process::Command::new("/bin/sh");
-        assert!(
-            shell
-                .args(["-c", script])
-                .arg(group.procs())
-                .status()
-                .unwrap()
-                .success()
-        );
-        assert!(
-            group
-                .sample()
-                .cpu_ns
-                .is_some_and(|cpu_ns| cpu_ns > 1_000_000)
-        );
-        let (directory, above) = (group.directory.path.clone(), root.directory.path.clone());
-        drop(group);
-        drop(root);
-        assert!(!directory.exists() && !above.exists());
+    /// A new group.
+    pub(crate) fn create(&self, name: &str) -> io::Result<MemoryGroup> {
+        self.directory
+            .create_child(name)
+            .map(|directory| MemoryGroup { directory })
     }
 }
+
+/// The group of one run.
+#[derive(Debug)]
+pub(crate) struct MemoryGroup {
+    directory: GroupDirectory,
+}
+
+impl MemoryGroup {
+    /// What a process writes its id to, to be in it.
+    pub(crate) fn procs(&self) -> PathBuf {
+        self.directory.procs()
+    }
+
+    /// Most memory at any moment, page cache and kernel memory included.
+    pub(crate) fn peak_bytes(&self) -> Option<u64> {
+        peak_bytes(&self.directory)
+    }
+
+    /// What it holds now.
+    pub(crate) fn memory(&self) -> GroupMemory {
+        let number = |file: &str| self.directory.read(file).ok()?.trim().parse().ok();
+        let stat = self.directory.read("memory.stat").unwrap_or_default();
+        GroupMemory::new(
+            number("memory.usage_in_bytes"),
+            &stat,
+            "total_inactive_file",
+            number("memory.kmem.usage_in_bytes"),
+        )
+    }
+
+    /// Limits the memory of all its processes together, swap included.
+    pub(crate) fn limit_memory(&self, bytes: u64) -> io::Result<()> {
+        let text = bytes.to_string();
+        self.directory.write("memory.limit_in_bytes", &text)?;
+        // With swap; it may not be below the other. A kernel without swap accounts has no such file.
+        match self.directory.write("memory.memsw.limit_in_bytes", &text) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // No process of the group is there yet, so swappiness is all that matters where the file cannot be set.
+            Err(_) => self.directory.write("memory.swappiness", "0"),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// How many of its processes the kernel killed for want of memory; `None` where it does not count them.
+    pub(crate) fn killed_for_memory(&self) -> Option<u64> {
+        let events = self.directory.read("memory.oom_control").ok()?;
+        killed(&events)
+    }
+}
+
+fn peak_bytes(directory: &GroupDirectory) -> Option<u64> {
+    let text = directory.read("memory.max_usage_in_bytes").ok()?;
+    text.trim().parse().ok()
+}
+
+/// The mount of the memory controller of version 1, and this process's group in it.
+fn memory_group_place(mounts: &str, own: &str) -> Option<(String, String)> {
+    let has = |list: &str, name: &str| list.split(',').any(|word| word == name);
+    let mount = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let mount = fields.nth(1)?;
+        let is_version_1 = fields.next()? == "cgroup";
+        let options = fields.next()?;
+        // A new group of cpusets admits nobody before it has CPUs.
+        (is_version_1 && has(options, "memory") && !has(options, "cpuset"))
+            .then(|| mount.to_owned())
+    })?;
+    let path = own.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let controllers = fields.next()?;
+        let path = fields.next()?;
+        has(controllers, "memory").then(|| path.to_owned())
+    })?;
+    Some((mount, path))
+}
+
+// Limits of this process that a target inherits: memory of its control groups, and address space.
+
+/// Version 1 of control groups writes a number like this where there is no limit.
+const UNLIMITED_MIN: u64 = 1 << 60;
+
+/// The address space that a process may have (`ulimit -v`); `None`: as much as there is.
+pub(crate) fn address_space_bytes() -> Option<u64> {
+    getrlimit(Resource::As).current
+}
+
+/// The same of process `pid`, which may have set one for itself; `None` too if it has ended.
+pub(crate) fn address_space_bytes_of(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    address_space_in(&text)
+}
+
+/// The soft limit in `/proc/PID/limits`.
+fn address_space_in(limits: &str) -> Option<u64> {
+    let mut lines = limits.lines();
+    let line = lines.find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The lowest limit of memory of our control group and of those above it; `None`: there is none that can be seen.
+pub(crate) fn memory_bytes() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    memory_bytes_below(Path::new("/"), &groups)
+}
+
+/// The same with the files of the control groups below `root`.
+fn memory_bytes_below(root: &Path, groups: &str) -> Option<u64> {
+    let limits = memory_limits_below(root, groups);
+    limits.into_iter().map(|limit| limit.bytes).min()
+}
+
+/// A limit of memory of a control group.
+pub(crate) struct GroupLimit {
+    /// Its directory.
+    pub(crate) group: PathBuf,
+    pub(crate) bytes: u64,
+    /// The file with what counts against it.
+    usage: &'static str,
+}
+
+impl GroupLimit {
+    /// What all processes of the group have, page cache included.
+    pub(crate) fn used_bytes(&self) -> Option<u64> {
+        number_in(&self.group.join(self.usage))
+    }
+}
+
+/// The limits of a process's control groups and of those above them; `groups` is its `/proc/PID/cgroup`.
+pub(crate) fn memory_limits_below(root: &Path, groups: &str) -> Vec<GroupLimit> {
+    let limits = groups.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, group) = rest.split_once(':')?;
+        let is_memory = controllers.split(',').any(|name| name == "memory");
+        let (mount, limit, usage) = match (controllers.is_empty(), is_memory) {
+            (true, _) => ("sys/fs/cgroup", "memory.max", "memory.current"),
+            (_, true) => (
+                "sys/fs/cgroup/memory",
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+            ),
+            _ => return None,
+        };
+        let groups = Path::new(group.trim_start_matches('/')).ancestors();
+        let mount = root.join(mount);
+        let limits = groups.filter_map(move |group| {
+            let group = mount.join(group);
+            let bytes = number_in(&group.join(limit)).filter(|&bytes| bytes < UNLIMITED_MIN)?;
+            Some(GroupLimit {
+                group,
+                bytes,
+                usage,
+            })
+        });
+        Some(limits)
+    });
+    limits.flatten().collect()
+}
+
+fn number_in(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+// Time that the plan keeps back for what cannot be planned: slices that the machine disturbed are repeated, and
+// what needs CPUs that are near each other waits for them.
+//
+// Each round adds its part. What a quiet round leaves serves a later one, or becomes more slices of it (`rounds`).
+// Without a bound a noisy hour would make a comparison of five minutes last ten.
+
+/// What is left of the time kept back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reserve {
+    left: Duration,
+}
+
+impl Reserve {
+    /// A round begins that keeps back `part`.
+    pub(crate) fn add(&mut self, part: Duration) {
+        self.left += part;
+    }
+
+    /// True if there is more than `kept`.
+    pub(crate) fn exceeds(&self, kept: Duration) -> bool {
+        self.left > kept
+    }
+
+    /// The time since `began` was not planned.
+    pub(crate) fn spend_since(&mut self, began: Instant) {
+        self.left = self.left.saturating_sub(began.elapsed());
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/cgroup.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/memory_group.rs"]
+mod memory_group_tests;
+
+#[cfg(test)]
+#[path = "tests/limits.rs"]
+mod limits_tests;
+
+#[cfg(test)]
+#[path = "tests/reserve.rs"]
+mod reserve_tests;

@@ -18,35 +18,35 @@ use millpond_measure::statistics::Looks;
 use millpond_measure::units::format_duration_ns;
 
 use crate::allocator;
-use crate::as_cpus;
-use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
+use crate::cgroup::MemoryGroupRoot;
+use crate::cgroup::Reserve;
 use crate::churn;
-use crate::coexistence;
+use crate::config;
 use crate::config::CompareConfig;
-use crate::core_distance::CoreDistance;
-use crate::data_place::DataPlace;
-use crate::disturbances::Disturbances;
 use crate::drive::{ANSWER_TIMEOUT, Driver};
 use crate::embedded::PrivateDirectory;
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
+use crate::freezer::Awake;
+use crate::freezer::Disturbances;
 use crate::generation::Generation;
 use crate::heap_pass::{self, HeapCosts};
 use crate::instruction_pass::{self, InstructionCounts, Occasion};
-use crate::journal::Journal;
 use crate::limit_pass::{self, LimitSearch};
+use crate::lock;
 use crate::lock::MachineLock;
 use crate::matrix::{self, Candidate};
-use crate::memory_group::MemoryGroupRoot;
 use crate::outcome::{self, Collection, CompareOutcome};
+use crate::output_directory::DataPlace;
+use crate::output_directory::Journal;
 use crate::output_directory::OutputDirectory;
+use crate::placement::CoreDistance;
 use crate::placement::Placement;
 use crate::plan::{Known, Plan, REPORT_RESERVE};
 use crate::preflight::{self, Findings};
 use crate::profile::{Commission, FLAMES_DIRECTORY, after_rounds};
 use crate::repeat;
-use crate::reserve::Reserve;
 use crate::rounds::{Course, Rounds, nanoseconds};
 use crate::session::Workshop;
 use crate::target::Target;
@@ -102,7 +102,7 @@ impl<'a> Lab<'a> {
         let mut candidates = config.candidates(&allocators)?;
         if let Some(cpus) = config.as_cpus {
             let given = config.options.given();
-            warnings.extend(as_cpus::apply(&mut candidates, cpus, &given));
+            warnings.extend(config::apply(&mut candidates, cpus, &given));
         }
         config.check_time(candidates.len())?;
         let out = OutputDirectory::claim(&config.out)?;
@@ -125,7 +125,7 @@ impl<'a> Lab<'a> {
                     .to_owned(),
             );
         }
-        let coexistence = coexistence::untried(&target, &config.options.environment);
+        let coexistence = lock::untried(&target, &config.options.environment);
         let workshop = Workshop {
             driver: driver(config, target, placement),
             launcher: config.launcher.clone(),
@@ -348,11 +348,11 @@ impl<'a> Lab<'a> {
     }
 
     /// How candidates live at the same time, tried with the baseline.
-    fn find_coexistence(&mut self) -> Result<coexistence::Found, LabError> {
+    fn find_coexistence(&mut self) -> Result<lock::Found, LabError> {
         let Some(baseline) = self.candidates.first().cloned() else {
             return Err(LabError::Setting("there is no candidate".to_owned()));
         };
-        coexistence::find(&mut self.workshop, &baseline, self.stop).map_err(|error| match error {
+        lock::find(&mut self.workshop, &baseline, self.stop).map_err(|error| match error {
             RunError::Interrupted => LabError::InterruptedEarly,
             reason => LabError::Baseline {
                 candidate: baseline.name,
@@ -364,7 +364,7 @@ impl<'a> Lab<'a> {
     /// Unless memory is short, as it was found.
     fn settle_coexistence(
         &mut self,
-        found: coexistence::Found,
+        found: lock::Found,
         findings: &Findings,
         events: &mut dyn FnMut(&LabEvent),
     ) {

@@ -17,13 +17,13 @@
 
 mod member;
 mod phased;
-mod steps;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use member::{Member, Part, Parts};
 use millpond_load::Observer;
 use millpond_measure::growth::bytes_per_request;
 use millpond_measure::histogram::LatencyHistogram;
@@ -31,20 +31,18 @@ use millpond_measure::record::{
     Coexistence, Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures,
 };
 
-use crate::core_distance::CoreDistance;
-use crate::drive::{Pace, PhaseLoad, SliceLoad};
-use crate::edge::{Edge, MachineUse};
+use crate::drive::{Pace, PhaseLoad, SliceKind, SliceLoad};
 use crate::error::RunError;
-use crate::matrix::{self, Candidate};
-use crate::phase_marks::PhaseMarks;
+use crate::freezer::Weather;
+use crate::matrix::Candidate;
+use crate::outcome::{RunLatency, ScoredRun, sleep_unless_stopped};
+use crate::placement::CoreDistance;
 use crate::plan::Plan;
-use crate::scored::{RunLatency, ScoredRun, sleep_unless_stopped};
+use crate::sampler::PhaseMarks;
 use crate::session::{Session, Workshop};
-use crate::slice::{self, Slices};
-use crate::weather::Weather;
-
-use member::{Member, Part, Parts};
-use steps::Step;
+use crate::slice::Slices;
+use crate::usage::{Edge, MachineUse};
+use crate::{matrix, slice};
 
 /// Beyond this share of its CPUs the generator may be the limit.
 const GENERATOR_CPU_LIMIT: f64 = 0.90;
@@ -155,7 +153,7 @@ impl Generation<'_> {
         }
         self.rest(members);
         let operations = self.workshop.driver.target.operations();
-        let by_operation = steps::by_operation(self.plan, operations);
+        let by_operation = by_operation(self.plan, operations);
         let parts = u32::try_from(by_operation.len()).unwrap_or(u32::MAX);
         let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
         let kept_back = self.plan.kept_back() * count / parts.max(1);
@@ -169,11 +167,11 @@ impl Generation<'_> {
     fn take_steps(&mut self, members: &mut [Member], mut steps: Vec<Step>, kept_back: Duration) {
         let mut doubtful = Vec::new();
         while !steps.is_empty() {
-            let mut are_far = steps::are_paced_left(&steps) && self.are_cpus_far();
-            if are_far && steps::are_only_paced_left(&steps) {
+            let mut are_far = are_paced_left(&steps) && self.are_cpus_far();
+            if are_far && are_only_paced_left(&steps) {
                 are_far = !self.wait_for_near_cpus(kept_back / 2);
             }
-            let step = steps::take(&mut steps, are_far);
+            let step = take(&mut steps, are_far);
             match step.kind.pace {
                 Pace::Rate { .. } => doubtful.extend(self.paced_cycle(members, step)),
                 Pace::Closed | Pace::Block => {
@@ -624,64 +622,78 @@ fn late_share(lateness: &LatencyHistogram) -> f64 {
     late as f64 / lateness.count() as f64
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::drive::SliceKind;
-    use crate::slice::Slice;
+// What is measured of every candidate of a generation, one step after the other.
 
-    fn step(cycle: u32) -> Step {
-        let kind = SliceKind {
-            operation: Operation::Request,
-            pace: Pace::Rate { per_s: 10.0 },
-        };
-        Step {
-            cycle,
-            place: 0,
-            kind,
+/// One slice, or one block, of every candidate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Step {
+    /// Counted from 0; blocks have but one.
+    cycle: u32,
+    /// Of the operation.
+    place: usize,
+    kind: SliceKind,
+}
+
+/// The steps of each operation: cycles, in each of them the closed loop and the constant rate; then the block. What only
+/// reads comes first: flushes and compactions that writes leave behind would fall into some reads and not into others.
+fn by_operation(plan: &Plan, operations: &[Operation]) -> Vec<Vec<Step>> {
+    let mut places: Vec<(usize, Operation)> = operations.iter().copied().enumerate().collect();
+    places.sort_by_key(|&(_, operation)| operation.is_write());
+    let steps = places
+        .into_iter()
+        .map(|(place, operation)| of_operation(plan, place, operation));
+    steps.collect()
+}
+
+fn of_operation(plan: &Plan, place: usize, operation: Operation) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut add = |cycle, pace| {
+        let kind = SliceKind { operation, pace };
+        steps.push(Step { cycle, place, kind });
+    };
+    let [closed, paced, blocks] = plan.counts(place);
+    for cycle in 0..closed.max(paced) {
+        if cycle < closed {
+            add(cycle, Pace::Closed);
+        }
+        if cycle < paced {
+            let per_s = plan.rate_per_s.get(place).copied().unwrap_or(1.0);
+            add(cycle, Pace::Rate { per_s });
         }
     }
-
-    fn members(cycles: [&[u32]; 2]) -> Vec<Member> {
-        let member = |(index, cycles): (usize, &[u32])| {
-            let mut member = Member::new(index, (0, 0), 1, false);
-            let part = member.parts.slices_of(step(0)).unwrap();
-            for &cycle in cycles {
-                part.slices.add(cycle, Slice::example());
-            }
-            member
-        };
-        cycles.into_iter().enumerate().map(member).collect()
+    // Records from before there were blocks are repeated without.
+    if blocks > 0 {
+        add(0, Pace::Block);
     }
-
-    fn left(members: &mut [Member]) -> Vec<Vec<u32>> {
-        let of = |member: &mut Member| {
-            let part = member.parts.slices_of(step(0)).unwrap();
-            part.slices.cycles().collect()
-        };
-        members.iter_mut().map(of).collect()
-    }
-
-    /// A round of the entity store had one slice of PUT at the constant rate. The CPUs moved apart in it, it was dropped,
-    /// and "7 rounds are too few, at least 8 are needed" was all that five minutes said of latency.
-    ///
-    /// Goal: what was measured at unequal distances counts for nobody, unless it is all that a member has; a member that
-    /// has failed keeps nobody from it.
-    #[test]
-    fn doubtful_cycles_go_unless_they_are_all_there_is() {
-        let mut some = members([&[0, 1, 2], &[0, 2]]);
-        drop_doubtful(&mut some, &[step(0)]);
-        assert_eq!(left(&mut some), [vec![1, 2], vec![2]]);
-        let mut none_left = members([&[0, 1], &[0]]);
-        drop_doubtful(&mut none_left, &[step(0)]);
-        assert_eq!(left(&mut none_left), [vec![0, 1], vec![0]]);
-        let mut all = members([&[0, 1], &[0, 1]]);
-        drop_doubtful(&mut all, &[step(0), step(1)]);
-        assert_eq!(left(&mut all), [vec![0, 1], vec![0, 1]]);
-        let mut failed = members([&[0, 1], &[]]);
-        drop_doubtful(&mut failed, &[step(0)]);
-        assert_eq!(left(&mut failed), [vec![1], vec![]]);
-        drop_doubtful(&mut failed, &[]);
-        assert_eq!(left(&mut failed), [vec![1], vec![]]);
-    }
+    steps
 }
+
+/// Whether a step at the constant rate is left.
+fn are_paced_left(steps: &[Step]) -> bool {
+    steps.iter().any(is_paced)
+}
+
+/// Whether steps at the constant rate are all that is left.
+fn are_only_paced_left(steps: &[Step]) -> bool {
+    steps.iter().all(is_paced)
+}
+
+/// Takes the next step out: while the CPUs of server and generator are near each other one at the constant rate,
+/// while they are far apart one of the others, as long as there are such. Throughput can be adjusted for the
+/// distance, a p99 cannot.
+fn take(steps: &mut Vec<Step>, are_far: bool) -> Step {
+    let next = steps.iter().position(|step| is_paced(step) != are_far);
+    steps.remove(next.unwrap_or(0))
+}
+
+fn is_paced(step: &Step) -> bool {
+    matches!(step.kind.pace, Pace::Rate { .. })
+}
+
+#[cfg(test)]
+#[path = "tests/generation.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/steps.rs"]
+mod steps_tests;

@@ -18,19 +18,27 @@
 //!
 //! Absent on purpose: fork, unsafe code, and any measurement.
 
-mod exec;
 mod supervise;
-mod probe;
-mod stop_signal;
 
+use std::env::set_current_dir;
 use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::hint::black_box;
+use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::{CommandExt, parent_id};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
+use std::{fmt, fs, io};
+
+use millpond_io::raise_session_priority;
+use rustix::process::{Gid, Signal, Uid, set_parent_process_death_signal, setsid};
+use rustix::thread::{
+    CpuSet, disable_transparent_huge_pages, sched_setaffinity, set_thread_gid, set_thread_groups,
+    set_thread_uid,
+};
 
 use crate::identity::Identity;
-pub(crate) use probe::{Place, read_answer};
-pub use stop_signal::StopSignal;
 
 /// The stage that asks malloc, see `probe`.
 pub(crate) const PROBE_STAGE: &str = "probe";
@@ -173,7 +181,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut words = arguments.into_iter();
     let stage = words.next().unwrap_or_default();
     if stage == PROBE_STAGE {
-        return probe::run(words);
+        return probe_run(words);
     }
     let spec = match LaunchSpec::parse(words) {
         Ok(spec) => spec,
@@ -184,7 +192,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match stage.as_bytes() {
         b"supervise" => supervise::run(&spec),
-        b"exec" => exec::run(&spec),
+        b"exec" => run(&spec),
         _ => {
             eprintln!("millpond launch: no stage named; this command is for the lab's own use");
             ExitCode::from(2)
@@ -192,56 +200,292 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// The second stage: prepares itself, waits for the word, becomes the target.
 
-    /// Goal: no word of a command line is lost or reinterpreted on its way to the second stage.
-    #[test]
-    fn spec_survives_its_command_line() {
-        let spec = LaunchSpec {
-            preload: vec!["/a/first.so".into(), "/b/second one.so".into()],
-            cpus: vec![0, 3],
-            unset: vec!["MALLOC_CONF".into(), "LD_PRELOAD".into()],
-            environment: vec![
-                ("A".into(), "1=2".into()),
-                ("EMPTY".into(), OsString::new()),
-                ("BYTES".into(), OsString::from_vec(vec![0xff, b'=', 0x80])),
-            ],
-            directory: Some("/some where".into()),
-            user: Some(Identity {
-                uid: 33,
-                gid: 34,
-                groups: vec![34, 110],
-            }),
-            is_raised: true,
-            huge_pages: Some(false),
-            cgroups: vec![
-                "/sys/fs/cgroup/x/cgroup.procs".into(),
-                "/sys/fs/cgroup/memory/x/cgroup.procs".into(),
-            ],
-            stop_signal: StopSignal::Quit,
-            log: "/tmp/a log".into(),
-            output: Some("/tmp/out".into()),
-            command: vec![
-                "nginx".into(),
-                "--".into(),
-                "-g".into(),
-                "--cpu".into(),
-                "".into(),
-            ],
-        };
-        assert_eq!(LaunchSpec::parse(spec.to_arguments()), Ok(spec));
+/// Exit status when the target could not be started, as a shell has it.
+const CANNOT_RUN: u8 = 127;
+
+fn run(spec: &LaunchSpec) -> ExitCode {
+    let parent = parent_id();
+    // A group of its own, which the supervisor signals, and no terminal. It fails only for who leads a group already.
+    let _ = setsid();
+    let mut log = match OpenOptions::new().create(true).append(true).open(&spec.log) {
+        Ok(log) => log,
+        Err(error) => {
+            eprintln!(
+                "millpond launch: cannot write the log {}: {error}",
+                spec.log.display()
+            );
+            return ExitCode::from(CANNOT_RUN);
+        }
+    };
+    let error = match become_target(spec, parent, &log) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(error) => error,
+    };
+    let program = spec
+        .command
+        .first()
+        .map(|word| word.display().to_string())
+        .unwrap_or_default();
+    // The log is where the lab looks for last words; if even that fails nobody can be told.
+    let _ = writeln!(log, "millpond launch: cannot run {program}: {error}");
+    ExitCode::from(CANNOT_RUN)
+}
+
+/// Groups first: a user without privileges cannot change them. This process has one thread.
+fn become_user(user: &Identity) -> io::Result<()> {
+    let groups: Vec<Gid> = user.groups.iter().map(|&id| Gid::from_raw(id)).collect();
+    set_thread_groups(&groups)
+        .and_then(|()| set_thread_gid(Gid::from_raw(user.gid)))
+        .and_then(|()| set_thread_uid(Uid::from_raw(user.uid)))
+        .map_err(|error| {
+            let why = format!("it cannot run as user {}: {error}; only root may", user.uid);
+            io::Error::new(io::ErrorKind::PermissionDenied, why)
+        })
+}
+
+/// Returns `Ok` only when told nothing to do: the supervisor went away before the word came.
+fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
+    for procs in &spec.cgroups {
+        fs::write(procs, std::process::id().to_string())?;
     }
+    let output = match &spec.output {
+        Some(path) => File::create(path)?,
+        None => log.try_clone()?,
+    };
+    if let Some(directory) = &spec.directory {
+        set_current_dir(directory)?;
+    }
+    if let Some(may_have) = spec.huge_pages {
+        disable_transparent_huge_pages(!may_have)?;
+    }
+    if spec.is_raised {
+        // Before the user changes, who may not.
+        let _ = raise_session_priority();
+    }
+    if let Some(user) = &spec.user {
+        become_user(user)?;
+    }
+    // Only now: the kernel forgets it when the user changes. The supervisor can only die first if it
+    // is killed with SIGKILL; then the target goes too.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if parent_id() != parent {
+        return Ok(());
+    }
+    if !spec.cpus.is_empty() {
+        let mut set = CpuSet::new();
+        for &cpu in &spec.cpus {
+            set.set(cpu);
+        }
+        sched_setaffinity(None, &set)?;
+    }
+    if io::stdin().read(&mut [0_u8])? == 0 {
+        return Ok(());
+    }
+    let mut words = spec.command.iter();
+    let Some(program) = words.next() else {
+        return Ok(());
+    };
+    let mut command = Command::new(program);
+    command
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(log.try_clone()?);
+    for name in &spec.unset {
+        command.env_remove(name);
+    }
+    command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
+    // Whatever the lab's user preloads into the lab reaches a target only by the list: every candidate gets
+    // exactly its own allocator.
+    command.env_remove("LD_PRELOAD");
+    if !spec.preload.is_empty() {
+        let objects: Vec<_> = spec
+            .preload
+            .iter()
+            .map(|object| object.as_os_str())
+            .collect();
+        command.env("LD_PRELOAD", objects.join(std::ffi::OsStr::new(":")));
+    }
+    Err(command.exec())
+}
 
-    /// Goal: wrong words are named.
-    #[test]
-    fn wrong_words_are_refused() {
-        let parse = |words: &[&str]| LaunchSpec::parse(words.iter().map(OsString::from));
-        assert!(parse(&["--nonsense", "1", "--", "x"]).is_err_and(|e| e.contains("--nonsense")));
-        assert!(parse(&["--cpu", "one", "--", "x"]).is_err());
-        assert!(parse(&["--env", "NAME", "--", "x"]).is_err());
-        assert!(parse(&["--log"]).is_err());
-        assert!(parse(&["--log", "l", "--"]).is_err());
+// What malloc does in a program that is started under an allocator and its settings.
+//
+// `millpond launch probe BYTES...` allocates a block of each size and says where it lies: in the heap that grows
+// at the end of the program's data, or in a mapping. `allocator::effect` starts it, to learn whether a setting
+// that was taken changes anything; what the allocator itself writes to stderr is of use there too.
+
+/// More than the heap of a small program has left.
+const FILLED_BYTES: usize = 1 << 20;
+/// Bound on small blocks.
+const BLOCKS_MAX: usize = 1024;
+
+/// Where a block lies.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Place {
+    /// In the heap at the end of the program's data.
+    Heap,
+    /// In a mapping: of its own or of an arena.
+    Mapping,
+    /// There was no memory for it, or malloc here is not the C library's or a preloaded one.
+    Unknown,
+}
+
+impl Place {
+    const ALL: [Self; 3] = [Self::Heap, Self::Mapping, Self::Unknown];
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Heap => "heap",
+            Self::Mapping => "mapping",
+            Self::Unknown => "unknown",
+        })
     }
 }
+
+/// The words are sizes in bytes; one line is written for each.
+fn probe_run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    for word in words {
+        let Some(bytes) = word.to_str().and_then(|text| text.parse().ok()) else {
+            eprintln!("millpond launch probe: {} is no size", word.display());
+            return ExitCode::from(2);
+        };
+        println!("{bytes} {}", place_of_block(bytes));
+    }
+    ExitCode::SUCCESS
+}
+
+/// Where the last of a few blocks lies: the first ones fill what the heap had left, which malloc uses up
+/// whatever its settings are.
+fn place_of_block(bytes: usize) -> Place {
+    let count = (FILLED_BYTES / bytes.max(1)).clamp(1, BLOCKS_MAX);
+    // Never written to, so they cost address space alone.
+    let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut block = Vec::new();
+        if block.try_reserve_exact(bytes).is_err() {
+            return Place::Unknown;
+        }
+        blocks.push(block);
+    }
+    let Some(address) = black_box(&blocks)
+        .last()
+        .map(|block| block.as_ptr().addr() as u64)
+    else {
+        return Place::Unknown;
+    };
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    // A program that is linked statically has no other malloc than its own.
+    if !maps.contains("/libc.so.6") && !maps.contains("/libc-2.") {
+        return Place::Unknown;
+    }
+    let is_heap = maps
+        .lines()
+        .filter(|line| line.ends_with("[heap]"))
+        .filter_map(range)
+        .any(|(start, end)| (start..end).contains(&address));
+    match is_heap {
+        true => Place::Heap,
+        false => Place::Mapping,
+    }
+}
+
+/// `55d0c000-55d0e000 rw-p ...`
+fn range(line: &str) -> Option<(u64, u64)> {
+    let (start, rest) = line.split_once('-')?;
+    let end = rest.split(' ').next()?;
+    let number = |digits| u64::from_str_radix(digits, 16).ok();
+    Some((number(start)?, number(end)?))
+}
+
+/// Where the block of `bytes` was, in what the probe wrote.
+pub(crate) fn read_answer(said: &str, bytes: u64) -> Option<Place> {
+    let bytes = bytes.to_string();
+    said.lines().find_map(|line| {
+        let (size, place) = line.split_once(' ')?;
+        let place = Place::ALL
+            .into_iter()
+            .find(|one| one.to_string() == place)?;
+        (size == bytes).then_some(place)
+    })
+}
+
+// What asks a target to end: SIGTERM for most, SIGQUIT for those that finish their work first (nginx).
+
+/// A signal by name.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum StopSignal {
+    /// SIGTERM.
+    #[default]
+    Term,
+    /// SIGINT.
+    Int,
+    /// SIGQUIT.
+    Quit,
+    /// SIGHUP.
+    Hup,
+    /// SIGUSR1.
+    Usr1,
+    /// SIGUSR2.
+    Usr2,
+}
+
+impl StopSignal {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Term,
+        Self::Int,
+        Self::Quit,
+        Self::Hup,
+        Self::Usr1,
+        Self::Usr2,
+    ];
+
+    /// `TERM` or `SIGTERM`, in either case.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let name = name.to_uppercase();
+        let short = name.strip_prefix("SIG").unwrap_or(&name);
+        Self::ALL.into_iter().find(|signal| signal.name() == short)
+    }
+
+    /// Without SIG.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Term => "TERM",
+            Self::Int => "INT",
+            Self::Quit => "QUIT",
+            Self::Hup => "HUP",
+            Self::Usr1 => "USR1",
+            Self::Usr2 => "USR2",
+        }
+    }
+
+    const fn signal(self) -> Signal {
+        match self {
+            Self::Term => Signal::TERM,
+            Self::Int => Signal::INT,
+            Self::Quit => Signal::QUIT,
+            Self::Hup => Signal::HUP,
+            Self::Usr1 => Signal::USR1,
+            Self::Usr2 => Signal::USR2,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/launch.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/launch_probe.rs"]
+mod probe_tests;
+
+#[cfg(test)]
+#[path = "tests/stop_signal.rs"]
+mod stop_signal_tests;

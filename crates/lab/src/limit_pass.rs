@@ -13,12 +13,12 @@ use millpond_measure::record::{
 
 use crate::cgroup::CgroupRoot;
 use crate::drive::Load;
-use crate::edge::Edge;
 use crate::error::RunError;
 use crate::generation::Generation;
 use crate::matrix::Candidate;
 use crate::plan::{Phased, Plan};
 use crate::session::{Session, Workshop};
+use crate::usage::Edge;
 
 /// Bisection ends where the surviving limit is this many times the other.
 const PRECISION: f64 = 1.02;
@@ -256,18 +256,5 @@ pub(crate) fn obstacle(workshop: &Workshop) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: how often is read, and what cannot be is refused.
-    #[test]
-    fn trials_are_read() {
-        assert_eq!(
-            LimitTrials::parse("2/5"),
-            Ok(LimitTrials { needed: 2, of: 5 })
-        );
-        for wrong in ["3", "0/3", "4/3", "a/b", "1/100"] {
-            assert!(LimitTrials::parse(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+#[path = "tests/limit_pass.rs"]
+mod tests;

@@ -4,15 +4,25 @@
 //! of it whatever ends the process. Advisory: it keeps comparisons apart, not other work, which the
 //! noise gate is for.
 
-use std::env;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use std::{env, io};
 
+use millpond_measure::record::Coexistence;
+use millpond_measure::units::format_bytes;
 use rustix::fs::OFlags;
 
-use crate::error::LabError;
+use crate::doctor::Machine;
+use crate::error::{LabError, RunError};
+use crate::matrix::Candidate;
+use crate::probe::Answer;
+use crate::session::{Session, Workshop};
+use crate::target::Target;
 
 /// Names another file, or none if it is empty: for a test, or a container with a machine of its own.
 pub const LOCK_VARIABLE: &str = "MILLPOND_LOCK";
@@ -135,46 +145,189 @@ fn holder(file: &mut File) -> Option<u32> {
     Path::new(&format!("/proc/{pid}")).exists().then_some(pid)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// How several copies of one server live at the same time, tried with two of them before anything is measured.
+//
+// Candidates that run a minute apart see different machines, so all of a round live together. Then each has to
+// listen somewhere else. A server that takes its port from the command does; most others take it from the
+// variable `PORT`, or listen at the same port in a network namespace of their own, where root can make one. What
+// counts is what a second copy does beside the first: one that shares a directory or a socket with it fails here.
 
-    /// Goal: the second is refused with the first one's number, and let in when the first has ended.
-    #[test]
-    fn one_at_a_time() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lock");
-        let first = MachineLock::take(&path).unwrap().unwrap();
-        let refused = MachineLock::take(&path).unwrap_err();
-        let own = std::process::id();
-        assert!(
-            matches!(&refused, LabError::AnotherComparison { who: Some(pid), .. } if *pid == own),
-            "{refused:?}"
-        );
-        let sentence = refused.to_string();
-        assert!(sentence.contains(&format!("process {own}")), "{sentence}");
-        assert!(sentence.contains(LOCK_VARIABLE), "{sentence}");
-        drop(first);
-        MachineLock::take(&path).unwrap().unwrap();
+/// A copy that does not answer in so many times of what the first one took, and a second more, is not where it
+/// was told to be.
+const PATIENCE: u32 = 3;
+const PATIENCE_MORE: Duration = Duration::from_secs(1);
+/// The part of the memory that is available which all candidates may take together.
+const MEMORY_SHARE: f64 = 0.6;
+
+/// What was found out.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) way: Coexistence,
+    /// Why ways that come before it were not taken, as sentences.
+    pub(crate) reasons: Vec<String>,
+}
+
+impl Found {
+    fn new(way: Coexistence) -> Self {
+        Self {
+            way,
+            reasons: Vec::new(),
+        }
     }
 
-    /// Goal: a link that somebody has put there is not followed, and a place that cannot be written
-    /// keeps nobody from comparing.
-    #[test]
-    fn what_cannot_be_locked_is_done_without() {
-        let directory = tempfile::tempdir().unwrap();
-        let (path, victim) = (
-            directory.path().join("lock"),
-            directory.path().join("victim"),
-        );
-        std::fs::write(&victim, "mine").unwrap();
-        std::os::unix::fs::symlink(&victim, &path).unwrap();
-        assert!(MachineLock::take(&path).unwrap().is_err());
-        assert_eq!(std::fs::read(&victim).unwrap(), b"mine");
-        assert!(
-            MachineLock::take(Path::new("/nowhere/lock"))
-                .unwrap()
-                .is_err()
-        );
+    /// One at a time if all `candidates`, of `bytes` each, would not fit into memory.
+    pub(crate) fn within_memory(mut self, bytes: u64, candidates: usize) -> Self {
+        let needed = bytes as f64 * candidates as f64;
+        let Some(available) = Machine::this().available_bytes() else {
+            return self;
+        };
+        let limit = available as f64 * MEMORY_SHARE;
+        if self.way != Coexistence::OneAtATime && needed > limit {
+            self.way = Coexistence::OneAtATime;
+            self.reasons.push(format!(
+                "{candidates} copies of {} need more than {:.0} % of the {} that are available",
+                format_bytes(bytes as f64),
+                100.0 * MEMORY_SHARE,
+                format_bytes(available as f64)
+            ));
+        }
+        self
+    }
+
+    /// What is told of it; nothing of the usual way.
+    pub(crate) fn note(&self) -> Option<String> {
+        let why = self.reasons.join("; ");
+        match self.way {
+            Coexistence::PortInCommand => None,
+            Coexistence::PortVariable => {
+                Some("candidates live at the same time, each at a port given by the variable PORT".to_owned())
+            }
+            Coexistence::Namespaces => Some(
+                "candidates live at the same time, each at the same port in a network namespace of its own"
+                    .to_owned(),
+            ),
+            Coexistence::OneAtATime => Some(format!(
+                "only one candidate lives at a time, so they are compared less sharply: {why}; {{port}} in the \
+                 command, where the port goes, lets them live together"
+            )),
+        }
     }
 }
+
+/// How they live as far as the command says, before anything is tried.
+pub(crate) fn untried(target: &Target, environment: &[(OsString, OsString)]) -> Coexistence {
+    match target.takes_its_port(environment) {
+        true => Coexistence::PortInCommand,
+        false => Coexistence::OneAtATime,
+    }
+}
+
+/// The first way in which two copies of `baseline` live and answer as one alone does. `Err`: not even one does.
+pub(crate) fn find(
+    workshop: &mut Workshop,
+    baseline: &Candidate,
+    stop: &AtomicBool,
+) -> Result<Found, RunError> {
+    let target = &workshop.driver.target;
+    // A load program of the user's measures whole runs, one after the other.
+    if matches!(target, Target::Entity { .. }) || workshop.load_command.is_some() {
+        return Ok(Found::new(workshop.coexistence));
+    }
+    let bound = workshop.ready_bound;
+    let ways = match workshop.coexistence {
+        Coexistence::PortInCommand => &[Coexistence::PortInCommand][..],
+        _ => &[Coexistence::PortVariable, Coexistence::Namespaces],
+    };
+    // Neither a variable nor a network namespace gives a unix socket another path.
+    let is_unix = matches!(target, Target::Command { requests, .. } if requests.port().is_none());
+    if is_unix && workshop.coexistence == Coexistence::OneAtATime {
+        return Ok(Found {
+            way: Coexistence::OneAtATime,
+            reasons: vec![
+                "all would listen on the same unix socket: put {port} into --unix too".to_owned(),
+            ],
+        });
+    }
+    let began = Instant::now();
+    let alone = Copy::start(workshop, baseline, "alone", stop)?;
+    let expected = alone.answer.clone();
+    workshop.ready_bound = bound.min(began.elapsed() * PATIENCE + PATIENCE_MORE);
+    alone.session.stop()?;
+    let mut found = Found::new(Coexistence::OneAtATime);
+    for &way in ways {
+        workshop.coexistence = way;
+        match two_copies(workshop, baseline, &expected, stop) {
+            Ok(()) => {
+                found.way = way;
+                break;
+            }
+            Err(RunError::Interrupted) => return Err(RunError::Interrupted),
+            Err(error) => found.reasons.push(format!("{}: {error}", label(way))),
+        }
+    }
+    workshop.coexistence = found.way;
+    workshop.ready_bound = bound;
+    Ok(found)
+}
+
+fn label(way: Coexistence) -> &'static str {
+    match way {
+        Coexistence::PortInCommand => "with a second copy beside it",
+        Coexistence::PortVariable => "with the variable PORT",
+        Coexistence::Namespaces => "in a network namespace",
+        Coexistence::OneAtATime => "alone",
+    }
+}
+
+/// Whether two live at the same time, and both answer as expected.
+fn two_copies(
+    workshop: &mut Workshop,
+    baseline: &Candidate,
+    expected: &Answer,
+    stop: &AtomicBool,
+) -> Result<(), RunError> {
+    let mut first = Copy::start(workshop, baseline, "first", stop)?;
+    let second = Copy::start(workshop, baseline, "second", stop)?;
+    first.session.subject.ensure_alive()?;
+    for copy in [&first, &second] {
+        if copy.answer != *expected {
+            return Err(RunError::OtherAnswers {
+                expected: expected.to_string(),
+                found: copy.answer.to_string(),
+            });
+        }
+    }
+    second.session.stop()?;
+    first.session.stop()?;
+    Ok(())
+}
+
+/// A living server and what it answers.
+struct Copy {
+    session: Session,
+    answer: Answer,
+}
+
+impl Copy {
+    fn start(
+        workshop: &mut Workshop,
+        baseline: &Candidate,
+        label: &str,
+        stop: &AtomicBool,
+    ) -> Result<Self, RunError> {
+        let mut session = Session::start(workshop, baseline, label, None, stop)?;
+        let probe = workshop.driver.target.probe(&session.endpoint);
+        let answer = session.endpoint.within(|| probe.answer())?;
+        let answer = answer.map_err(|error| RunError::Load(error.to_string()));
+        let answer = session.explain(answer)?;
+        Ok(Self { session, answer })
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/lock.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/coexistence.rs"]
+mod coexistence_tests;

@@ -6,14 +6,17 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::awake::IdleCpus;
+use millpond_measure::record::Engine;
+
 use crate::error::LabError;
+use crate::freezer::IdleCpus;
 use crate::identity::Identity;
-use crate::inherited::Inherited;
 use crate::launch::StopSignal;
 use crate::placement::Placement;
+use crate::probe::Probe;
 use crate::readiness::Ready;
 use crate::subject::STOP_GRACE;
+use crate::suitability::Inherited;
 
 /// The defaults are right for most servers.
 #[derive(Clone, Debug)]
@@ -136,34 +139,66 @@ impl SubjectOptions {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// What our own server says about itself on `/metrics`: its I/O driver and its storage engine.
+//
+// Every result names the engine version that ran. Somebody else's server says nothing here.
 
-    /// Goal: what contradicts the comparison or the machine is refused; wishes are obeyed.
-    #[test]
-    fn wishes_are_checked() {
-        let with = |change: &dyn Fn(&mut SubjectOptions)| {
-            let mut options = SubjectOptions::default();
-            change(&mut options);
-            options.check().map_err(|error| error.to_string())
+/// The labels of `millpond_build_info` that a record keeps.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct ServerInfo {
+    pub(crate) driver: Option<String>,
+    pub(crate) engine: Option<Engine>,
+}
+
+impl ServerInfo {
+    /// Asks the server behind `probe`; nothing is known if it does not answer as ours does.
+    pub(crate) fn ask(probe: &Probe) -> Self {
+        if probe.tls.is_some() {
+            // Ours is asked in clear text; of others this is not known anyway.
+            return Self::default();
+        }
+        let metrics = Probe {
+            path: "/metrics".to_owned(),
+            ..probe.clone()
         };
-        assert!(with(&|_| ()).is_ok());
-        let preload = with(&|it| it.environment = vec![("LD_PRELOAD".into(), "/x".into())]);
-        assert!(preload.unwrap_err().contains("--allocators NAME="));
-        let nowhere = with(&|it| it.directory = Some("/nowhere".into()));
-        assert_eq!(nowhere.unwrap_err(), "there is no directory /nowhere");
-        let absent = with(&|it| it.load_cpus = Some(vec![100_000]));
-        assert!(absent.unwrap_err().contains("CPU 100000"));
-        let options = SubjectOptions {
-            server_cpus: Some(vec![0]),
-            ..SubjectOptions::default()
+        metrics
+            .body()
+            .map(|text| Self::parse(&text))
+            .unwrap_or_default()
+    }
+
+    fn parse(metrics: &str) -> Self {
+        let Some(line) = metrics
+            .lines()
+            .find(|line| line.starts_with("millpond_build_info{"))
+        else {
+            return Self::default();
         };
-        assert_eq!(options.placement().server, [0]);
-        let options = SubjectOptions {
-            is_pinned: false,
-            ..SubjectOptions::default()
-        };
-        assert!(options.placement().server.is_empty());
+        let label = |name: &str| label(line, name).map(str::to_owned);
+        Self {
+            driver: label("driver"),
+            engine: label("engine").map(|name| Engine {
+                name,
+                version: label("engine_version").unwrap_or_default(),
+                linkage: label("engine_linkage").unwrap_or_default(),
+            }),
+        }
     }
 }
+
+/// The value of a label; our server writes none that needs escapes.
+fn label<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let (_, labels) = line.split_once('{')?;
+    labels.split('}').next()?.split(',').find_map(|pair| {
+        let (key, value) = pair.split_once('=')?;
+        (key == name).then(|| value.trim_matches('"'))
+    })
+}
+
+#[cfg(test)]
+#[path = "tests/options.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/server_info.rs"]
+mod server_info_tests;

@@ -6,23 +6,33 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use std::{fmt, fs, thread};
 
+use millpond_load::{LoadRecord, StatusSet};
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::noise::flag_unlike_runs;
 use millpond_measure::record::{
-    CandidateRounds, ComparisonRecord, FoundLimit, HeapProfile, LatencyCurve, Library, Measure,
-    Operation, PhaseHeap, Reach, Regression, RoundStatus, SteadyState,
+    CandidateRounds, ComparisonRecord, FailureCause, FoundLimit, HeapProfile, LatencyCurve,
+    Library, LoadErrors, Measure, MemoryCourse, MemorySeries, Operation, PhaseHeap, Reach,
+    Regression, RoundMeasures, RoundStatus, SteadyState,
 };
-use millpond_measure::regression;
-use millpond_measure::slices;
+use millpond_measure::{regression, slices};
 
 use crate::allocator::{Allocator, NATIVE};
-use crate::error::LabError;
+use crate::cgroup;
+use crate::cgroup::{Cgroup, MemoryGroup};
+use crate::error::{LabError, RunError};
+use crate::freezer::{Weather, WeatherSum};
+use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::repeat::Earlier;
-use crate::scored::RunLatency;
+use crate::sampler::{EdgeMemory, PhaseMarks};
+use crate::session::{Session, Workshop};
+use crate::subject::{Exit, LastWords, SIGKILL, SubjectError};
+use crate::usage::Edge;
 use crate::variant::Variant;
 
 /// Points per halving of the distance to 100 % in a percentile curve.
@@ -299,117 +309,520 @@ pub(crate) fn finish(
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::matrix;
-    use millpond_measure::record::{Quantity, RoundMeasures};
+// What one candidate gave in one round; and a run under a load program of the user's, which knows no
+// slices:
+//
+// ```text
+// start -> the program's warm-ups -> the program -> memory -> idle -> memory -> stop
+// ```
 
-    fn collection() -> Collection {
-        let plain = Allocator::native("glibc");
-        let other = Allocator::preloaded("x", "/lib/libx.so.4.5".into());
-        Collection::new(&matrix::candidates(&[plain, other], &[]))
-    }
+/// Latencies of one run, for the merged curves of the report.
+#[derive(Debug)]
+pub(crate) struct RunLatency {
+    pub(crate) operation: Operation,
+    pub(crate) response: LatencyHistogram,
+    pub(crate) service: LatencyHistogram,
+}
 
-    fn run(round: u32, status: RoundStatus) -> RoundMeasures {
-        RoundMeasures {
-            round,
-            status,
-            ..RoundMeasures::default()
+/// Everything one run gave.
+#[derive(Debug)]
+pub(crate) struct ScoredRun {
+    pub(crate) measures: RoundMeasures,
+    pub(crate) latencies: Vec<RunLatency>,
+    pub(crate) memory: MemorySeries,
+    /// Of a run of phases that was traced.
+    pub(crate) phase_heaps: Vec<PhaseHeap>,
+    pub(crate) start_duration: Duration,
+    pub(crate) stop_duration: Option<Duration>,
+}
+
+impl ScoredRun {
+    pub(crate) fn new(round: u32, position: u32) -> Self {
+        Self {
+            measures: RoundMeasures {
+                round,
+                position,
+                ..RoundMeasures::default()
+            },
+            latencies: Vec::new(),
+            memory: MemorySeries::default(),
+            phase_heaps: Vec::new(),
+            start_duration: Duration::ZERO,
+            stop_duration: None,
         }
-    }
-
-    /// Goal: a round counts only if every candidate ended in it.
-    #[test]
-    fn incomplete_rounds_do_not_count() {
-        let mut collection = collection();
-        let failed = RoundStatus::Failed {
-            reason: "it died".to_owned(),
-            cause: None,
-        };
-        for index in 0..3 {
-            collection.add(index, run(0, RoundStatus::Done), &[]);
-        }
-        collection.add(0, run(1, RoundStatus::Done), &[]);
-        collection.add(1, run(1, failed), &[]);
-        collection.add(2, run(1, RoundStatus::Done), &[]);
-        let none = vec![None; collection.candidates.len()];
-        assert_eq!(collection.rounds_done(10, &none), 1);
-        let candidates = collection.finish();
-        assert_eq!(
-            candidates[2].library.as_ref().unwrap().version.as_deref(),
-            Some("4.5")
-        );
-    }
-
-    /// Goal: a candidate that is left out is in no look and in no result, and the rounds of the others count without it.
-    #[test]
-    fn who_is_left_out_is_in_no_result() {
-        let mut collection = collection();
-        for index in 0..2 {
-            collection.add(index, run(0, RoundStatus::Done), &[]);
-        }
-        let none = vec![None; collection.candidates.len()];
-        assert_eq!(collection.rounds_done(1, &none), 0);
-        assert_eq!(collection.leave_out(2), 0);
-        assert_eq!(
-            (collection.count_done(0), collection.rounds_done(1, &none)),
-            (1, 1)
-        );
-        assert_eq!(collection.so_far().len(), 2);
-        let names: Vec<String> = collection
-            .finish()
-            .into_iter()
-            .map(|one| one.name)
-            .collect();
-        assert_eq!(names, ["glibc", "glibc (again)"]);
-    }
-
-    /// Goal: what was seen once appears once, and not in a run that failed.
-    #[test]
-    fn single_observations_stay_single() {
-        let mut collection = collection();
-        let failed = RoundStatus::Failed {
-            reason: "it died".to_owned(),
-            cause: None,
-        };
-        collection.add(0, run(0, failed), &[]);
-        collection.add(0, run(1, RoundStatus::Done), &[]);
-        collection.add(0, run(2, RoundStatus::Done), &[]);
-        let measure = Measure::of(Operation::Put, Quantity::HeapCalls);
-        collection.add_once(0, &[(measure, 7.0)]);
-        let candidates = collection.finish();
-        assert_eq!(candidates[0].values(measure), [7.0]);
-        assert_eq!(candidates[0].value(1, measure), Some(7.0));
-    }
-
-    /// Goal: curves hold the samples of every good run and of no failed one.
-    #[test]
-    fn curves_merge_good_runs() {
-        let mut collection = collection();
-        let mut histogram = LatencyHistogram::new();
-        histogram.record_many(1_000, 10);
-        let latency = || {
-            let (response, service) = (histogram.clone(), histogram.clone());
-            [RunLatency {
-                operation: Operation::Get,
-                response,
-                service,
-            }]
-        };
-        let failed = RoundStatus::Failed {
-            reason: "it died".to_owned(),
-            cause: None,
-        };
-        collection.add(0, run(0, RoundStatus::Done), &latency());
-        collection.add(0, run(1, RoundStatus::Interrupted), &latency());
-        collection.add(0, run(2, failed), &latency());
-        let candidates = collection.finish();
-        let counts: Vec<_> = candidates[0]
-            .curves
-            .iter()
-            .map(|curve| (curve.clock.as_str(), curve.count))
-            .collect();
-        assert_eq!(counts, [("response", 20), ("service", 20)]);
     }
 }
+
+/// Runs `candidate` once under `command`. A failure is part of the result, with what was measured before it.
+pub(crate) fn run(
+    workshop: &mut Workshop,
+    candidate: &Candidate,
+    command: &LoadCommand,
+    idle: Duration,
+    mut scored: ScoredRun,
+    stop: &AtomicBool,
+) -> ScoredRun {
+    match try_run(workshop, candidate, command, idle, stop, &mut scored) {
+        Ok(()) => {}
+        Err(error) => scored.measures.status = error.into(),
+    }
+    scored
+}
+
+fn try_run(
+    workshop: &mut Workshop,
+    candidate: &Candidate,
+    command: &LoadCommand,
+    idle: Duration,
+    stop: &AtomicBool,
+    scored: &mut ScoredRun,
+) -> Result<(), RunError> {
+    let label = format!("round{}", scored.measures.round + 1);
+    let mut session = Session::start(workshop, candidate, &label, None, stop)?;
+    scored.start_duration = session.start_duration;
+    let sampler = session.sampler();
+    let mut stage = Stage {
+        workshop,
+        session: &mut session,
+        stop,
+        marks: PhaseMarks::new(sampler.began()),
+        edges: EdgeMemory::default(),
+    };
+    let result = stage.load(command, &mut scored.measures);
+    let result = result.and_then(|()| stage.rest(idle, &mut scored.measures));
+    let (phases, mut edges) = (stage.marks.finish(), stage.edges);
+    scored.memory = edges.finish(sampler);
+    edges.note(&scored.memory, &phases, &mut scored.measures);
+    scored.measures.memory_course = MemoryCourse::thinned(&scored.memory);
+    if let Some(course) = &mut scored.measures.memory_course {
+        course.phases = phases;
+    }
+    session.explain(result)?;
+    scored.stop_duration = Some(session.stop()?.duration);
+    Ok(())
+}
+
+/// What the phases of one run have in common.
+struct Stage<'a> {
+    workshop: &'a Workshop,
+    session: &'a mut Session,
+    stop: &'a AtomicBool,
+    marks: PhaseMarks,
+    edges: EdgeMemory,
+}
+
+impl Stage<'_> {
+    /// The load program, and memory after it.
+    fn load(
+        &mut self,
+        command: &LoadCommand,
+        measures: &mut RoundMeasures,
+    ) -> Result<(), RunError> {
+        let operation = Operation::Request;
+        if command.warm_ups > 0 {
+            self.marks.enter("warm-up");
+            command.warm_up(self.workshop, self.session, self.stop)?;
+        }
+        let before = Edge::read(self.session)?;
+        self.edges.add(&before);
+        self.marks.enter("load");
+        let mut sum = WeatherSum::default();
+        let is_raised = self.workshop.driver.placement.is_raised;
+        let weather = Weather::before(!is_raised);
+        let load = command.run(self.workshop, self.session, "load", self.stop)?;
+        weather.add_to(&mut sum);
+        sum.note("load", measures);
+        let after = Edge::read(self.session)?;
+        self.edges.add(&after);
+        for &(quantity, value) in &load.values {
+            measures.set(Measure::of(operation, quantity), value);
+        }
+        if let Some(requests) = load.requests {
+            measures.requests += requests;
+            after.note_costs(&before, operation, requests, measures);
+        }
+        measures
+            .noise
+            .extend(after.noise_since(&before, "load", load.cpu_ns));
+        after.note_memory(measures);
+        Ok(())
+    }
+
+    /// Nothing to do, and what is left of the memory after it.
+    fn rest(&mut self, idle: Duration, measures: &mut RoundMeasures) -> Result<(), RunError> {
+        self.marks.enter("idle");
+        sleep_unless_stopped(idle, self.stop)?;
+        let edge = Edge::read(self.session)?;
+        self.edges.add(&edge);
+        edge.note_idle_memory(measures);
+        Ok(())
+    }
+}
+
+/// Sleeps for `duration`; Ctrl-C ends it.
+pub(crate) fn sleep_unless_stopped(duration: Duration, stop: &AtomicBool) -> Result<(), RunError> {
+    let deadline = Instant::now() + duration;
+    while Instant::now() < deadline {
+        if stop.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        thread::sleep(left.min(Duration::from_millis(20)));
+    }
+    Ok(())
+}
+
+// Why a target ended, by more than its end: what the kernel counted, limits, and what its output gives away.
+//
+// `session` asks when a run fails, while the control groups of the run are there.
+
+/// What a log says when the kernel gives no more memory: the C library, the dynamic linker, C++, Rust, and the allocators.
+const WORDS_OF_NO_MEMORY: [&str; 11] = [
+    "cannot allocate memory",
+    "out of memory",
+    "bad_alloc",
+    "memory allocation of",
+    "memoryerror",
+    "mmap failed",
+    "map failure",
+    "unable to allocate",
+    "failed to reserve",
+    "failed to initialise snmalloc",
+    "failed to map segment",
+];
+/// What the C library's `free` says of memory that is not its own.
+const WORDS_OF_FOREIGN_MEMORY: [&str; 3] = [
+    "free(): invalid pointer",
+    "free(): invalid size",
+    "munmap_chunk(): invalid pointer",
+];
+
+/// What is known of a target beside its end.
+pub(crate) struct Evidence<'a> {
+    pub(crate) cgroup: Option<&'a Cgroup>,
+    pub(crate) memory_group: Option<&'a MemoryGroup>,
+    /// The command's short name.
+    pub(crate) title: &'a str,
+    pub(crate) log: &'a Path,
+    /// The address space that its processes may have, as far as that was seen.
+    pub(crate) address_space_bytes: Option<u64>,
+    /// The memory that all its processes may hold, if the user limits it.
+    pub(crate) memory_limit_bytes: Option<u64>,
+    /// Whether an allocator is preloaded into it.
+    pub(crate) has_library: bool,
+}
+
+impl Evidence<'_> {
+    /// `error` with the reason that is known of it.
+    pub(crate) fn explain(&self, error: RunError) -> RunError {
+        if matches!(error, RunError::Interrupted) {
+            return error;
+        }
+        let killed = self.killed_for_memory();
+        if let Some(killed) = killed.filter(|&killed| killed > 0) {
+            return RunError::KilledForMemory {
+                title: self.title.to_owned(),
+                killed,
+                limit_bytes: self.memory_limit_bytes.or_else(cgroup::memory_bytes),
+                last_words: Box::new(LastWords::read(self.log)),
+            };
+        }
+        let RunError::Subject(SubjectError::Ended {
+            exit, last_words, ..
+        }) = &error
+        else {
+            return error;
+        };
+        if last_words.mention(&WORDS_OF_NO_MEMORY) {
+            return RunError::NoAddressSpace {
+                limit_bytes: self.address_space_bytes,
+                last_lines: last_words.lines.clone(),
+                reason: error.to_string(),
+            };
+        }
+        if self.has_library && last_words.mention(&WORDS_OF_FOREIGN_MEMORY) {
+            return RunError::TwoAllocators {
+                exit: *exit,
+                last_lines: last_words.lines.clone(),
+                reason: error.to_string(),
+            };
+        }
+        match (exit, killed) {
+            (Exit::Signal(SIGKILL), Some(_)) => RunError::KilledByAnother {
+                last_lines: last_words.lines.clone(),
+                reason: error.to_string(),
+            },
+            _ => error,
+        }
+    }
+
+    /// `None` where the kernel does not count.
+    fn killed_for_memory(&self) -> Option<u64> {
+        let newer = self.cgroup.and_then(Cgroup::killed_for_memory);
+        newer.or_else(|| self.memory_group.and_then(MemoryGroup::killed_for_memory))
+    }
+}
+
+// What became of the requests of a session, and whether more of them failed than are allowed.
+//
+// `drive` counts a phase and ends it early if it cannot become a result; `session` adds up the phases of a
+// process and judges them together. A failed request is never an answer: it is in no throughput and no latency.
+
+/// Statuses from here to failures point to another URL: a 304 does not, and is not asked for.
+const STATUS_REDIRECT_MIN: u16 = 300;
+/// Statuses from here on are failures of a request.
+const STATUS_FAILED_MIN: u16 = 400;
+/// So unlikely is a number of failures that counts as too many, as the logarithm of 1 to 10,000: by chance alone one
+/// server in many thousand phases with just the share that is allowed is called worse.
+const UNLIKELY: f64 = 9.2;
+/// More phases of a process with requests that timed out are too many, however many others were answered: in each
+/// everybody waits for as long as an answer may take.
+const TIMED_OUT_PHASES_MAX: u32 = 2;
+
+/// The requests of a phase, or of the phases of a session so far.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Answers {
+    /// Right answers.
+    pub(crate) right: u64,
+    /// Requests that failed, and connections.
+    pub(crate) failed: LoadErrors,
+    /// Answers with a wrong status, which are among the failed.
+    statuses: BTreeMap<u16, u64>,
+    /// Answers that point to another URL, and the status of one of them; they count as right.
+    redirects: (u64, u16),
+    /// How long no answer came on any connection at the end of a phase, if that is as long as one may take.
+    pub(crate) silence: Option<Duration>,
+    /// Phases with requests that were never answered.
+    timed_out_phases: u32,
+}
+
+impl Answers {
+    /// `right`: the statuses of right answers.
+    pub(crate) fn of(record: &LoadRecord, silence: Option<Duration>, right: &StatusSet) -> Self {
+        let statuses = record.statuses.iter();
+        let is_redirect = |&(&status, _): &(&u16, &u64)| {
+            // Where 200 is wrong, they are what is asked for.
+            (STATUS_REDIRECT_MIN..STATUS_FAILED_MIN).contains(&status)
+                && right.contains(status)
+                && right.contains(200)
+        };
+        let redirects = statuses.clone().filter(is_redirect);
+        let redirects = redirects.fold((0, 0), |(sum, _), (&status, &count)| (sum + count, status));
+        let failed = statuses.filter(|&(&status, &count)| !right.contains(status) && count > 0);
+        Self {
+            right: record.requests,
+            failed: record.errors,
+            statuses: failed.map(|(&status, &count)| (status, count)).collect(),
+            redirects,
+            silence,
+            timed_out_phases: u32::from(record.errors.timeout > 0),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.right += other.right;
+        self.failed = self.failed.plus(&other.failed);
+        for (&status, &count) in &other.statuses {
+            *self.statuses.entry(status).or_default() += count;
+        }
+        if other.redirects.0 > 0 {
+            self.redirects = (self.redirects.0 + other.redirects.0, other.redirects.1);
+        }
+        self.silence = other.silence;
+        self.timed_out_phases += other.timed_out_phases;
+    }
+
+    /// All requests, and connections that failed.
+    pub(crate) fn total(&self) -> u64 {
+        self.right + self.failed.total()
+    }
+
+    /// The status of redirects, if at least half of the answers are some.
+    pub(crate) fn redirected(&self) -> Option<u16> {
+        let (count, status) = self.redirects;
+        (count > 0 && count * 2 >= self.total()).then_some(status)
+    }
+
+    /// Whether these are too many failures, with `phase` as the last phase of them.
+    pub(crate) fn are_too_bad(&self, phase: &Self, allowed: f64) -> bool {
+        let has_only_failures = phase.right == 0 && phase.failed.total() > 0;
+        has_only_failures
+            || self.timed_out_phases > TIMED_OUT_PHASES_MAX
+            || is_above(self.failed.total(), self.total(), allowed)
+    }
+}
+
+/// Whether `failed` of `all` requests are more than a server has by chance that fails the share `allowed`: one failure
+/// among a few dozen requests says nothing of a share of 0.1 %, three do. The chance is bounded after Chernoff.
+pub(crate) fn is_above(failed: u64, all: u64, allowed: f64) -> bool {
+    let (failed, expected) = (failed as f64, allowed * all as f64);
+    failed > expected && failed * (failed / expected).ln() - failed + expected > UNLIKELY
+}
+
+/// More requests failed than are allowed. As text it says what happened and what to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailedRequests {
+    /// How many failed, connections included.
+    pub failed: u64,
+    /// Of how many.
+    pub requests: u64,
+    /// By kind.
+    pub kinds: LoadErrors,
+    /// Answers with a wrong status, by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Where they went.
+    pub url: String,
+    /// Over how many connections.
+    pub connections: usize,
+    /// How many connections may wait at the server to be accepted, if that can be told.
+    pub backlog: Option<u32>,
+    /// The share that may fail.
+    pub allowed: f64,
+}
+
+impl FailedRequests {
+    pub(crate) fn of(answers: &Answers, url: &str, connections: usize, allowed: f64) -> Self {
+        Self {
+            failed: answers.failed.total(),
+            requests: answers.total(),
+            kinds: answers.failed,
+            statuses: answers.statuses.clone(),
+            url: url.to_owned(),
+            connections,
+            backlog: None,
+            allowed,
+        }
+    }
+
+    /// Whether some got no answer at all.
+    pub(crate) const fn has_unanswered(&self) -> bool {
+        self.kinds.connect + self.kinds.read + self.kinds.write + self.kinds.timeout > 0
+    }
+
+    /// Whether more connections come at once than may wait at the server: no allocator is the reason then.
+    pub(crate) fn is_of_backlog(&self) -> bool {
+        let is_small = self
+            .backlog
+            .is_some_and(|backlog| (backlog as usize) < self.connections);
+        is_small && self.has_unanswered()
+    }
+
+    /// The same for the record.
+    pub(crate) fn cause(&self) -> FailureCause {
+        let statuses = self.statuses.iter();
+        FailureCause::FailedRequests {
+            failed: self.failed,
+            requests: self.requests,
+            statuses: statuses
+                .map(|(status, &count)| (status.to_string(), count))
+                .collect(),
+            timeouts: self.kinds.timeout,
+            connects: self.kinds.connect,
+        }
+    }
+
+    /// What failed, by kind, the statuses one by one: `status 500: 12, timeout: 2`.
+    fn details(&self) -> String {
+        let statuses = self.statuses.iter();
+        let mut parts: Vec<String> = statuses
+            .map(|(status, count)| format!("status {status}: {count}"))
+            .collect();
+        let kinds = [
+            ("no connection", self.kinds.connect),
+            ("connection lost", self.kinds.read),
+            ("not sent", self.kinds.write),
+            ("timeout", self.kinds.timeout),
+            ("wrong content", self.kinds.validation),
+        ];
+        let seen = kinds.iter().filter(|(_, count)| *count > 0);
+        parts.extend(seen.map(|(kind, count)| format!("{kind}: {count}")));
+        parts.join(", ")
+    }
+
+    /// What to do about it.
+    fn remedy(&self) -> String {
+        let of_status: u64 = self.statuses.values().sum();
+        if of_status * 2 < self.failed {
+            return self.remedy_of_unanswered();
+        }
+        let most = self.statuses.iter().max_by_key(|&(_, count)| *count);
+        let url = &self.url;
+        match most.map_or(0, |(&status, _)| status) {
+            401 | 403 | 407 => format!(
+                "does {url} need credentials? Give them in the URL (http://USER:PASSWORD@HOST/) or with --header"
+            ),
+            404 | 410 | 421 => format!("is {url} the right URL (--url)?"),
+            405 => format!("does {url} take another method (--method)?"),
+            429 | 503 => {
+                format!(
+                    "the server turns requests away: fewer {}",
+                    self.fewer_connections()
+                )
+            }
+            400..500 => {
+                format!("{url} does not take these requests: look at --method, --header and --body")
+            }
+            _ => format!("requests went to {url}; its log may say why"),
+        }
+    }
+
+    fn remedy_of_unanswered(&self) -> String {
+        if !self.has_unanswered() {
+            return format!("requests went to {}", self.url);
+        }
+        let why = match self.backlog {
+            Some(backlog) if (backlog as usize) < self.connections => format!(
+                "it lets {backlog} connections wait to be accepted (its listen backlog), and {} come at once",
+                self.connections
+            ),
+            _ => format!(
+                "it may not serve {} connections at once, or let so many wait (its listen backlog)",
+                self.connections
+            ),
+        };
+        format!("{why}: fewer {}", self.fewer_connections())
+    }
+
+    fn fewer_connections(&self) -> String {
+        let of_backlog = self.backlog.map(|backlog| backlog as usize);
+        let fewer = of_backlog.unwrap_or(usize::MAX).min(self.connections / 4);
+        format!("with --connections {}", fewer.max(1))
+    }
+}
+
+impl fmt::Display for FailedRequests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (failed, requests) = (self.failed, self.requests);
+        let mut statuses = self.statuses.iter();
+        match (statuses.next(), statuses.next()) {
+            // One status alone.
+            (Some((status, &count)), None) if count == failed => {
+                write!(f, "{failed} of {requests} answers had status {status}")?;
+            }
+            _ => write!(
+                f,
+                "{failed} of {requests} requests failed ({})",
+                self.details()
+            )?,
+        }
+        // A share is as it was typed, not as binary has it.
+        let percent = (self.allowed * 1e8).round() / 1e6;
+        write!(
+            f,
+            ": {}; {percent} % may fail (--errors-allowed)",
+            self.remedy()
+        )
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/outcome.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/failure_evidence.rs"]
+mod failure_evidence_tests;
+
+#[cfg(test)]
+#[path = "tests/answers.rs"]
+mod answers_tests;

@@ -4,11 +4,19 @@
 //! our mark, a file that the first run leaves in it, or if it does not exist or is empty. Whatever else is there
 //! belongs to somebody, and the run is refused before it starts anything.
 
-use std::fs;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use millpond_measure::record::{Measure, RoundMeasures};
+use millpond_measure::series::Series;
+use serde::Serialize;
+
+use crate::embedded::PrivateDirectory;
 use crate::error::LabError;
+use crate::process_tree::is_alive;
+use crate::target::Target;
 
 /// The file that says whose directory it is.
 const MARK: &str = ".millpond-output";
@@ -104,79 +112,235 @@ impl OutputDirectory {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// What is written while a comparison runs: one JSON line per run, so that even a lab that is killed
+// leaves what it measured.
 
-    fn names_in(directory: &Path) -> Vec<String> {
-        let entries = fs::read_dir(directory).unwrap();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
+/// One line. Numbers only ever grow in kind: a reader ignores what it does not know.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// A scored run.
+    Run {
+        candidate: &'a str,
+        #[serde(flatten)]
+        measures: &'a RoundMeasures,
+        start_ns: u64,
+        stop_ns: Option<u64>,
+        rss_bytes: &'a Series,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        memory_bytes: Option<&'a Series>,
+    },
+    /// Heap calls per request, from their own pass.
+    Heap {
+        candidate: &'a str,
+        costs: Vec<(String, f64)>,
+    },
+    /// Instructions per request, counted under an emulator, for the round of this number.
+    Emulated {
+        candidate: &'a str,
+        round: u32,
+        costs: Vec<(String, f64)>,
+    },
+}
 
-    /// Goal: what is missing or empty becomes ours and stays ours; folders of an earlier run are emptied.
-    #[test]
-    fn an_empty_directory_becomes_ours() {
-        let home = tempfile::tempdir().unwrap();
-        let missing = home.path().join("deep/report");
-        for path in [home.path().join("empty"), missing] {
-            if path.ends_with("empty") {
-                fs::create_dir(&path).unwrap();
-            }
-            let first = OutputDirectory::claim(&path).unwrap();
-            let raw = first.fresh_folder("raw").unwrap();
-            fs::write(raw.join("runs.ndjson"), "of the first run").unwrap();
-            let second = OutputDirectory::claim(&path).unwrap();
-            assert_eq!(first, second);
-            assert!(names_in(&second.fresh_folder("raw").unwrap()).is_empty());
+fn by_key(costs: &[(Measure, f64)]) -> Vec<(String, f64)> {
+    let costs = costs.iter();
+    costs
+        .map(|(measure, value)| (measure.to_string(), *value))
+        .collect()
+}
+
+/// The file of lines.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+impl Journal {
+    /// Creates `runs.ndjson` in `directory`.
+    pub(crate) fn create(directory: &Path) -> Result<Self, LabError> {
+        let path = directory.join("runs.ndjson");
+        match File::create(&path) {
+            Ok(file) => Ok(Self { path, file }),
+            Err(error) => Err(LabError::Output { path, error }),
         }
     }
 
-    /// Goal: a directory with anything in it that is not marked is refused by name, and nothing in it changes, not
-    /// even with a file of the mark's name that we did not write.
-    #[test]
-    fn what_is_somebodys_stays_untouched() {
-        let home = tempfile::tempdir().unwrap();
-        for (name, content) in [
-            ("data", None),
-            ("notes.txt", Some("mine")),
-            (MARK, Some("mine")),
-        ] {
-            let path = home
-                .path()
-                .join(name.trim_start_matches('.').replace('.', "-"));
-            fs::create_dir(&path).unwrap();
-            match content {
-                None => fs::create_dir(path.join(name)).unwrap(),
-                Some(text) => fs::write(path.join(name), text).unwrap(),
-            }
-            let refused = OutputDirectory::claim(&path).unwrap_err();
-            let sentence = refused.to_string();
-            assert!(
-                matches!(refused, LabError::ForeignOutput { .. }),
-                "{refused:?}"
-            );
-            assert!(
-                sentence.contains(name) && sentence.contains("--out"),
-                "{sentence}"
-            );
-            assert_eq!(names_in(&path), [name]);
-        }
+    /// Adds one line.
+    pub(crate) fn write(&mut self, line: &Line<'_>) -> Result<(), LabError> {
+        self.try_write(line).map_err(|error| LabError::Output {
+            path: self.path.clone(),
+            error,
+        })
     }
 
-    /// Goal: a folder that is a link leads nowhere: the link goes, what it points at stays.
-    #[test]
-    fn a_link_is_not_followed() {
-        let home = tempfile::tempdir().unwrap();
-        let precious = home.path().join("precious");
-        fs::create_dir(&precious).unwrap();
-        fs::write(precious.join("thesis"), "mine").unwrap();
-        let directory = OutputDirectory::claim(&home.path().join("report")).unwrap();
-        std::os::unix::fs::symlink(&precious, directory.path().join("logs")).unwrap();
-        directory.fresh_folder("logs").unwrap();
-        assert_eq!(names_in(&precious), ["thesis"]);
+    /// Adds the costs found by a heap pass.
+    pub(crate) fn write_heap(
+        &mut self,
+        candidate: &str,
+        costs: &[(Measure, f64)],
+    ) -> Result<(), LabError> {
+        let costs = by_key(costs);
+        self.write(&Line::Heap { candidate, costs })
+    }
+
+    /// Adds what was counted under an emulator.
+    pub(crate) fn write_emulated(
+        &mut self,
+        candidate: &str,
+        round: u32,
+        costs: &[(Measure, f64)],
+    ) -> Result<(), LabError> {
+        let costs = by_key(costs);
+        self.write(&Line::Emulated {
+            candidate,
+            round,
+            costs,
+        })
+    }
+
+    fn try_write(&mut self, line: &Line<'_>) -> io::Result<()> {
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        self.file.write_all(&text)
     }
 }
+
+// Where the data of a comparison's servers lie while they live.
+//
+// A disk that is shared adds 20 to 30 % of noise to every slice of writes, and no allocator changes it. So the
+// data lie in memory if there is room for all candidates, and the report says that the disk has no part in its
+// figures; `--data DIR` is for who wants it in them.
+
+/// Where memory can be used like a disk. Containers often have 64 MiB of it.
+const MEMORY: &str = "/dev/shm";
+/// What a candidate may write in one round.
+const ROOM_BYTES: u64 = 512 << 20;
+/// The folder of the data in a directory that the user named, or in the output directory.
+const FOLDER: &str = "data";
+/// How the names of directories in memory begin; the id of the process follows.
+const NAME: &str = "millpond-";
+
+/// A directory for data directories; what is in it goes with it.
+#[derive(Debug)]
+pub(crate) struct DataPlace {
+    directory: OutputDirectory,
+    /// Keeps the place in memory until it is dropped.
+    memory: Option<PrivateDirectory>,
+    /// What a reader of the report has to know.
+    pub(crate) note: Option<String>,
+}
+
+impl DataPlace {
+    /// For `candidates` of `target`: where the user said, in memory, or in the output directory.
+    ///
+    /// # Errors
+    /// If what the user named is not ours to use, or cannot be written.
+    pub(crate) fn choose(
+        wanted: Option<&Path>,
+        out: &OutputDirectory,
+        target: &Target,
+        candidates: usize,
+    ) -> Result<Self, LabError> {
+        match (wanted, target) {
+            (Some(path), _) => Self::on_disk(OutputDirectory::claim(path)?, None),
+            // Where somebody else's server keeps its data is its own affair.
+            (None, Target::Command { .. }) => Self::on_disk(out.clone(), None),
+            (None, Target::Entity { .. }) => {
+                remove_abandoned(Path::new(MEMORY));
+                let needed = ROOM_BYTES.saturating_mul(candidates as u64);
+                match Self::in_memory(needed)? {
+                    Some(place) => Ok(place),
+                    None => Self::on_disk(out.clone(), Some(disk_note(needed))),
+                }
+            }
+        }
+    }
+
+    /// In `directory`, on whatever disk that is.
+    pub(crate) fn on_disk(
+        directory: OutputDirectory,
+        note: Option<String>,
+    ) -> Result<Self, LabError> {
+        directory.fresh_folder(FOLDER)?;
+        Ok(Self {
+            directory,
+            memory: None,
+            note,
+        })
+    }
+
+    /// Whether nobody wanted a disk, and there was no room in memory.
+    pub(crate) fn is_disk_for_want_of_memory(&self) -> bool {
+        self.memory.is_none() && self.note.is_some()
+    }
+
+    fn in_memory(needed: u64) -> Result<Option<Self>, LabError> {
+        if free_bytes(Path::new(MEMORY)) < needed {
+            return Ok(None);
+        }
+        let Ok(memory) = PrivateDirectory::create_in_memory() else {
+            return Ok(None);
+        };
+        let note = format!(
+            "the server's data lay in memory ({MEMORY}): the disk has no part in these figures; \
+             --data DIR puts the data on one"
+        );
+        let place = Self::on_disk(OutputDirectory::claim(&memory.path)?, Some(note))?;
+        Ok(Some(Self {
+            memory: Some(memory),
+            ..place
+        }))
+    }
+
+    /// Where data directories are made.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.path().join(FOLDER)
+    }
+
+    /// Removes what is left, once nothing runs any more.
+    pub(crate) fn tidy(&mut self) {
+        // It holds nothing of value; a failure would only leave empty directories behind.
+        let _ = self.directory.remove_folder(FOLDER);
+        self.memory = None;
+    }
+}
+
+fn disk_note(needed: u64) -> String {
+    format!(
+        "the server's data lay on the disk of the output directory, without syncs (--sync off), since {MEMORY} \
+         has no room for {} MiB: writes wait less for the disk than they will; --data DIR measures them with it",
+        needed >> 20
+    )
+}
+
+fn free_bytes(path: &Path) -> u64 {
+    rustix::fs::statvfs(path).map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize))
+}
+
+/// Removes what a comparison left behind that was killed: a directory of that name with our mark in it, whose
+/// process is gone. It would take memory until the next start of the machine.
+fn remove_abandoned(parent: &Path) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| {
+            let (pid, _) = name.strip_prefix(NAME)?.split_once('-')?;
+            pid.parse().ok()
+        });
+        let is_abandoned = owner.is_some_and(|pid| !is_alive(pid));
+        if is_abandoned && OutputDirectory::is_ours(&entry.path()) {
+            // Somebody else's cannot be removed, and is not.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/output_directory.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/data_place.rs"]
+mod data_place_tests;

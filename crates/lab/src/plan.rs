@@ -8,20 +8,19 @@
 //! generations; where fewer generations could give no verdict at all, the budget gives. What is left after
 //! ten becomes further looks at the data; a long budget buys longer memory phases too.
 
-mod known;
-mod description;
 mod phased;
-mod unpinned;
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
-use millpond_measure::statistics::{look_rounds, smallest_rounds};
+use millpond_measure::statistics::{Looks, look_rounds, smallest_rounds};
+use millpond_measure::units::{format_duration_ns, format_percent, format_rate};
+use phased::UnpinnedShare;
 
 use crate::config::ROUNDS_DEFAULT;
 
-pub use known::{Known, Lengths, MemoryWork};
 pub use phased::Phased;
-use unpinned::UnpinnedShare;
+pub use phased::{Known, Lengths, MemoryWork};
 
 /// The common rate, as a part of what the slowest candidate can do: enough that queues form now and
 /// then, little enough that all keep up, the generator too, when the machine becomes slower by a quarter.
@@ -318,7 +317,7 @@ impl Plan {
 
     /// Whether the slices of an operation are those of writes.
     fn has_long_slices(&self, place: usize) -> bool {
-        !self.write_slice.is_zero() && known::is_write(&self.writes, place)
+        !self.write_slice.is_zero() && phased::is_write(&self.writes, place)
     }
 
     /// Slices of the closed loop, those at the constant rate, and blocks of an operation, per round and candidate.
@@ -472,389 +471,159 @@ impl Plan {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{IDLE_DEFAULT, TIME_BUDGET_DEFAULT};
+// The plan in sentences, before the first round.
 
-    /// Goal: a load program of the user's keeps its length; rounds are what is given up.
-    #[test]
-    fn a_load_program_keeps_its_length() {
-        let load = Duration::from_secs(2);
-        let known = Known {
-            candidates: 4,
-            load_command: Some(load),
-            ..Known::example()
-        };
-        let plan = Plan::make(&known);
-        assert_eq!(plan.throughput_phase, load);
-        // Two and a half seconds each: 24 rounds of four candidates fit, in two looks.
-        assert_eq!((plan.rounds, plan.looks.as_slice()), (24, &[10, 24][..]));
-        assert!(!plan.over_budget && plan.requests.is_empty());
-        let tight = Known {
-            left: Duration::from_secs(90),
-            ..known
-        };
-        let plan = Plan::make(&tight);
-        assert!((tight.rounds_min()..10).contains(&plan.rounds), "{plan:?}");
-        let lines = plan.describe(&["request"], 4, &tight);
-        assert!(lines[1].contains("the load command, about"), "{lines:?}");
-        let plan = Plan::make(&Known {
-            left: Duration::from_secs(9),
-            ..tight
-        });
-        assert!(plan.over_budget && plan.rounds == plan.rounds_min);
+impl Plan {
+    /// The decisions as sentences.
+    #[must_use]
+    pub fn describe(&self, operations: &[&str], candidates: u32, known: &Known) -> Vec<String> {
+        let nanoseconds = |duration: Duration| format_duration_ns(duration.as_nanos() as f64);
+        let at_most = if self.looks.len() > 1 { "at most " } else { "" };
+        let mut lines = vec![format!(
+            "{at_most}{} rounds of {candidates} candidates, about {} each: {} in all",
+            self.rounds,
+            nanoseconds(self.run),
+            nanoseconds(self.duration(candidates)),
+        )];
+        lines.extend(self.describe_looks());
+        if let Some(phased) = &self.phased {
+            lines.extend(phased.describe(self.rate_per_s.first().copied()));
+            lines.extend(self.describe_warm_up(operations));
+        } else if known.load_command.is_some() {
+            lines.push(format!(
+                "in each run the load command, about {} with its warm-up",
+                nanoseconds(self.throughput_phase)
+            ));
+        } else {
+            lines.extend(self.describe_phases(operations, known));
+        }
+        lines.extend(self.describe_limits(known));
+        lines
     }
 
-    /// Goal: the default comparison has the rounds that a verdict needs, blocks and a p99, stays inside the budget
-    /// and uses it.
-    #[test]
-    fn default_comparison_fits() {
-        let plan = Plan::make(&Known::example());
-        assert!(
-            plan.rounds >= plan.rounds_min && !plan.over_budget,
-            "{plan:?}"
-        );
-        assert!(!plan.block.is_zero() && plan.cycles > 1, "{plan:?}");
-        assert!(plan.duration(7) <= Duration::from_secs(250));
-        assert!(
-            plan.duration(7) >= Duration::from_secs(210),
-            "time is used: {plan:?}"
-        );
-        let seconds = plan.throughput_phase.as_secs_f64();
-        assert_eq!(
-            plan.requests,
-            [10_000.0, 40_000.0].map(|r| (r * seconds).ceil() as u64)
-        );
-        assert_eq!(plan.rate_per_s, [4_000.0, 16_000.0]);
-        assert!((1..=CYCLES_MAX).contains(&plan.cycles));
-        assert_eq!(plan.slice, SLICE_MIN);
+    /// When it ends, and what looking costs.
+    fn describe_looks(&self) -> Option<String> {
+        let (last, earlier) = self.looks.split_last()?;
+        if earlier.is_empty() {
+            return None;
+        }
+        let earlier: Vec<String> = earlier.iter().map(u32::to_string).collect();
+        let looks = Looks::planned(self.looks.len());
+        Some(format!(
+            "over when every verdict is decided, after {} or {last} rounds: each look may err in {} of \
+             the 5 % of comparisons",
+            earlier.join(", "),
+            format_percent(looks.significance())
+        ))
     }
 
-    /// Goal: in the default time a slice of writes has flushes and a compaction, in the closed loop and at the constant rate,
-    /// and no block; reads keep short slices, as many as a p99 of theirs takes. Where there is no time for it, or the
-    /// user says how long slices are, writes are measured as everything else is.
-    #[test]
-    fn writes_have_long_slices() {
-        let store = Known {
-            left: Duration::from_secs(267),
-            slowest_per_s: vec![75_000.0, 130_000.0],
-            writes: vec![true, false],
-            ..Known::example()
+    fn describe_warm_up(&self, operations: &[&str]) -> Option<String> {
+        let parts: Vec<String> = operations
+            .iter()
+            .zip(&self.warm_up_requests)
+            .filter(|(_, requests)| **requests > 0)
+            .map(|(operation, requests)| format!("{requests} {}", plural(operation)))
+            .collect();
+        let why = if self.warm_up_is_cut {
+            "less than it took until all were steady, to keep the time budget"
+        } else {
+            "what it took until all were steady"
         };
-        let plan = Plan::make(&store);
-        assert!(
-            !plan.over_budget && plan.rounds >= plan.rounds_min,
-            "{plan:?}"
-        );
-        let (counts, windows) = (plan.counts(0), plan.windows(0));
-        assert!(75_000.0 * windows[0].as_secs_f64() >= 57_999.0, "{plan:?}");
-        let paced = plan.rate_per_s[0] * windows[1].as_secs_f64();
-        assert!(
-            paced >= 15_900.0 && counts[0] >= 1 && counts[2] == 0,
-            "{plan:?}"
-        );
-        let (counts, windows) = (plan.counts(1), plan.windows(1));
-        assert_eq!((windows[0], counts[2]), (SLICE_MIN, 1));
-        let paced = plan.rate_per_s[1] * windows[1].as_secs_f64() * f64::from(counts[1]);
-        assert!((10_000.0..20_000.0).contains(&paced), "{plan:?}");
-        let lines = plan.describe(&["PUT", "GET"], 7, &store);
-        assert!(
-            lines
-                .iter()
-                .any(|line| line.starts_with("but for PUT: 1 of 773 ms")),
-            "{lines:?}"
-        );
-        let tight = Known {
-            left: Duration::from_secs(120),
-            ..store.clone()
+        (!parts.is_empty()).then(|| format!("warm-up per run: {} ({why})", parts.join(", ")))
+    }
+
+    fn describe_writes(&self, operations: &[&str]) -> Option<String> {
+        let place = (0..operations.len()).find(|&place| self.has_long_slices(place))?;
+        let ([closed, paced, _], [slice, latency, _]) = (self.counts(place), self.windows(place));
+        Some(format!(
+            "but for {}: {closed} of {} ms, {paced} of {} ms and no block, so that each has its flushes and a compaction",
+            operations.get(place)?,
+            slice.as_millis(),
+            latency.as_millis(),
+        ))
+    }
+
+    fn describe_phases(&self, operations: &[&str], known: &Known) -> Vec<String> {
+        let milliseconds = |duration: Duration| format!("{} ms", duration.as_millis());
+        let mut work = String::from("memory after equal work:");
+        let mut rates = String::from("the same rate for all:");
+        for (index, operation) in operations.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            let requests = self.requests.get(index).copied().unwrap_or(0);
+            let rate = self.rate_per_s.get(index).copied().unwrap_or(0.0);
+            let name = plural(operation);
+            let _ = write!(work, "{separator} {requests} {name}");
+            let _ = write!(rates, "{separator} {name} at {}", format_rate(rate));
+        }
+        let block = match self.block.is_zero() {
+            true => ", unchecked by blocks, for which there is no time".to_owned(),
+            false => format!(
+                " and one block of {} which they have to agree with",
+                milliseconds(self.block)
+            ),
         };
-        let given = Known {
-            lengths: Lengths {
-                slice: Some(SLICE_MIN),
-                ..Lengths::default()
-            },
-            ..store
-        };
-        for known in [tight, given] {
-            let plan = Plan::make(&known);
-            assert_eq!(
-                (plan.counts(0), plan.windows(0)),
-                (plan.counts(1), plan.windows(1))
+        let slices = format!(
+            "slices on fresh connections, in each round and for each candidate: in the closed loop {} of {}{block}; \
+             at the constant rate {} of {}; each after {} to settle",
+            self.cycles,
+            milliseconds(self.slice),
+            self.paced,
+            milliseconds(self.latency_phase),
+            milliseconds(self.settle),
+        );
+        let mut lines = vec![slices, work, rates];
+        lines.extend(self.describe_writes(operations));
+        lines.extend(self.describe_warm_up(operations));
+        if known.rate_per_s.is_none() {
+            lines.push(format!(
+                "(that is {RATE_SHARE} of what the slowest candidate can do)"
+            ));
+        }
+        lines
+    }
+
+    /// What a reader has to know of the number of rounds.
+    fn describe_limits(&self, known: &Known) -> Vec<String> {
+        let mut lines = Vec::new();
+        if known.rounds.is_none() && self.rounds < ROUNDS_DEFAULT {
+            lines.push(format!(
+                "fewer than the usual {ROUNDS_DEFAULT} rounds, to keep the time budget; small \
+                 differences may stay undecided"
+            ));
+        }
+        if let Some(floor) = self.missed_floor {
+            lines.push(format!(
+                "memory gets no verdict: a run has no time for the {floor} requests that it would take; a longer \
+                 --time-budget has"
+            ));
+        }
+        lines.extend(self.describe_unpinned(known));
+        if self.rounds < self.rounds_min {
+            lines.push(format!(
+                "below {} rounds no difference between so many candidates can be called \
+                 significant, however large",
+                self.rounds_min
+            ));
+        }
+        if self.over_budget {
+            lines.push(
+                "this is longer than the time budget allows: fewer candidates (--allocators, \
+                 --pools) or a larger --time-budget help"
+                    .to_owned(),
             );
         }
-    }
-
-    /// Goal: what the default budget has room for before anything is measured: glibc, three
-    /// libraries of the distribution and mempool, each with pools on and off; for somebody else's
-    /// server four more allocators; but not those four for ours as well.
-    #[test]
-    fn the_default_budget_has_room_for_eleven_candidates() {
-        assert!(shortest(11, 2, None, IDLE_DEFAULT) <= TIME_BUDGET_DEFAULT);
-        assert!(shortest(10, 1, None, IDLE_DEFAULT) <= TIME_BUDGET_DEFAULT);
-        assert!(shortest(19, 2, None, IDLE_DEFAULT) > TIME_BUDGET_DEFAULT);
-        assert!(shortest(19, 2, Some(3), IDLE_DEFAULT) <= TIME_BUDGET_DEFAULT);
-        let known = Known {
-            candidates: 11,
-            left: Duration::from_secs(240),
-            ..Known::example()
-        };
-        let plan = Plan::make(&known);
-        assert!(plan.rounds >= 10 && !plan.over_budget, "{plan:?}");
-        let lines = plan.describe(&["PUT", "GET"], 11, &known);
-        let has_block = lines.iter().any(|line| line.contains("and one block of"));
-        assert!(plan.block.is_zero() && !has_block, "{lines:?}");
-    }
-
-    /// Goal: cycles go first, then rounds, then the budget; never the rounds a verdict needs, or a slice that
-    /// says something.
-    #[test]
-    fn less_time_means_fewer_rounds_then_an_honest_overrun() {
-        let tight = Known {
-            left: Duration::from_secs(180),
-            ..Known::example()
-        };
-        let plan = Plan::make(&tight);
-        assert!(
-            (tight.rounds_min()..=ROUNDS_DEFAULT).contains(&plan.rounds),
-            "{plan:?}"
-        );
-        assert!(!plan.over_budget, "{plan:?}");
-        assert!(plan.duration(7) <= tight.left);
-        let impossible = Known {
-            left: Duration::from_secs(5),
-            ..Known::example()
-        };
-        let plan = Plan::make(&impossible);
-        assert_eq!(
-            (plan.rounds, plan.throughput_phase, plan.cycles),
-            (impossible.rounds_min(), PHASE_MIN, 1)
-        );
-        assert!(plan.over_budget);
-        let lines = plan.describe(&["PUT", "GET"], 7, &impossible);
-        assert!(
-            lines.iter().any(|line| line.contains("--time-budget")),
-            "{lines:?}"
-        );
-    }
-
-    /// Goal: the slices of a round have the answers for a p99 together, if they need not be too long for it;
-    /// a slow server's connections are answered a few times in each slice.
-    #[test]
-    fn slices_are_long_enough() {
-        let plan = |per_s| {
-            Plan::make(&Known {
-                candidates: 3,
-                left: Duration::from_secs(250),
-                slowest_per_s: vec![per_s],
-                warm_up_requests: vec![0],
-                ..Known::example()
-            })
-        };
-        let answers = |plan: &Plan| {
-            plan.rate_per_s[0] * plan.latency_phase.as_secs_f64() * f64::from(plan.paced)
-        };
-        for per_s in [200_000.0, 40_000.0, 20_000.0] {
-            let plan = plan(per_s);
-            assert!(answers(&plan) >= 10_000.0, "{plan:?}");
-            assert!(plan.latency_phase >= SLICE_MIN && plan.slice == SLICE_MIN);
-            let work = per_s * plan.throughput_phase.as_secs_f64();
-            assert_eq!(plan.requests, [work.ceil() as u64]);
-        }
-        let slow = plan(1_000.0);
-        assert_eq!(slow.slice, Duration::from_millis(512));
-        // 26 s for a p99 are too many.
-        assert_eq!((slow.latency_phase, slow.paced), (slow.slice, 1));
-        assert_eq!(plan(1.0).slice, SLICE_CLOSED_MAX);
-    }
-
-    /// A server whose answers take 0.1 s got one request as its "equal work", and memory a firm verdict from it.
-    ///
-    /// Goal: memory has a thousand requests and sixteen per connection, or gets no verdict and the plan says so.
-    #[test]
-    fn memory_has_a_floor_of_work() {
-        let slow = Known {
-            candidates: 3,
-            left: Duration::from_secs(250),
-            slowest_per_s: vec![640.0],
-            warm_up_requests: vec![0],
-            ..Known::example()
-        };
-        let plan = Plan::make(&slow);
-        assert_eq!(
-            (plan.requests.as_slice(), plan.missed_floor),
-            (&[1_024][..], None)
-        );
-        assert!(
-            plan.work >= Duration::from_millis(1_600) && !plan.over_budget,
-            "{plan:?}"
-        );
-        let slower = Known {
-            slowest_per_s: vec![20.0],
-            ..slow.clone()
-        };
-        let plan = Plan::make(&slower);
-        assert_eq!(
-            (plan.requests.as_slice(), plan.missed_floor),
-            (&[6][..], Some(1_024))
-        );
-        let lines = plan.describe(&["request"], 3, &slower);
-        let said = |line: &String| {
-            line.starts_with("memory gets no verdict: a run has no time for the 1024")
-        };
-        assert!(lines.iter().any(said), "{lines:?}");
-        // An hour has the time.
-        let hours = Known {
-            left: Duration::from_secs(10_800),
-            ..slower.clone()
-        };
-        assert_eq!(Plan::make(&hours).missed_floor, None);
-        // What the user insists on is done, and is no more keys than usual.
-        let insists = |memory| {
-            Plan::make(&Known {
-                lengths: Lengths {
-                    memory: Some(memory),
-                    ..Lengths::default()
-                },
-                ..slow.clone()
-            })
-        };
-        let plan = insists(MemoryWork::For(Duration::from_secs(600)));
-        assert_eq!(
-            (plan.requests.as_slice(), plan.keys),
-            (&[384_000][..], 1_024)
-        );
-        assert!(plan.over_budget && plan.run > Duration::from_secs(600));
-        let plan = insists(MemoryWork::Requests(10));
-        assert_eq!((plan.requests.as_slice(), plan.keys), (&[10][..], 10));
-    }
-
-    /// Goal: a server whose last answers come seconds after the end of a slice makes runs longer, and the plan says so.
-    #[test]
-    fn late_answers_are_part_of_a_run() {
-        let slow = Known {
-            tail: Duration::from_secs(2),
-            ..Known::example()
-        };
-        let (usual, late) = (Plan::make(&Known::example()), Plan::make(&slow));
-        let slices = late.cycles + late.paced + u32::from(!late.block.is_zero());
-        assert!(late.run >= slow.tail * slices, "{late:?}");
-        let total = |plan: &Plan, known: &Known| plan.run * plan.rounds * known.candidates;
-        assert!(
-            late.over_budget || total(&late, &slow) <= slow.left,
-            "{late:?}"
-        );
-        assert!(late.slices() > usual.run, "{usual:?}");
-    }
-
-    /// Goal: what the user insists on is done, and its price said.
-    #[test]
-    fn the_users_wishes_win() {
-        let wishes = Known {
-            rounds: Some(3),
-            rate_per_s: Some(500.0),
-            ..Known::example()
-        };
-        let plan = Plan::make(&wishes);
-        assert_eq!(
-            (plan.rounds, plan.rate_per_s.clone()),
-            (3, vec![500.0, 500.0])
-        );
-        let lines = plan.describe(&["PUT", "GET"], 7, &wishes);
-        assert!(
-            lines.iter().any(|line| line.contains("below 8 rounds")),
-            "{lines:?}"
-        );
-    }
-
-    /// Goal: time that ten rounds do not need becomes looks, not longer phases; few candidates are
-    /// looked at early, and what is said of it is in the plan.
-    #[test]
-    fn ample_time_means_more_looks() {
-        let ample = Known {
-            candidates: 3,
-            left: Duration::from_secs(280),
-            slowest_per_s: vec![50_000.0],
-            warm_up_requests: vec![0],
-            ..Known::example()
-        };
-        let plan = Plan::make(&ample);
-        let (first, last) = (plan.looks[0], plan.rounds);
-        assert!(
-            first == 10 && last >= 20 && plan.looks.len() > 1,
-            "{plan:?}"
-        );
-        assert!(!plan.over_budget);
-        assert!(plan.duration(3) <= ample.left);
-        let lines = plan.describe(&["request"], 3, &ample);
-        assert!(
-            lines[0].starts_with(&format!("at most {last} rounds")),
-            "{lines:?}"
-        );
-        assert!(lines[1].contains(&format!("or {last} rounds")), "{lines:?}");
-        // A slow server's p99 needs long slices, so there are fewer rounds.
-        let slow = Known {
-            slowest_per_s: vec![7_000.0],
-            ..ample.clone()
-        };
-        assert!(Plan::make(&slow).rounds < plan.rounds);
-        // What the user insists on is looked at once.
-        let fixed = Known {
-            rounds: Some(40),
-            ..ample.clone()
-        };
-        assert_eq!(Plan::make(&fixed).looks, [40]);
-        // A whole night: the looks stay few.
-        let night = Known {
-            left: Duration::from_secs(36_000),
-            ..ample
-        };
-        let plan = Plan::make(&night);
-        assert!((2..=4).contains(&plan.looks.len()), "{plan:?}");
-        assert_eq!(plan.looks[0], 10);
-        assert!(plan.throughput_phase > PHASE_MIN, "{plan:?}");
-    }
-
-    /// Goal: warm-up and idle time are planned for; a warm-up that would eat the runs is cut, and said.
-    #[test]
-    fn warm_up_and_idle_take_their_time() {
-        let plain = Plan::make(&Known::example());
-        let idle = Known {
-            idle: Duration::from_secs(12),
-            left: Duration::from_secs(2_000),
-            ..Known::example()
-        };
-        let plan = Plan::make(&idle);
-        assert!(plan.run >= Duration::from_secs(12) && plan.idle == idle.idle);
-        assert!(!plan.over_budget);
-        let warm = Known {
-            warm_up_requests: vec![2_000, 4_000],
-            ..Known::example()
-        };
-        let plan = Plan::make(&warm);
-        assert_eq!(plan.warm_up_requests, [2_000, 4_000]);
-        assert!(
-            !plan.warm_up_is_cut && plan.run > plain.run,
-            "{plan:?} {plain:?}"
-        );
-        assert!(plan.duration(7) <= warm.left);
-        let lines = plan.describe(&["PUT", "GET"], 7, &warm);
-        let said = "warm-up per run: 2000 PUT, 4000 GET (what it took until all were steady)";
-        assert!(lines.iter().any(|line| line == said), "{lines:?}");
-        let long = Known {
-            warm_up_requests: vec![100_000, 0],
-            ..Known::example()
-        };
-        let plan = Plan::make(&long);
-        assert!(plan.warm_up_is_cut && plan.warm_up_requests[0] < 100_000);
-        assert!(
-            plan.warm_up_requests[0] > 1_000 && !plan.over_budget,
-            "{plan:?}"
-        );
-        let lines = plan.describe(&["PUT", "GET"], 7, &long);
-        assert!(
-            lines.iter().any(|line| line.contains("less than it took")),
-            "{lines:?}"
-        );
+        lines
     }
 }
+
+/// What many of an operation are called: methods have no plural.
+fn plural(operation: &str) -> &str {
+    match operation {
+        "request" => "requests",
+        method => method,
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/plan.rs"]
+mod tests;

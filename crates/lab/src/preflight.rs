@@ -15,8 +15,8 @@ use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
 use crate::load_command;
 use crate::matrix::Candidate;
+use crate::options::ServerInfo;
 use crate::readiness::Ready;
-use crate::server_info::ServerInfo;
 use crate::session::{Session, Workshop};
 use crate::warm_up::{Drift, Slices};
 

@@ -10,25 +10,25 @@
 //! Absent on purpose: trust in the command line, in the variables of the lab, and in the target's
 //! words.
 
-pub(crate) mod environment;
-pub(crate) mod image;
 pub(crate) mod interposition;
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::thread;
 use std::time::Duration;
+use std::{fs, io, thread};
+
+use interposition::{Call, Slots, is_c_library};
 
 use crate::allocator::{Allocator, family_by_symbol, name_of_library};
 use crate::elf::Elf;
-use crate::process_tree;
-use crate::suitability::{self, Unsuitable};
-use image::Image;
-use interposition::{Call, Slots, is_c_library};
+use crate::process_tree::parent_of;
+use crate::suitability::Unsuitable;
+use crate::{process_tree, suitability};
 
 /// How often a process is looked at that is not as it should be.
 const LOOKS_MAX: u32 = 20;
@@ -263,7 +263,7 @@ fn demand_variable(
     program: &Path,
     (name, value): (&OsStr, &OsStr),
 ) -> Result<(), PresenceError> {
-    match environment::was_given(pid, name, value) {
+    match was_given(pid, name, value) {
         true => Ok(()),
         false => Err(PresenceError::SettingLost {
             pid,
@@ -489,90 +489,257 @@ fn native_allocator<'a>(
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Did a setting of the allocator reach the process? It is read once, at the start of the program,
+// from the environment that the program was started with.
+//
+// `/proc/PID/environ` is that environment, unless the program wrote its title over it, as nginx
+// does. Then the variables that the program still has count, or those of its parent: a worker that
+// was forked has its parent's heap.
 
-    /// Goal: this very process, which has nothing preloaded, passes as plain and fails as another.
-    #[test]
-    fn own_process_is_not_under_another_allocator() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        let plain = Allocator::native("glibc");
-        assert_eq!(
-            prove(&[own], &plain),
-            Ok(Presence {
-                pids: vec![own],
-                native: None
-            })
-        );
-        let other = Allocator::preloaded("other", "/lib/libother.so".into());
-        let sentence = prove(&[own], &other).unwrap_err().to_string();
-        assert!(
-            sentence.starts_with("allocator not in use: /lib/libother.so"),
-            "{sentence}"
-        );
-        assert_eq!(prove(&[], &plain), Err(PresenceError::NothingServes));
-        assert_eq!(
-            prove(&[i32::MAX], &plain),
-            Err(PresenceError::NothingServes)
-        );
+/// More parents than a target has.
+const PARENTS_MAX: usize = 16;
+/// More variables than a program has.
+const VARIABLES_MAX: u64 = 4096;
+/// More than the longest variable of ours.
+const VARIABLE_BYTES_MAX: usize = 8192;
+
+/// How the variable of the C library's tunables begins, and each of them.
+const TUNABLES: &[u8] = b"GLIBC_TUNABLES=";
+const TUNABLE: &[u8] = b"glibc.";
+
+/// True if process `pid`, or the one it was forked from, was started with `name` set to `value`.
+fn was_given(pid: i32, name: &OsStr, value: &OsStr) -> bool {
+    let wanted = [name.as_bytes(), b"=", value.as_bytes()].concat();
+    let mut pid = pid;
+    for _ in 0..PARENTS_MAX {
+        let given = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        if is_intact(&given) {
+            return variables(&given).contains(&wanted);
+        }
+        // What a program has now may be less than it was given, never more that is ours.
+        if present(pid).is_some_and(|variables| variables.contains(&wanted)) {
+            return true;
+        }
+        match parent_of(pid) {
+            Some(parent) if parent > 1 => pid = parent,
+            _ => return false,
+        }
     }
+    false
+}
 
-    /// A worker of Apache that its parent ended while it was looked at had no memory any more, and was alive for another
-    /// moment: a comparison ended with "allocator not in use".
-    ///
-    /// Goal: what is not as it should be for a moment only is no error, whether it ends then or is right then; what
-    /// stays wrong is.
-    #[test]
-    fn a_process_that_vanishes_is_looked_at_again() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        let right_at = |right: u32| {
-            let mut looks = 0;
-            let found = each_living(&[own], |_| {
-                looks += 1;
-                match looks < right {
-                    true => Err(PresenceError::NothingServes),
-                    false => Ok(()),
-                }
-            });
-            found.map(|found| found.len())
-        };
-        assert_eq!(right_at(5), Ok(1));
-        assert_eq!(right_at(u32::MAX), Err(PresenceError::NothingServes));
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
-        let vanishing = i32::try_from(child.id()).unwrap();
-        let found = each_living(&[vanishing, own], |pid| {
-            if pid == own {
-                return Ok(());
+/// The variables of a process, and where they were found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Variables {
+    /// What its program was started with.
+    Given(Vec<Vec<u8>>),
+    /// What it has now: it wrote its title over what it was given.
+    Present(Vec<Vec<u8>>),
+}
+
+/// The variables of process `pid`.
+pub(crate) fn of_process(pid: i32) -> io::Result<Variables> {
+    let given = fs::read(format!("/proc/{pid}/environ"))?;
+    if given.is_empty() || is_intact(&given) {
+        return Ok(Variables::Given(variables(&given)));
+    }
+    let present = present(pid).ok_or_else(|| {
+        io::Error::other("its program has overwritten the variables that it was started with")
+    })?;
+    Ok(Variables::Present(present))
+}
+
+/// The variables of `/proc/PID/environ`. The dynamic linker writes zeros over the colons of `GLIBC_TUNABLES` there
+/// (C libraries before 2.39 do, in what the program was given), so parts that begin as tunables do belong to it.
+fn variables(environment: &[u8]) -> Vec<Vec<u8>> {
+    let mut list: Vec<Vec<u8>> = Vec::new();
+    for part in environment.split(|&byte| byte == 0) {
+        match list.last_mut() {
+            Some(last) if last.starts_with(TUNABLES) && part.starts_with(TUNABLE) => {
+                last.push(b':');
+                last.extend_from_slice(part);
             }
-            child.kill().unwrap();
-            Err(PresenceError::NothingServes)
-        });
-        assert_eq!(found.map(|found| found.len()), Ok(1));
-        child.wait().unwrap();
+            _ => list.push(part.to_vec()),
+        }
+    }
+    list
+}
+
+/// Text, with variables in it: not zeros, and not a title.
+fn is_intact(environment: &[u8]) -> bool {
+    environment
+        .split(|&byte| byte == 0)
+        .any(|variable| variable.contains(&b'='))
+}
+
+/// The variables that a program has now, where its C library keeps them.
+fn present(pid: i32) -> Option<Vec<Vec<u8>>> {
+    let image = Image::open(pid).ok()?;
+    let library = image
+        .objects()
+        .into_iter()
+        .find(|object| is_c_library(&object.mapping.file))?;
+    let elf = Elf::read(&library.readable).ok()??;
+    let mapping = library.mapping;
+    let bias = elf.load_bias(mapping.start, mapping.file_offset)?;
+    let variable = elf
+        .address_of("__environ")
+        .or_else(|| elf.address_of("environ"))?;
+    let list = image.word(bias.wrapping_add(variable))?;
+    (0..VARIABLES_MAX)
+        .map(|index| image.word(list.checked_add(index * 8)?))
+        .map_while(|pointer| pointer.filter(|&pointer| pointer != 0))
+        .map(|pointer| image.text(pointer, VARIABLE_BYTES_MAX))
+        .collect()
+}
+
+// A process's memory as its own files lay it out: what is mapped where, and what is written there.
+
+/// One line of `/proc/PID/maps` that has a file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) is_code: bool,
+    pub(crate) file_offset: u64,
+    pub(crate) inode: u64,
+    pub(crate) file: PathBuf,
+}
+
+/// A running process.
+#[derive(Debug)]
+pub(crate) struct Image {
+    pub(crate) mappings: Vec<Mapping>,
+    pid: i32,
+    memory: File,
+}
+
+/// A file with code in a process.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Object<'a> {
+    /// The first of its mappings.
+    pub(crate) mapping: &'a Mapping,
+    /// Where what runs can be read: the process may have another root than this one, or an older file.
+    pub(crate) readable: PathBuf,
+}
+
+impl Image {
+    /// Reads the map and opens the memory of `pid`.
+    pub(crate) fn open(pid: i32) -> io::Result<Self> {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        Ok(Self {
+            mappings: maps.lines().filter_map(parse).collect(),
+            pid,
+            memory: File::open(format!("/proc/{pid}/mem"))?,
+        })
     }
 
-    /// Goal: a process that has ended since the list was made is left out, collected by its parent or
-    /// not: a comparison of a server in the background once failed with "cannot look into process".
-    #[test]
-    fn ended_processes_are_left_out() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        let plain = Allocator::native("glibc");
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let ended = i32::try_from(child.id()).unwrap();
-        while process_tree::is_alive(ended) {
-            std::thread::yield_now();
+    /// The eight bytes at an address; `None` if nothing is there.
+    pub(crate) fn word(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0_u8; 8];
+        self.memory.read_exact_at(&mut bytes, address).ok()?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    /// The bytes at an address; `None` if they are not all there.
+    pub(crate) fn bytes(&self, address: u64, len_bytes: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len_bytes];
+        self.memory.read_exact_at(&mut bytes, address).ok()?;
+        Some(bytes)
+    }
+
+    /// The bytes at an address up to a zero, no more than `bytes_max` of them.
+    pub(crate) fn text(&self, address: u64, bytes_max: usize) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        let mut part = [0_u8; 256];
+        while text.len() < bytes_max {
+            let at = address.checked_add(text.len() as u64)?;
+            // Not across a page's end: the next page may not be there.
+            let in_page = usize::try_from(256 - at % 256).ok()?;
+            let piece = part.get_mut(..in_page)?;
+            self.memory.read_exact_at(piece, at).ok()?;
+            if let Some(end) = piece.iter().position(|&byte| byte == 0) {
+                text.extend_from_slice(piece.get(..end)?);
+                return Some(text);
+            }
+            text.extend_from_slice(piece);
         }
-        for _ in 0..2 {
-            let found = prove(&[ended, own, i32::MAX], &plain).unwrap();
-            assert_eq!(found.pids, [own]);
-            let error = PresenceError::NothingServes;
-            assert_eq!(prove(&[ended], &plain), Err(error.clone()));
-            assert_eq!(prove_emulated(&[ended], &plain), Err(error));
-            child.wait().unwrap();
+        Some(text)
+    }
+
+    /// The file that an address is in.
+    pub(crate) fn file_at(&self, address: u64) -> Option<&Path> {
+        let mapping = self
+            .mappings
+            .iter()
+            .find(|mapping| (mapping.start..mapping.end).contains(&address))?;
+        Some(&mapping.file)
+    }
+
+    /// The files with code in this process, each once. A file that was replaced since is left out where only what is on the
+    /// disk now can be read: that is not what runs.
+    pub(crate) fn objects(&self) -> Vec<Object<'_>> {
+        let mut objects: Vec<Object<'_>> = Vec::new();
+        for mapping in &self.mappings {
+            let is_new = objects
+                .iter()
+                .all(|object| object.mapping.file != mapping.file);
+            let has_code = |other: &&Mapping| other.is_code && other.file == mapping.file;
+            if !is_new || !self.mappings.iter().any(|other| has_code(&other)) {
+                continue;
+            }
+            if let Some(readable) = self.readable(mapping) {
+                objects.push(Object { mapping, readable });
+            }
         }
+        objects
+    }
+
+    /// Where the mapped file can be read: by its name below the process's root, or, with the right to do so, by the kernel's
+    /// link to what is mapped.
+    fn readable(&self, mapping: &Mapping) -> Option<PathBuf> {
+        let process = PathBuf::from(format!("/proc/{}", self.pid));
+        let named = in_root(self.pid, &mapping.file);
+        let is_same =
+            |path: &Path| fs::metadata(path).is_ok_and(|file| file.ino() == mapping.inode);
+        let link = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
+        let ways = [named, process.join(link)];
+        ways.into_iter().find(|path| is_same(path))
     }
 }
+
+/// A path of process `pid` as this one finds it, whatever the root of that is.
+pub(crate) fn in_root(pid: i32, path: &Path) -> PathBuf {
+    let path = path.strip_prefix("/").unwrap_or(path);
+    PathBuf::from(format!("/proc/{pid}/root")).join(path)
+}
+
+/// `start-end perms offset dev inode path`; the path is the rest of the line, blanks included.
+fn parse(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let permissions = fields.next()?;
+    let file_offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let inode = fields.nth(1)?.parse().ok()?;
+    let file = fields.next()?.trim_start();
+    file.starts_with('/').then(|| Mapping {
+        start: u64::from_str_radix(start, 16).unwrap_or(0),
+        end: u64::from_str_radix(end, 16).unwrap_or(0),
+        is_code: permissions.contains('x'),
+        file_offset,
+        inode,
+        file: PathBuf::from(file),
+    })
+}
+
+#[cfg(test)]
+#[path = "tests/presence.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/environment.rs"]
+mod environment_tests;
+
+#[cfg(test)]
+#[path = "tests/image.rs"]
+mod image_tests;

@@ -19,28 +19,21 @@
 //! Absent on purpose: drawing and file formats (`millpond_measure::flamegraph`), verdicts. The
 //! measurement of a comparison never runs under any of this.
 
-mod after_rounds;
 mod arm;
-mod attach;
 mod config;
-mod cost;
 mod files;
-mod maps;
 mod outcome;
 mod perf;
-mod reader;
 mod rounds;
 mod sampler;
-mod summary;
 mod symbols;
-mod unwind;
 
-pub(crate) use after_rounds::{Commission, FLAMES_DIRECTORY, after_rounds};
-pub use attach::{ProcessConfig, profile_process};
 pub use config::{
     DURATION_DEFAULT, ProfileConfig, ROUNDS_DEFAULT, SAMPLE_BYTES_DEFAULT, SAMPLES_PER_S_DEFAULT,
 };
-pub use cost::{Cost, Spread};
+pub use files::Unwind;
 pub use outcome::{AllocationFigures, CandidateProfile, CpuFigures, ProfileOutcome, ProfileRecord};
 pub use rounds::profile;
-pub use unwind::Unwind;
+pub(crate) use rounds::{Commission, FLAMES_DIRECTORY, after_rounds};
+pub use sampler::{Cost, Spread};
+pub use sampler::{ProcessConfig, profile_process};

@@ -5,20 +5,20 @@
 //! an arena of the C library or around a living block, is malloc's. Everything else is named by the object that mapped
 //! it.
 
-mod regions;
-pub(crate) mod runtimes;
-
 use std::collections::BTreeMap;
+use std::mem::offset_of;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use millpond_measure::process::{self, Mapping, PagesInUse};
+use millpond_measure::process;
+use millpond_measure::process::{Mapping, PagesInUse};
 use millpond_measure::record::{Held, Holder, Reach};
+use millpond_preload_shared::region_table::{MAGIC, REGIONS, Region, RegionTable, SYMBOL};
 
+use crate::allocator::{family_by_symbol, name_of_library};
 use crate::elf::Elf;
-use crate::presence::image::Image;
+use crate::presence::Image;
 use crate::trace::{HeapReading, Trace};
-use regions::Regions;
 
 /// An arena of the C library begins at a multiple of this (`HEAP_MAX_SIZE` of glibc's malloc/arena.c).
 const ARENA_BYTES: u64 = 64 << 20;
@@ -266,8 +266,141 @@ impl Objects {
             return known.clone();
         }
         let elf = Elf::read(file).ok().flatten();
-        let holder = runtimes::holder_of(file, elf.as_ref());
+        let holder = holder_of(file, elf.as_ref());
         self.holders.insert(file.to_owned(), holder.clone());
         holder
     }
 }
+
+// The trace's table of mapped regions, read from outside the process that it is in.
+
+/// The process runs on: a table that is written just then is read again, so often.
+const ATTEMPTS: usize = 20;
+
+/// Who mapped what, in order of address.
+#[derive(Debug, Default)]
+struct Regions {
+    list: Vec<Region>,
+    /// Changes that the table lacks.
+    missed: u64,
+}
+
+impl Regions {
+    /// The table of the process behind `image`; an empty one if `trace` is not there, or is never at rest.
+    fn read(image: &Image, trace: &Path) -> Self {
+        let address = || {
+            let mapping = image.mappings.iter().find(|one| one.file == trace)?;
+            let elf = Elf::read(trace).ok()??;
+            let bias = elf.load_bias(mapping.start, mapping.file_offset)?;
+            Some(bias.wrapping_add(elf.address_of(SYMBOL)?))
+        };
+        let Some(address) = address() else {
+            return Self::default();
+        };
+        let found = (0..ATTEMPTS).find_map(|_| Self::read_once(image, address));
+        found.unwrap_or_else(|| Self {
+            list: Vec::new(),
+            missed: 1,
+        })
+    }
+
+    /// `None` if it was written meanwhile.
+    fn read_once(image: &Image, address: u64) -> Option<Self> {
+        let sequence_at = address + offset_of!(RegionTable, sequence) as u64;
+        let sequence = image.word(sequence_at).filter(|word| word % 2 == 0)?;
+        let head = image.bytes(address, offset_of!(RegionTable, regions))?;
+        let count = word_at(&head, offset_of!(RegionTable, count))?;
+        let count = usize::try_from(count).ok()?.min(REGIONS);
+        let list_at = address + offset_of!(RegionTable, regions) as u64;
+        let bytes = image.bytes(list_at, count * size_of::<Region>())?;
+        if word_at(&head, 0)? != MAGIC || image.word(sequence_at)? != sequence {
+            return None;
+        }
+        let regions = bytes.chunks_exact(size_of::<Region>()).map(|region| {
+            Some(Region {
+                start: word_at(region, offset_of!(Region, start))?,
+                end: word_at(region, offset_of!(Region, end))?,
+                caller: word_at(region, offset_of!(Region, caller))?,
+            })
+        });
+        Some(Self {
+            list: regions.collect::<Option<Vec<Region>>>()?,
+            missed: word_at(&head, offset_of!(RegionTable, missed))?,
+        })
+    }
+
+    /// Those that have a part of `range`.
+    fn within(&self, range: Range<u64>) -> &[Region] {
+        let first = self.list.partition_point(|one| one.end <= range.start);
+        let last = self.list.partition_point(|one| one.start < range.end);
+        self.list.get(first..last).unwrap_or_default()
+    }
+}
+
+fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let word = bytes.get(at..at + size_of::<u64>())?;
+    Some(u64::from_ne_bytes(word.try_into().ok()?))
+}
+
+// Whose heap the memory is that an object maps: an allocator library's, a runtime's, or that of an allocator which is a
+// part of the object.
+
+/// How files of runtimes begin, and whose heap they have.
+const RUNTIMES: &[(&str, &str)] = &[
+    ("libjvm.so", "JVM (Java heap, code, metadata)"),
+    ("libnode.so", "V8 (JavaScript heap)"),
+    ("node", "V8 (JavaScript heap)"),
+    ("libv8", "V8 (JavaScript heap)"),
+    ("libphp", "PHP (Zend heap)"),
+    ("php", "PHP (Zend heap)"),
+    ("mod_php", "PHP (Zend heap)"),
+    ("libpython", "CPython (object arenas)"),
+    ("python", "CPython (object arenas)"),
+    ("libruby", "Ruby (object heap)"),
+    ("ruby", "Ruby (object heap)"),
+    ("beam.smp", "Erlang (BEAM carriers)"),
+    ("libcoreclr", ".NET (managed heap)"),
+    ("libclrgc", ".NET (managed heap)"),
+    ("libmonosgen", ".NET (managed heap)"),
+    ("libluajit", "LuaJIT (Lua heap)"),
+];
+
+/// The runtime with a heap of its own that a file of this name is.
+pub(crate) fn runtime_of(name: &str) -> Option<&'static str> {
+    let mut all = RUNTIMES.iter();
+    all.find(|(begin, _)| name.starts_with(begin))
+        .map(|&(_, runtime)| runtime)
+}
+
+/// Who holds what the code of `file` maps.
+fn holder_of(file: &Path, elf: Option<&Elf>) -> Holder {
+    let name = file
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_default();
+    let is_library = elf.is_some_and(|elf| elf.is_shared() && elf.interpreter().is_none());
+    // What exports malloc serves it, if the dynamic linker found it first: as the preloaded one was proved to be.
+    let serves_malloc =
+        name_of_library(file).is_some() || elf.is_some_and(|elf| elf.exports("malloc"));
+    if is_library && serves_malloc {
+        return Holder::Malloc;
+    }
+    if let Some(runtime) = runtime_of(&name) {
+        return Holder::Runtime {
+            name: runtime.to_owned(),
+        };
+    }
+    // A stripped object says nothing.
+    let inside = elf.and_then(|elf| family_by_symbol(|symbol| elf.contains(symbol)));
+    match inside {
+        Some(allocator) => Holder::Embedded {
+            name: allocator.to_owned(),
+            object: name,
+        },
+        None => Holder::Object { object: name },
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/runtimes.rs"]
+mod runtimes_tests;

@@ -7,16 +7,20 @@
 //! grows with what it took, up to half a second: samples of a large server are fewer, never different. Where `smaps_rollup` cannot be read the samples
 //! are of RSS alone.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use millpond_measure::process::ProcessTree;
-use millpond_measure::record::MemorySeries;
+use millpond_measure::process::{MemorySample, ProcessTree};
+use millpond_measure::record::{CoursePhase, Measure, MemorySeries, Quantity, RoundMeasures};
+use millpond_measure::series::Series;
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::rounds::nanoseconds;
+use crate::usage::Edge;
 
 const INTERVAL: Duration = Duration::from_millis(50);
 
@@ -167,87 +171,134 @@ fn thread_cpu() -> Duration {
     Duration::new(secs.unwrap_or(0), nanos.unwrap_or(0))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::{Command, Stdio};
+// The memory of one run on one clock: what the sampler saw, and what was read at the edges of phases.
+//
+// A reading at an edge is the same quantity as a sample, so both stand in one series, and what the table shows is a
+// point of the curve. The peak is the largest of them all: no sample of the run is above it. A peak between two of them
+// is missed; of resident memory the kernel keeps high-water marks, whose sum over processes is an upper bound, as these
+// need not have been at the same moment. The mean is over the time of the equal work alone: how long a target idles is
+// the user's choice.
 
-    /// Until `count` has grown by so many.
-    fn wait_for(count: &AtomicUsize, more: usize) {
-        let until = count.load(Ordering::Relaxed) + more;
-        while count.load(Ordering::Relaxed) < until {
-            thread::sleep(Duration::from_millis(1));
-        }
+/// What was read at the edges of a run, and the kernel's own peaks.
+#[derive(Debug, Default)]
+pub(crate) struct EdgeMemory {
+    /// Those that are in no series yet.
+    readings: Vec<(Instant, MemorySample)>,
+    peak_rss_bytes: u64,
+    cgroup_bytes: Option<u64>,
+}
+
+impl EdgeMemory {
+    /// Takes in what was read at an edge.
+    pub(crate) fn add(&mut self, edge: &Edge) {
+        let process = &edge.usage.process;
+        self.readings.push((edge.usage.at, process.memory));
+        self.peak_rss_bytes = self.peak_rss_bytes.max(process.peak_rss_bytes);
+        // Not comparable with the others: page cache and kernel memory are in it.
+        self.cgroup_bytes = self.cgroup_bytes.max(edge.usage.cgroup.memory_peak_bytes);
     }
 
-    /// Goal: samples come while it runs, in order; a process that is gone ends it.
-    #[test]
-    fn samples_follow_a_process() {
-        let sampler = Sampler::start(ProcessTree::new(std::process::id()), None, 1);
-        wait_for(&sampler.progress.samples, 3);
-        let series = sampler.finish();
-        for series in [&series.rss, series.best()] {
-            assert!(series.points.len() >= 3);
-            let mut pairs = series.points.windows(2);
-            assert!(pairs.all(|pair| pair[0].at_ns < pair[1].at_ns));
-            assert!(series.points.iter().all(|point| point.value > 0.0));
+    /// Ends `sampler`; what it saw, and the readings since it began.
+    pub(crate) fn finish(&mut self, sampler: Sampler) -> MemorySeries {
+        let began = sampler.began();
+        let mut series = sampler.finish();
+        for (at, memory) in self.readings.drain(..) {
+            let at_ns = at.saturating_duration_since(began).as_nanos();
+            let at_ns = u64::try_from(at_ns).unwrap_or(u64::MAX);
+            series.insert(at_ns, memory.rss_bytes, memory.private_bytes());
         }
-        let gone = Sampler::start(ProcessTree::new(u32::MAX - 1), None, 1);
-        assert!(gone.finish().rss.points.is_empty());
+        series
     }
 
-    /// With eighteen servers on a busy machine the pause after a look was longer than an idle phase: nine of ten rounds had
-    /// no memory after the burst.
-    ///
-    /// Goal: a pause grows with what looks cost, by the number of samplers, and never above half a second.
-    #[test]
-    fn pauses_are_bounded() {
-        let members = |rest_share| Members {
-            tree: ProcessTree::new(std::process::id()),
-            procs: None,
-            pids: Vec::new(),
-            next_search: Instant::now(),
-            rest_share,
-        };
-        let ms = Duration::from_millis;
-        assert_eq!(members(TIME_SHARE).rest(ms(1)), INTERVAL);
-        assert_eq!(members(TIME_SHARE).rest(ms(5)), ms(100));
-        assert_eq!(members(TIME_SHARE * 18).rest(ms(1)), ms(360));
-        assert_eq!(members(TIME_SHARE * 18).rest(ms(20)), INTERVAL_MAX);
-    }
-
-    /// Workers that a server started later were never seen: the picture of its memory showed its parent's.
-    ///
-    /// Goal: a process that is started while it runs is in the sum after the next search.
-    #[test]
-    fn processes_that_come_later_are_counted() {
-        const LEAST_BYTES: u64 = 48 << 20;
-        let mut shell = Command::new("/bin/sh")
-            .args(["-c", "read go; (head -c 64M /dev/zero; sleep 60) | tail"])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let tree = ProcessTree::new(shell.id());
-        let sampler = Sampler::start(tree.clone(), None, 1);
-        wait_for(&sampler.progress.samples, 1);
-        drop(shell.stdin.take());
-        let rss_bytes = || {
-            tree.memory_of(&tree.members())
-                .map_or(0, |(it, _)| it.rss_bytes)
-        };
-        while rss_bytes() < LEAST_BYTES {
-            thread::sleep(INTERVAL);
+    /// Notes the peaks over all of `series`, and the mean over those of `phases` that are work.
+    pub(crate) fn note(
+        &self,
+        series: &MemorySeries,
+        phases: &[CoursePhase],
+        measures: &mut RoundMeasures,
+    ) {
+        let memory = series.memory();
+        let (mut area, mut length_ns) = (0.0, 0.0);
+        for phase in phases.iter().filter(|phase| phase.is_work()) {
+            let mean = memory.and_then(|memory| memory.mean_between(phase.from_ns, phase.to_ns));
+            if let Some(mean) = mean {
+                let phase_ns = phase.to_ns.saturating_sub(phase.from_ns) as f64;
+                area += mean * phase_ns;
+                length_ns += phase_ns;
+            }
         }
-        // The first one may have begun before.
-        wait_for(&sampler.progress.searches, 2);
-        wait_for(&sampler.progress.samples, 1);
-        for pid in tree.members() {
-            // The end of one may have ended another by now.
-            let _ = Command::new("/bin/kill").arg(pid.to_string()).status();
+        let peak_rss = series.rss.largest().unwrap_or(0.0);
+        let peak_rss = peak_rss.max(self.peak_rss_bytes as f64);
+        for (quantity, value) in [
+            (Quantity::PeakMemory, memory.and_then(Series::largest)),
+            (
+                Quantity::MeanMemory,
+                (length_ns > 0.0).then(|| area / length_ns),
+            ),
+            (Quantity::PeakRss, (peak_rss > 0.0).then_some(peak_rss)),
+            (
+                Quantity::CgroupPeak,
+                self.cgroup_bytes.map(|bytes| bytes as f64),
+            ),
+        ] {
+            if let Some(bytes) = value {
+                measures.set(Measure::whole(quantity), bytes);
+            }
         }
-        shell.wait().unwrap();
-        let points = sampler.finish().rss.points;
-        let is_seen = points.iter().any(|point| point.value > LEAST_BYTES as f64);
-        assert!(is_seen, "{points:?}");
     }
 }
+
+// What a run was at, and when: the marks on the drawing of its memory over time.
+
+/// The phases of one run, in order. Memory is sampled on the same clock.
+#[derive(Debug)]
+pub(crate) struct PhaseMarks {
+    began: Instant,
+    phases: Vec<CoursePhase>,
+}
+
+impl PhaseMarks {
+    /// Nothing yet; `began` is the zero of all times.
+    pub(crate) fn new(began: Instant) -> Self {
+        Self {
+            began,
+            phases: Vec::new(),
+        }
+    }
+
+    /// A phase begins, and the one before ends.
+    pub(crate) fn enter(&mut self, name: &str) {
+        let now_ns = nanoseconds(self.began.elapsed());
+        self.close(now_ns);
+        self.phases.push(CoursePhase {
+            name: name.to_owned(),
+            from_ns: now_ns,
+            // Open until the next one.
+            to_ns: u64::MAX,
+        });
+    }
+
+    /// All of them; the last ends now.
+    pub(crate) fn finish(mut self) -> Vec<CoursePhase> {
+        self.close(nanoseconds(self.began.elapsed()));
+        self.phases
+    }
+
+    fn close(&mut self, now_ns: u64) {
+        if let Some(last) = self.phases.last_mut().filter(|it| it.to_ns == u64::MAX) {
+            last.to_ns = now_ns;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/sampler.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/memory_course.rs"]
+mod memory_course_tests;
+
+#[cfg(test)]
+#[path = "tests/phase_marks.rs"]
+mod phase_marks_tests;

@@ -19,27 +19,27 @@ use millpond_measure::counters::{CountFrom, CounterSet};
 use millpond_measure::process::{self, ProcessTree};
 use millpond_measure::record::Coexistence;
 
-use crate::answers::{Answers, FailedRequests};
+use crate::cgroup;
+use crate::cgroup::Reserve;
 use crate::cgroup::{Cgroup, CgroupRoot};
-use crate::core_distance::CoreDistance;
-use crate::data_place::DataPlace;
-use crate::disturbances::Disturbances;
+use crate::cgroup::{MemoryGroup, MemoryGroupRoot};
 use crate::drive::Driver;
 use crate::endpoint::Endpoint;
 use crate::error::{LabError, RunError};
-use crate::failure_evidence::Evidence;
+use crate::freezer::Disturbances;
 use crate::launch::LaunchSpec;
-use crate::limits;
 use crate::listen_backlog;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
-use crate::memory_group::{MemoryGroup, MemoryGroupRoot};
 use crate::options::SubjectOptions;
+use crate::outcome::Evidence;
+use crate::outcome::{Answers, FailedRequests};
+use crate::output_directory::DataPlace;
 use crate::output_directory::OutputDirectory;
+use crate::placement::CoreDistance;
 use crate::port;
 use crate::presence::{self, Presence, PresenceError};
 use crate::process_tree;
-use crate::reserve::Reserve;
 use crate::sampler::Sampler;
 use crate::subject::{LastWords, Launcher, StopReport, Subject};
 use crate::target::{Target, with_port};
@@ -132,13 +132,13 @@ impl Workshop {
         let pids = serving.into_iter().flat_map(|presence| &presence.pids);
         let mut limits = pids.filter_map(|&pid| {
             let pid = u32::try_from(pid).ok()?;
-            limits::address_space_bytes_of(pid)
+            cgroup::address_space_bytes_of(pid)
         });
         if let Some(bytes) = limits.next() {
             self.address_space_bytes.set(Some(bytes));
         }
         let earlier = self.address_space_bytes.get();
-        earlier.or_else(limits::address_space_bytes)
+        earlier.or_else(cgroup::address_space_bytes)
     }
 
     pub(crate) fn logs(&self) -> PathBuf {
@@ -650,16 +650,5 @@ pub(crate) fn file_name(name: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_become_file_names() {
-        assert_eq!(file_name("mimalloc with pools"), "mimalloc-with-pools");
-        assert_eq!(
-            file_name("native (jemalloc) (again)"),
-            "native-jemalloc-again"
-        );
-        assert_eq!(file_name("../x"), "x");
-    }
-}
+#[path = "tests/session.rs"]
+mod tests;

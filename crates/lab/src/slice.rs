@@ -19,15 +19,15 @@ use millpond_measure::record::{
     LoadStatus, Operation, PacedColumns, Quantity, RoundMeasures, SliceColumns,
 };
 
-use crate::core_distance::CoreDistance;
-use crate::cpu_speed::system_call_ns;
 use crate::drive::{Driver, Pace, SliceLoad, SliceRecord};
-use crate::edge::{Edge, MachineUse};
 use crate::error::RunError;
+use crate::freezer::WaitTimes;
+use crate::placement::CoreDistance;
 use crate::placement::Placement;
+use crate::placement::system_call_ns;
 use crate::session::Session;
 use crate::usage::{Costs, Usage};
-use crate::waiting::WaitTimes;
+use crate::usage::{Edge, MachineUse};
 
 /// A generator that had its CPU sends no request later than this after it was due.
 const LATE_NS_MAX: u64 = 2_000_000;

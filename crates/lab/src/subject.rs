@@ -8,27 +8,23 @@
 //! Absent on purpose: knowledge of allocators (see `allocator`, `presence`) and of HTTP beyond the
 //! first status line (see `probe`).
 
-mod exit;
-mod last_words;
-
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, fs, io, thread};
+
+use millpond_measure::record::signal_name;
 
 use crate::launch::LaunchSpec;
 use crate::probe::NotReady;
 use crate::process_tree;
 use crate::readiness::ReadyCheck;
-
-pub use exit::Exit;
-pub use last_words::LastWords;
 
 /// Bound on the launcher's own answers; it does nothing slow.
 const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -436,44 +432,118 @@ fn parse_news(line: &str) -> Option<News> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// How a process ended.
 
-    /// Goal: the supervisor's lines are understood; anything else is ignored, not fatal.
-    #[test]
-    fn news_lines() {
-        assert!(matches!(parse_news("pid 42"), Some(News::Started(42))));
-        assert!(matches!(parse_news("left 7 8"), Some(News::Left(7))));
-        assert!(matches!(
-            parse_news("stopped by force"),
-            Some(News::Stopped { forced: true })
-        ));
-        assert!(matches!(
-            parse_news("stopped gracefully"),
-            Some(News::Stopped { forced: false })
-        ));
-        let Some(News::Exited(exit)) = parse_news("exited signal 9") else {
-            panic!("no exit")
-        };
-        assert_eq!(exit, Exit::Signal(9));
-        assert!(parse_news("pid x").is_none());
-        assert!(parse_news("").is_none());
+/// How the first process of a target, or a load program, ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Exit {
+    /// By itself, with this status.
+    Status(i32),
+    /// By this signal.
+    Signal(i32),
+    /// The process that was to say it has ended itself.
+    Unknown,
+}
+
+impl Exit {
+    /// True for a program that has done its work, or handed it over to a process in the background.
+    #[must_use]
+    pub const fn is_well(self) -> bool {
+        matches!(self, Self::Status(0))
     }
 
-    /// Goal: only the end of a log is repeated, and a missing log is no error.
-    #[test]
-    fn last_lines_of_a_log() {
-        let directory = tempfile::tempdir().unwrap();
-        let log = directory.path().join("log");
-        assert!(LastWords::read(&log).to_string().contains("wrote nothing"));
-        fs::write(&log, "1\n2\n\n3\n4\n5\n6\n\n").unwrap();
-        assert_eq!(LastWords::read(&log).lines, ["2", "3", "4", "5", "6"]);
-        // A log of requests may have grown to gigabytes.
-        let long = format!("{}\nCannot allocate memory\n", "x".repeat(200_000));
-        fs::write(&log, long).unwrap();
-        let last = LastWords::read(&log);
-        assert!(last.lines[0].len() == 500 && last.lines.len() == 2);
-        assert!(last.mention(&["cannot allocate"]) && !last.mention(&["killed"]));
+    /// From the words of the supervisor: `code 3` or `signal 9`.
+    fn parse(words: &str) -> Option<Self> {
+        let (kind, number) = words.split_once(' ')?;
+        let number = number.parse().ok()?;
+        Some(match kind {
+            "code" => Self::Status(number),
+            _ => Self::Signal(number),
+        })
     }
 }
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Status(status) => write!(f, "exit status {status}"),
+            Self::Signal(number) => {
+                write!(f, "killed by signal {number}")?;
+                signal_name(number).map_or(Ok(()), |name| write!(f, ", {name}"))
+            }
+            Self::Unknown => write!(f, "its supervisor is gone"),
+        }
+    }
+}
+
+// What a target wrote before its end.
+
+/// How many last lines of a target's log an error repeats.
+const LAST_LINES: usize = 5;
+/// How much of the end of a log is read for them: logs of requests are long.
+const TAIL_BYTES: u64 = 64 * 1024;
+/// Longer lines are cut.
+const LINE_CHARACTERS_MAX: usize = 500;
+
+/// The end of a target's log.
+#[derive(Clone, Debug)]
+pub struct LastWords {
+    /// The whole log.
+    pub log: PathBuf,
+    /// Its last lines, empty ones left out.
+    pub lines: Vec<String>,
+}
+
+impl LastWords {
+    /// Reads the end of `log`; a log that is not there is an empty one.
+    #[must_use]
+    pub fn read(log: &Path) -> Self {
+        let bytes = tail_of(log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let written = text.lines().rev().filter(|line| !line.trim().is_empty());
+        let cut = |line: &str| line.chars().take(LINE_CHARACTERS_MAX).collect();
+        let mut lines: Vec<String> = written.take(LAST_LINES).map(cut).collect();
+        lines.reverse();
+        Self {
+            log: log.to_owned(),
+            lines,
+        }
+    }
+
+    /// Whether a line has one of these in it, in whatever case.
+    pub(crate) fn mention(&self, parts: &[&str]) -> bool {
+        let mut lines = self.lines.iter().map(|line| line.to_lowercase());
+        lines.any(|line| parts.iter().any(|part| line.contains(part)))
+    }
+}
+
+fn tail_of(log: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+impl fmt::Display for LastWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lines.is_empty() {
+            return write!(f, "it wrote nothing to its log {}", self.log.display());
+        }
+        let lines = self.lines.join("\n    ");
+        write!(
+            f,
+            "its last words were:\n    {lines}\n  (log: {})",
+            self.log.display()
+        )
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/subject.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/exit.rs"]
+mod exit_tests;

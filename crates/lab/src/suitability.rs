@@ -3,10 +3,14 @@
 //! On the path: `compare` refuses such a command at once, and `presence` looks again at the program
 //! that really serves, since a command may be a script.
 
-use std::fs;
-use std::io;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
+
+use millpond_measure::environment::InheritedVariables;
 
 use crate::elf::Elf;
 
@@ -93,75 +97,207 @@ fn of_permissions(path: &Path) -> io::Result<Option<Unsuitable>> {
     Ok(has_capabilities.then_some(Unsuitable::Capabilities))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::Command;
+// Variables of the shell that change what an allocator does, and what becomes of them in a target.
+//
+// A target inherits the environment that the lab was started in. With `MALLOC_ARENA_MAX=1` in it every
+// candidate would be measured with that setting, under the name of one without. So settings of allocators
+// are dropped, and said; `--keep-env` makes them part of every candidate, and of the record. Variables that
+// the user gives to the target (`--env`, a command that begins with `env`) are the user's word and stay.
+//
+// `options` holds one, `session` builds each target's environment by it, `allocator` asks
+// libraries about their settings without them.
 
-    fn compile(directory: &Path, name: &str, flags: &[&str]) -> std::path::PathBuf {
-        let (source, program) = (directory.join("main.c"), directory.join(name));
-        fs::write(&source, "int main(void) { return 0; }\n").unwrap();
-        let mut compiler = Command::new("cc");
-        let status = compiler
-            .args(flags)
-            .arg("-o")
-            .arg(&program)
-            .arg(&source)
-            .status();
-        assert!(status.unwrap().success(), "cc {flags:?}");
-        program
+/// What is preloaded into every program that the shell starts.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// How the variables of an allocator are named.
+#[derive(Clone, Copy, Debug)]
+enum Name {
+    Is(&'static str),
+    Begins(&'static str),
+    Ends(&'static str),
+}
+
+/// Settings of allocators, with who reads them.
+const ALLOCATOR: &[(Name, &str)] = &[
+    (Name::Is(PRELOAD), "the dynamic linker"),
+    (Name::Is("GLIBC_TUNABLES"), "glibc"),
+    // MALLOC_ARENA_MAX, MALLOC_TRIM_THRESHOLD_ and the like; MALLOC_CONF of jemalloc; MALLOC_OPTIONS of BSD's.
+    (Name::Begins("MALLOC_"), "glibc, jemalloc"),
+    // Where calls have a prefix, so has the variable: JE_MALLOC_CONF, _RJEM_MALLOC_CONF.
+    (Name::Ends("MALLOC_CONF"), "jemalloc"),
+    (Name::Begins("MIMALLOC_"), "mimalloc"),
+    (Name::Begins("TCMALLOC_"), "tcmalloc"),
+    (Name::Is("MALLOCSTATS"), "gperftools"),
+    (Name::Is("HEAPPROFILE"), "gperftools"),
+    (Name::Begins("HEAP_PROFILE_"), "gperftools"),
+    (Name::Is("HEAPCHECK"), "gperftools"),
+    (Name::Begins("HEAP_CHECK_"), "gperftools"),
+    (Name::Begins("PERFTOOLS_"), "gperftools"),
+    (Name::Is("BORG_EXPERIMENTS"), "Google's tcmalloc"),
+    (Name::Is("BORG_DISABLE_EXPERIMENTS"), "Google's tcmalloc"),
+    (Name::Begins("SCUDO_"), "scudo"),
+    (Name::Begins("RPMALLOC_"), "rpmalloc"),
+    (Name::Begins("TBB_MALLOC_"), "tbb"),
+    (Name::Begins("MEMPOOL_"), "mempool"),
+    // Puts glibc's heap on huge pages.
+    (Name::Begins("HUGETLB_"), "libhugetlbfs"),
+];
+
+/// Switches between a runtime's own heap and malloc: they decide what reaches an allocator at all. They are
+/// kept, since they are settings of the server, and said.
+const RUNTIME: &[&str] = &[
+    "PYTHONMALLOC",
+    "USE_ZEND_ALLOC",
+    "USE_ZEND_ALLOC_HUGE_PAGES",
+    "G_SLICE",
+    "GLIBCXX_FORCE_NEW",
+];
+
+fn is_allocators(name: &OsStr) -> bool {
+    reader_of(name).is_some()
+}
+
+/// Who reads the variable `name`, if it is a setting of an allocator.
+pub(crate) fn reader_of(name: &OsStr) -> Option<&'static str> {
+    let name = name.as_bytes();
+    let is_it = |pattern: &Name| match pattern {
+        Name::Is(whole) => name == whole.as_bytes(),
+        Name::Begins(start) => name.starts_with(start.as_bytes()),
+        Name::Ends(end) => name.ends_with(end.as_bytes()),
+    };
+    let mut all = ALLOCATOR.iter();
+    all.find(|(pattern, _)| is_it(pattern))
+        .map(|&(_, reader)| reader)
+}
+
+/// A variable and its value.
+type Variable = (OsString, OsString);
+
+/// What was found in the environment of the shell.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Inherited {
+    allocator: Vec<Variable>,
+    runtime: Vec<Variable>,
+    is_kept: bool,
+}
+
+impl Inherited {
+    /// Of the environment that this process was started in; `is_kept`: targets get settings of allocators.
+    #[must_use]
+    pub fn of_this_process(is_kept: bool) -> Self {
+        Self::of(std::env::vars_os(), is_kept)
     }
 
-    /// Goal: each kind of program that cannot be served is told by its file, and a plain one is not.
-    #[test]
-    fn unsuitable_programs_are_told_by_their_files() {
-        let directory = tempfile::tempdir().unwrap();
-        let of = |name: &str, flags: &[&str]| {
-            of_program(&compile(directory.path(), name, flags)).unwrap()
+    /// Of these variables.
+    #[must_use]
+    pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>, is_kept: bool) -> Self {
+        let mut found = Self {
+            is_kept,
+            ..Self::default()
         };
-        assert_eq!(of("plain", &[]), None);
-        assert_eq!(of("static", &["-static"]), Some(Unsuitable::Static));
-        assert_eq!(of("static-pie", &["-static-pie"]), Some(Unsuitable::Static));
-        let address = Some(Unsuitable::Sanitizer("AddressSanitizer"));
-        assert_eq!(of("asan", &["-fsanitize=address"]), address);
-        let thread = Some(Unsuitable::Sanitizer("ThreadSanitizer"));
-        assert_eq!(of("tsan", &["-fsanitize=thread"]), thread);
-        assert_eq!(of("ubsan", &["-fsanitize=undefined"]), None);
-        let set_id = compile(directory.path(), "set-id", &[]);
-        fs::set_permissions(&set_id, fs::Permissions::from_mode(0o4755)).unwrap();
-        assert_eq!(of_program(&set_id).unwrap(), Some(Unsuitable::SetId));
-        let script = directory.path().join("script");
-        fs::write(&script, "#!/bin/sh\n").unwrap();
-        assert_eq!(of_program(&script).unwrap(), None);
-        assert!(of_program(Path::new("/nowhere/program")).is_err());
+        // An empty one sets nothing.
+        for (name, value) in variables.into_iter().filter(|(_, value)| !value.is_empty()) {
+            if is_allocators(&name) {
+                found.allocator.push((name, value));
+            } else if RUNTIME.iter().any(|switch| name == *switch) {
+                found.runtime.push((name, value));
+            }
+        }
+        found.allocator.sort();
+        found.runtime.sort();
+        found
     }
 
-    /// Goal: a Go program is called one, whether it is linked statically or not.
-    #[test]
-    fn go_programs_are_told() {
-        let go = ["go", "/usr/local/go/bin/go", "/usr/lib/go/bin/go"];
-        let runs = |go: &&&str| Command::new(go).arg("version").output().is_ok();
-        let Some(go) = go.iter().find(runs) else {
-            eprintln!("skipped: go is not installed; apt-get install golang-go brings it");
-            return;
+    /// Names of the variables that no target gets.
+    pub(crate) fn dropped(&self) -> Vec<OsString> {
+        let names = self.allocator.iter().map(|(name, _)| name.clone());
+        match self.is_kept {
+            true => Vec::new(),
+            false => names.collect(),
+        }
+    }
+
+    /// What every target gets beside its own settings, which come after these.
+    pub(crate) fn kept(&self) -> Vec<Variable> {
+        let allocator = self.allocator.iter().filter(|_| self.is_kept);
+        let all = allocator.chain(&self.runtime);
+        all.filter(|(name, _)| name != PRELOAD).cloned().collect()
+    }
+
+    /// The shared objects that every target gets behind its own.
+    pub(crate) fn preload(&self) -> Vec<PathBuf> {
+        let mut kept = self.allocator.iter().filter(|_| self.is_kept);
+        let value = kept
+            .find(|(name, _)| name == PRELOAD)
+            .map(|(_, value)| value);
+        let separators = |byte: &u8| [b':', b' '].contains(byte);
+        let objects = value
+            .into_iter()
+            .flat_map(|value| value.as_bytes().split(separators));
+        objects
+            .filter(|object| !object.is_empty())
+            .map(|object| PathBuf::from(OsStr::from_bytes(object)))
+            .collect()
+    }
+
+    /// One sentence for each kind of variable that was found.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let shown = self.record();
+        let mut lines = Vec::new();
+        let verb = |variables: &[String]| if variables.len() == 1 { "is" } else { "are" };
+        if !shown.allocator.is_empty() {
+            let list = shown.allocator.join(" ");
+            let verb = verb(&shown.allocator);
+            lines.push(match self.is_kept {
+                true => format!(
+                    "{list} of the shell {verb} part of every candidate (--keep-env), unless the candidate's own \
+                     settings replace the variable"
+                ),
+                false => format!(
+                    "{list} of the shell {verb} dropped: settings of allocators reach a candidate by its name \
+                     (--allocators jemalloc:narenas=2) or by --env; --keep-env makes what the shell has part of \
+                     every candidate"
+                ),
+            });
+        }
+        if !shown.runtime.is_empty() {
+            let list = shown.runtime.join(" ");
+            let verb = verb(&shown.runtime);
+            lines.push(format!(
+                "{list} of the shell {verb} part of every candidate: it decides whether a runtime's heap is malloc's"
+            ));
+        }
+        lines
+    }
+
+    /// For the record.
+    pub(crate) fn record(&self) -> InheritedVariables {
+        let texts = |variables: &[Variable]| {
+            let text = |(name, value): &Variable| format!("{}={}", name.display(), value.display());
+            variables.iter().map(text).collect()
         };
-        let directory = tempfile::tempdir().unwrap();
-        let (source, program) = (
-            directory.path().join("main.go"),
-            directory.path().join("main"),
-        );
-        fs::write(&source, "package main\nfunc main() { println(1) }\n").unwrap();
-        let mut compiler = Command::new(go);
-        let cache = directory.path().join("cache");
-        compiler
-            .env("GOCACHE", cache)
-            .env("GO111MODULE", "off")
-            .env("CGO_ENABLED", "0");
-        let status = compiler
-            .args(["build", "-ldflags=-s -w", "-o"])
-            .arg(&program)
-            .arg(&source);
-        assert!(status.status().unwrap().success());
-        assert_eq!(of_program(&program).unwrap(), Some(Unsuitable::Go));
+        InheritedVariables {
+            allocator: texts(&self.allocator),
+            kept: self.is_kept,
+            runtime: texts(&self.runtime),
+        }
     }
 }
+
+/// Takes every variable of an allocator from `command`: what is asked of a library is its own answer.
+pub(crate) fn remove_from(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if is_allocators(&name) {
+            command.env_remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/suitability.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/inherited.rs"]
+mod inherited_tests;

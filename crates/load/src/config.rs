@@ -1,14 +1,14 @@
 //! What a run is to do, checked before anything is connected.
 //!
 //! Absent on purpose: parsing of flags and URLs (`cli`) and defaults that depend on the machine.
-use crate::abort::AbortRule;
 use crate::arrivals::{Arrivals, RATE_PER_S_MAX, Rate};
 use crate::connection_plan::ConnectionPlan;
+use crate::connection_plan::TargetThreads;
 use crate::cookies::CookiePlan;
 use crate::error::LoadError;
 use crate::request_mix::RequestMix;
 use crate::schedule::Pace;
-use crate::target_threads::TargetThreads;
+use crate::shared::AbortRule;
 use crate::validation::Validation;
 use crate::workload::Requests;
 use millpond_http::limits::HEAD_BYTES_CAPACITY;

@@ -1,9 +1,19 @@
 //! How connections come and go: what a caller says about them.
 //!
 //! Absent on purpose: what is asked on them (`request_mix`, `config`).
-use crate::error::LoadError;
+
+use std::fs;
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::FileExt;
 use std::str::FromStr;
+use std::sync::Arc;
+
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::noise::ThreadTimes;
+use rustix::fs::fstat;
+
+use crate::error::LoadError;
 
 /// When all connections are closed and opened anew.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -182,44 +192,369 @@ impl FromStr for SourceRange {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// How the requests of a run spread over its connections.
 
-    #[test]
-    fn sources_are_addresses_in_turn() {
-        let all = |text: &str, count: usize| -> Vec<String> {
-            let range: SourceRange = text.parse().unwrap();
-            (0..count)
-                .map(|index| range.at(index).to_string())
-                .collect()
+/// Requests answered on each connection that stood, warm-up included.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ConnectionUse {
+    /// How many connections that was.
+    pub connections: u64,
+    /// Requests answered on all of them.
+    pub requests: u64,
+    /// Fewest on one; 0 without connections.
+    pub requests_min: u64,
+    /// Most on one.
+    pub requests_max: u64,
+    /// Sum of the squares.
+    squares: u128,
+}
+
+impl ConnectionUse {
+    /// A connection is over, or the run is.
+    pub(crate) fn note(&mut self, requests: u64) {
+        self.merge(&Self {
+            connections: 1,
+            requests,
+            requests_min: requests,
+            requests_max: requests,
+            squares: u128::from(requests).pow(2),
+        });
+    }
+
+    /// Adds other connections.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if other.connections == 0 {
+            return;
+        }
+        self.requests_min = match self.connections {
+            0 => other.requests_min,
+            _ => self.requests_min.min(other.requests_min),
         };
-        assert_eq!(all("127.0.0.9", 2), ["127.0.0.9", "127.0.0.9"]);
-        assert_eq!(
-            all("127.0.0.255..127.0.1.1", 4),
-            ["127.0.0.255", "127.0.1.0", "127.0.1.1", "127.0.0.255"]
-        );
-        assert_eq!(
-            all("127.3.0.9/30", 3),
-            ["127.3.0.9", "127.3.0.10", "127.3.0.9"]
-        );
-        assert_eq!(all("127.0.0.7/32", 2), ["127.0.0.7", "127.0.0.7"]);
-        assert_eq!(all("::2..::3", 3), ["::2", "::3", "::2"]);
-        let whole: SourceRange = "127.0.0.0/8".parse().unwrap();
-        assert_eq!(
-            (whole.at(0), whole.count),
-            ("127.0.0.1".parse().unwrap(), (1 << 24) - 2)
-        );
-        for text in [
-            "",
-            "x",
-            "127.0.0.2..127.0.0.1",
-            "127.0.0.1..::1",
-            "127.0.0.0/33",
-            "::/8",
-            "127.0.0.1/",
-        ] {
-            assert!(text.parse::<SourceRange>().is_err(), "{text}");
+        self.requests_max = self.requests_max.max(other.requests_max);
+        self.connections += other.connections;
+        self.requests += other.requests;
+        self.squares += other.squares;
+    }
+
+    /// Requests on a connection, on average; 0 without connections.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        match self.connections {
+            0 => 0.0,
+            connections => self.requests as f64 / connections as f64,
         }
     }
+
+    /// Variance of the requests on a connection, of all there were.
+    #[must_use]
+    pub fn variance(&self) -> f64 {
+        if self.connections == 0 {
+            return 0.0;
+        }
+        // Whole numbers to the end: the difference of two large ones loses nothing.
+        let connections = u128::from(self.connections);
+        let spread = connections * self.squares - u128::from(self.requests).pow(2);
+        spread as f64 / (connections as f64).powi(2)
+    }
+
+    /// Jain's index of fairness: 1 if all carried the same, 1 / n if one carried all.
+    #[must_use]
+    pub fn fairness(&self) -> f64 {
+        if self.squares == 0 {
+            return 1.0;
+        }
+        let sum = self.requests as f64;
+        sum * sum / (self.connections as f64 * self.squares as f64)
+    }
 }
+
+// Which of the target's addresses a connection uses: in turn over the connections, and another where one refuses.
+
+/// One connection's place among the addresses. It stays with an address that took it, and tries each of the others
+/// before its attempt counts as failed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct AddressChoice {
+    /// How many addresses it has moved on by, below their number.
+    moves: usize,
+    /// Addresses tried since the last that took it.
+    tried: usize,
+}
+
+impl AddressChoice {
+    /// Which of `count` addresses the connection at `place` uses. Connections whose address refuses spread over all
+    /// others.
+    pub(crate) const fn index(self, place: usize, count: usize) -> usize {
+        let first = place % count;
+        if self.moves == 0 || count < 2 {
+            return first;
+        }
+        let step = (place / count + self.moves - 1) % (count - 1) + 1;
+        (first + step) % count
+    }
+
+    /// The address took the connection.
+    pub(crate) const fn succeeded(&mut self) {
+        self.tried = 0;
+    }
+
+    /// The address did not. True: there is another that has not been tried.
+    pub(crate) const fn failed(&mut self, count: usize) -> bool {
+        self.moves = (self.moves + 1) % count;
+        self.tried = (self.tried + 1) % count;
+        self.tried > 0
+    }
+}
+
+// How long the target was kept from its CPU by other programs, read while it is loaded.
+//
+// The kernel counts for each thread how long it was ready and did not run. Behind another thread of the target that is
+// the target's own cost; behind anybody else it is the machine's. So of what a thread waited, the CPU time that the
+// target's other threads used meanwhile is taken off, and only the rest is called a stall. On several CPUs that takes
+// off too much: then a stall is missed, never invented.
+//
+// A wait is counted when it ends, so all that the others used since it began has to be known: readings of the last
+// [`READINGS`] are kept. Nothing is called a stall that began before them, or while threads came or went.
+
+/// Reading more takes longer than it may while requests are due.
+const THREADS_MAX: usize = 16;
+/// Time between two readings for each thread that is read, which takes about a microsecond.
+const PERIOD_NS_PER_THREAD: u64 = 50_000;
+const PERIOD_NS_MIN: u64 = 100_000;
+/// The first answer after so long a silence, for each thread that is read, is looked at only after a reading: it and
+/// those that come with it are the ones that a stall delayed most.
+const SILENCE_NS_PER_THREAD: u64 = 20_000;
+const SILENCE_NS_MIN: u64 = 50_000;
+const READINGS: usize = 128;
+/// Waiting for less is in every distribution.
+const STALL_NS_MIN: u64 = 50_000;
+
+/// The counters of all threads of a target, open.
+#[derive(Debug)]
+pub struct TargetThreads {
+    /// `/proc/PID/task` of each process; its links count the threads.
+    processes: Vec<File>,
+    /// `schedstat` of each thread.
+    counters: Vec<File>,
+}
+
+impl TargetThreads {
+    /// Opens those of these processes. `None` if that is not permitted, if the kernel does not count, or if they have
+    /// more than 16 threads.
+    #[must_use]
+    pub fn open(pids: &[u32]) -> Option<Self> {
+        let mut all = Self {
+            processes: Vec::new(),
+            counters: Vec::new(),
+        };
+        for pid in pids {
+            let directory = format!("/proc/{pid}/task");
+            all.processes.push(File::open(&directory).ok()?);
+            for thread in fs::read_dir(&directory).ok()?.flatten() {
+                if all.counters.len() == THREADS_MAX {
+                    return None;
+                }
+                let counter = File::open(thread.path().join("schedstat")).ok()?;
+                read_counter(&counter)?;
+                all.counters.push(counter);
+            }
+        }
+        (!all.counters.is_empty()).then_some(all)
+    }
+
+    /// True if no thread came or went since the counters were opened.
+    fn are_complete(&self) -> bool {
+        // Two links are the directory's own.
+        let links =
+            |process| fstat(process).map_or(0, |stat| (stat.st_nlink as usize).saturating_sub(2));
+        self.processes.iter().map(links).sum::<usize>() == self.counters.len()
+    }
+}
+
+fn read_counter(counter: &File) -> Option<ThreadTimes> {
+    let mut buffer = [0_u8; 64];
+    let count = counter.read_at(&mut buffer, 0).ok()?;
+    ThreadTimes::parse(str::from_utf8(buffer.get(..count)?).ok()?)
+}
+
+/// All threads at one moment.
+#[derive(Clone, Debug)]
+struct Reading {
+    at_ns: u64,
+    times: Box<[ThreadTimes]>,
+}
+
+/// One generator thread's view of the target.
+#[derive(Clone, Debug)]
+pub(crate) struct TargetWatch {
+    threads: Arc<TargetThreads>,
+    next_ns: u64,
+    /// When the last event came.
+    event_ns: u64,
+    history: History,
+}
+
+/// A time in which the target was kept from its CPU.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Kept {
+    pub(crate) from_ns: u64,
+    pub(crate) length_ns: u64,
+}
+
+impl TargetWatch {
+    pub(crate) fn new(threads: &Arc<TargetThreads>) -> Self {
+        Self {
+            history: History::new(threads.counters.len()),
+            threads: Arc::clone(threads),
+            next_ns: 0,
+            event_ns: 0,
+        }
+    }
+
+    /// What kept the target from its CPU since the last reading, if it is time for the next; `has_events`: answers may
+    /// have come.
+    #[inline]
+    pub(crate) fn look(&mut self, has_events: bool, now_ns: u64) -> Option<Kept> {
+        let count = self.threads.counters.len() as u64;
+        let silence_ns_max = (SILENCE_NS_PER_THREAD * count).max(SILENCE_NS_MIN);
+        let is_after_silence = has_events && now_ns.saturating_sub(self.event_ns) >= silence_ns_max;
+        if has_events {
+            self.event_ns = now_ns;
+        }
+        if now_ns < self.next_ns && !is_after_silence {
+            return None;
+        }
+        self.next_ns = now_ns + (PERIOD_NS_PER_THREAD * count).max(PERIOD_NS_MIN);
+        self.read(now_ns)
+    }
+
+    fn read(&mut self, now_ns: u64) -> Option<Kept> {
+        let reading = self.history.begin(now_ns);
+        for (counter, times) in self.threads.counters.iter().zip(&mut reading.times) {
+            match read_counter(counter) {
+                Some(read) => *times = read,
+                None => return self.history.forget(),
+            }
+        }
+        if !self.threads.are_complete() {
+            return self.history.forget();
+        }
+        self.history.end()
+    }
+}
+
+/// The last readings, oldest overwritten first.
+#[derive(Clone, Debug)]
+struct History {
+    readings: Vec<Reading>,
+    /// Where the next is written.
+    next: usize,
+    /// How many there are.
+    count: usize,
+}
+
+impl History {
+    fn new(threads: usize) -> Self {
+        let empty = Reading {
+            at_ns: 0,
+            times: vec![ThreadTimes::default(); threads].into(),
+        };
+        Self {
+            readings: vec![empty; READINGS],
+            next: 0,
+            count: 0,
+        }
+    }
+
+    /// The place of a new reading, which counts from [`Self::end`] on.
+    fn begin(&mut self, at_ns: u64) -> &mut Reading {
+        let reading = &mut self.readings[self.next];
+        reading.at_ns = at_ns;
+        reading
+    }
+
+    fn forget(&mut self) -> Option<Kept> {
+        self.count = 0;
+        None
+    }
+
+    /// The reading is complete: the longest wait that it shows for others than the target's own threads.
+    fn end(&mut self) -> Option<Kept> {
+        let newest = self.next;
+        self.next = (self.next + 1) % READINGS;
+        self.count = (self.count + 1).min(READINGS);
+        let before = self.past(newest, 1)?;
+        let (now, last) = (&self.readings[newest], &self.readings[before]);
+        let waited = now.times.iter().zip(&last.times);
+        let waited = waited.map(|(now, last)| now.since(*last).waited_ns);
+        let (thread, waited_ns) = waited.enumerate().max_by_key(|&(_, waited_ns)| waited_ns)?;
+        if waited_ns < STALL_NS_MIN {
+            return None;
+        }
+        // It began at most this long before the last reading.
+        let from_ns = last.at_ns.checked_sub(waited_ns)?;
+        let first = (1..self.count)
+            .filter_map(|age| self.past(newest, age))
+            .find(|&index| self.readings[index].at_ns <= from_ns)?;
+        let others = now
+            .times
+            .iter()
+            .zip(&self.readings[first].times)
+            .enumerate();
+        let others_ns: u64 = others
+            .filter(|&(index, _)| index != thread)
+            .map(|(_, (now, first))| now.since(*first).cpu_ns)
+            .sum();
+        let length_ns = waited_ns.saturating_sub(others_ns);
+        (length_ns >= STALL_NS_MIN).then_some(Kept { from_ns, length_ns })
+    }
+
+    /// The reading that is so many older than the newest.
+    fn past(&self, newest: usize, age: usize) -> Option<usize> {
+        (age < self.count).then(|| (newest + READINGS - age) % READINGS)
+    }
+}
+
+// Opening a connection in its parts, where it has parts: TCP's, and the handshake above it.
+
+/// Of all connections that came up, whenever that was.
+#[derive(Clone, Debug, Default)]
+pub struct Openings {
+    /// From asking for the connection to the first word of the handshake.
+    pub transport: LatencyHistogram,
+    /// From there to its end.
+    pub handshake: LatencyHistogram,
+}
+
+impl Openings {
+    /// A connection that was asked for at `since_ns` is up.
+    pub(crate) fn record(&mut self, since_ns: u64, handshake_began_ns: u64, now_ns: u64) {
+        let began_ns = handshake_began_ns.clamp(since_ns, now_ns);
+        self.transport.record(began_ns - since_ns);
+        self.handshake.record(now_ns - began_ns);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.transport.merge(&other.transport);
+        self.handshake.merge(&other.handshake);
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/connection_plan.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/connection_use.rs"]
+mod connection_use_tests;
+
+#[cfg(test)]
+#[path = "tests/address_choice.rs"]
+mod address_choice_tests;
+
+#[cfg(test)]
+#[path = "tests/target_threads.rs"]
+mod target_threads_tests;
+
+#[cfg(test)]
+#[path = "tests/openings.rs"]
+mod openings_tests;

@@ -5,17 +5,18 @@
 //! is a place among the connections: the connection that takes the place of one that closed has its
 //! cookies. Absent on purpose: domains. A run asks one server, so every cookie is that host's; and
 //! scripts, which write their requests themselves.
-mod jar;
 
-use self::jar::{Deed, Jar, Now, given};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cookie::{Cookie, Expiration};
+use memchr::memmem;
+use millpond_measure::record::LoadCookies;
+use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode};
+
 use crate::outcome::InFlight;
 use crate::schedule::Arrival;
 use crate::session::Session;
 use crate::workload::Requests;
-use memchr::memmem;
-use millpond_measure::record::LoadCookies;
-use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Most cookies of one user: what RFC 6265 asks of browsers for one host.
 pub const COOKIES_MAX: usize = 50;
@@ -173,54 +174,252 @@ fn directory_of(path: &[u8]) -> &[u8] {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// One user's cookies, in one run of bytes that stops growing at its limit.
 
-    #[test]
-    fn fields_and_paths_are_found() {
-        assert_eq!(
-            set_cookie(b"Set-Cookie: a=b; Path=/\r"),
-            Some(&b"a=b; Path=/"[..])
-        );
-        assert_eq!(set_cookie(b"set-cookie:a=b"), Some(&b"a=b"[..]));
-        assert_eq!(set_cookie(b"Set-Cookie2: a=b"), None);
-        assert_eq!(set_cookie(b"Server: set-cookie:"), None);
-        assert_eq!(set_cookie(b"s"), None);
-        assert_eq!(path_of(b"GET /a/b?c=/d HTTP/1.1\r\n"), b"/a/b");
-        assert_eq!(path_of(b"GET /a/b HTTP/1.1\r\n"), b"/a/b");
-        for (path, directory) in [
-            ("/", "/"),
-            ("/a", "/"),
-            ("/a/", "/a"),
-            ("/a/b", "/a"),
-            ("", "/"),
-        ] {
-            assert_eq!(
-                directory_of(path.as_bytes()),
-                directory.as_bytes(),
-                "{path}"
-            );
+const SECOND_NS: u64 = 1_000_000_000;
+/// Until the run ends.
+const NEVER: u64 = u64::MAX;
+
+/// What came of a field.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Deed {
+    /// The user has the cookie now.
+    Set,
+    /// The server took it away.
+    Deleted,
+    /// There is no room for it; what was there under its name is gone.
+    Overflowed,
+    /// It is no cookie, or one that may not be sent here.
+    Unusable,
+}
+
+/// The time, on both clocks; the second one is asked only by dates.
+struct Now<F> {
+    monotonic_ns: u64,
+    unix_s: F,
+}
+
+/// A cookie's place: its name, value and path lie behind those of the entries before it.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    name_bytes: u16,
+    value_bytes: u16,
+    path_bytes: u16,
+    expires_ns: u64,
+}
+
+impl Entry {
+    fn len(&self) -> usize {
+        usize::from(self.name_bytes) + usize::from(self.value_bytes) + usize::from(self.path_bytes)
+    }
+}
+
+/// Invariants: `bytes` are those of `entries`, in order; longer paths come first, of equally long
+/// ones the older, which is the order that they are sent in.
+#[derive(Clone, Debug, Default)]
+struct Jar {
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+}
+
+/// A cookie in its parts.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    name: &'a [u8],
+    value: &'a [u8],
+    path: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    fn of(entry: &Entry, bytes: &'a [u8]) -> Self {
+        let (name, rest) = bytes.split_at(usize::from(entry.name_bytes));
+        let (value, path) = rest.split_at(usize::from(entry.value_bytes));
+        Self { name, value, path }
+    }
+
+    fn entry(&self, expires_ns: u64) -> Option<Entry> {
+        Some(Entry {
+            name_bytes: self.name.len().try_into().ok()?,
+            value_bytes: self.value.len().try_into().ok()?,
+            path_bytes: self.path.len().try_into().ok()?,
+            expires_ns,
+        })
+    }
+}
+
+impl Jar {
+    /// Does what a Set-Cookie field says.
+    fn set<'p>(
+        &mut self,
+        field: &[u8],
+        default_path: impl FnOnce() -> &'p [u8],
+        is_tls: bool,
+        now: Now<impl FnOnce() -> i64>,
+    ) -> Deed {
+        let Some(cookie) = parse(field) else {
+            return Deed::Unusable;
+        };
+        // It would be kept and never sent.
+        if cookie.secure() == Some(true) && !is_tls {
+            return Deed::Unusable;
+        }
+        let path = match cookie.path() {
+            Some(path) if path.starts_with('/') => path.as_bytes(),
+            _ => default_path(),
+        };
+        let now_ns = now.monotonic_ns;
+        let expires_ns = expiry(&cookie, now);
+        let parts = Parts {
+            name: cookie.name().as_bytes(),
+            value: cookie.value().as_bytes(),
+            path,
+        };
+        self.put(&parts, expires_ns, now_ns)
+    }
+
+    fn put(&mut self, parts: &Parts<'_>, expires_ns: u64, now_ns: u64) -> Deed {
+        self.drop_expired(now_ns);
+        let old = self.find(parts);
+        if expires_ns <= now_ns {
+            if let Some((place, at)) = old {
+                self.remove(place, at);
+            }
+            return Deed::Deleted;
+        }
+        let Some(entry) = parts.entry(expires_ns) else {
+            return Deed::Overflowed;
+        };
+        if let Some((place, at)) = old {
+            if self.entries[place].value_bytes == entry.value_bytes {
+                let value_at = at + parts.name.len();
+                self.bytes[value_at..][..parts.value.len()].copy_from_slice(parts.value);
+                self.entries[place] = entry;
+                return Deed::Set;
+            }
+            self.remove(place, at);
+        }
+        if self.entries.len() == COOKIES_MAX || self.bytes.len() + entry.len() > COOKIE_BYTES_MAX {
+            return Deed::Overflowed;
+        }
+        // One that is set again keeps its turn.
+        let (place, at) = old.unwrap_or_else(|| self.place_for(entry.path_bytes));
+        self.entries.insert(place, entry);
+        let text = [parts.name, parts.value, parts.path];
+        self.bytes
+            .splice(at..at, text.into_iter().flatten().copied());
+        Deed::Set
+    }
+
+    fn remove(&mut self, place: usize, at: usize) {
+        let entry = self.entries.remove(place);
+        self.bytes.drain(at..at + entry.len());
+    }
+
+    /// Where the cookie of this name and path stands, and its bytes begin.
+    fn find(&self, parts: &Parts<'_>) -> Option<(usize, usize)> {
+        let mut at = 0;
+        for (place, entry) in self.entries.iter().enumerate() {
+            let here = Parts::of(entry, &self.bytes[at..at + entry.len()]);
+            if here.name == parts.name && here.path == parts.path {
+                return Some((place, at));
+            }
+            at += entry.len();
+        }
+        None
+    }
+
+    fn place_for(&self, path_bytes: u16) -> (usize, usize) {
+        let before = self
+            .entries
+            .iter()
+            .take_while(|entry| entry.path_bytes >= path_bytes);
+        before.fold((0, 0), |(place, at), entry| (place + 1, at + entry.len()))
+    }
+
+    fn drop_expired(&mut self, now_ns: u64) {
+        let (mut place, mut at) = (0, 0);
+        while let Some(entry) = self.entries.get(place) {
+            if entry.expires_ns <= now_ns {
+                self.remove(place, at);
+            } else {
+                at += entry.len();
+                place += 1;
+            }
         }
     }
 
-    #[test]
-    fn plans_are_checked() {
-        let plan = |given: &[(&str, &str)]| CookiePlan {
-            given: given
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect(),
-        };
-        assert_eq!(plan(&[("a", "b"), ("c", "")]).check(), Ok(()));
-        for bad in [
-            ("", "b"),
-            ("a", "b;c"),
-            ("a b", "c\n"),
-            ("a=b", "c"),
-            ("a", &"x".repeat(5_000)),
-        ] {
-            assert!(plan(&[bad]).check().is_err(), "{bad:?}");
+    /// Makes `out` the field of a request for `path`, its line end included; empty if none is due.
+    fn write_field(&self, path: &[u8], now_ns: u64, out: &mut Vec<u8>) {
+        out.clear();
+        let mut at = 0;
+        for entry in &self.entries {
+            let here = Parts::of(entry, &self.bytes[at..at + entry.len()]);
+            at += entry.len();
+            if entry.expires_ns <= now_ns || !is_within(path, here.path) {
+                continue;
+            }
+            let before: &[u8] = if out.is_empty() { b"Cookie: " } else { b"; " };
+            for part in [before, here.name, b"=", here.value] {
+                out.extend_from_slice(part);
+            }
+        }
+        if !out.is_empty() {
+            out.extend_from_slice(b"\r\n");
         }
     }
 }
+
+/// A cookie that comes from the user and not from the server; false if it is none or has no room.
+fn given(jar: &mut Jar, name: &str, value: &str) -> bool {
+    let is_plain = |text: &str| {
+        text.bytes()
+            .all(|byte| byte > b' ' && byte != 0x7f && byte != b';')
+    };
+    let parts = Parts {
+        name: name.as_bytes(),
+        value: value.as_bytes(),
+        path: b"/",
+    };
+    !name.is_empty()
+        && !name.contains('=')
+        && is_plain(name)
+        && is_plain(value)
+        && jar.put(&parts, NEVER, 0) == Deed::Set
+}
+
+/// What can be sent back: text without control characters, which a Cookie field may not hold.
+fn parse(field: &[u8]) -> Option<Cookie<'_>> {
+    let text = std::str::from_utf8(field).ok()?;
+    if text.bytes().any(|byte| byte.is_ascii_control()) {
+        return None;
+    }
+    Cookie::parse(text).ok()
+}
+
+/// Max-Age goes before Expires; with neither it stays.
+fn expiry(cookie: &Cookie<'_>, now: Now<impl FnOnce() -> i64>) -> u64 {
+    let left_s = match (cookie.max_age(), cookie.expires()) {
+        (Some(age), _) => age.whole_seconds(),
+        (None, Some(Expiration::DateTime(date))) => {
+            date.unix_timestamp().saturating_sub((now.unix_s)())
+        }
+        _ => return NEVER,
+    };
+    let left_ns = u64::try_from(left_s).unwrap_or(0).saturating_mul(SECOND_NS);
+    now.monotonic_ns.saturating_add(left_ns)
+}
+
+/// RFC 6265, 5.1.4.
+fn is_within(path: &[u8], cookie_path: &[u8]) -> bool {
+    path.strip_prefix(cookie_path).is_some_and(|rest| {
+        rest.is_empty() || cookie_path.ends_with(b"/") || rest.starts_with(b"/")
+    })
+}
+
+#[cfg(test)]
+#[path = "tests/cookies.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/jar.rs"]
+mod jar_tests;

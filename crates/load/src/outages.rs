@@ -3,8 +3,16 @@
 //! A server that closes each connection after its answer leaves moments without a connection, too. So an outage is a
 //! time in which none was open and an attempt to open one failed. All here is for connections that are lost or opened;
 //! runs that end with their target do not come here.
-use millpond_measure::record::LoadOutage;
+
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
+
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::record::LoadOutage;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::connection_plan::TargetWatch;
+use crate::timeline::Clocks;
 
 /// Outages kept one by one; further ones are added to the last.
 const OUTAGES_MAX: usize = 1_000;
@@ -152,71 +160,328 @@ impl Log {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Times at which others kept a thread of the generator or the target from its CPU, and the answers outside of them.
+//
+// Another program that wakes, or a hypervisor, takes a CPU for 0.1 to 10 ms a few times a second. What was due in that
+// time leaves late, what arrived is seen late, and the target gets all of it at once afterwards. If that is more than
+// one request in a hundred, the p99 is that of the machine and says nothing of the target. So a generator thread
+// compares the clock with the last time it looked at it: awake it looks every few microseconds, and asleep it knows
+// when it wanted to wake. A target that pauses makes no such stall: the thread sleeps until an answer comes. Of the
+// target the kernel tells how long its threads waited for others ([`crate::TargetThreads`]).
+//
+// Only right where the target has other CPUs: on a common one, a stall is the target at work.
 
-    /// Goal: two connections that go with their server are one outage from the first loss to the next connection, with
-    /// all that failed; connections that are replaced at once are none.
-    #[test]
-    fn an_outage_is_a_time_without_a_connection_and_with_failed_attempts() {
-        let outages = Outages::default();
-        outages.connected(1);
-        outages.connected(2);
-        outages.lost(10, 1);
-        outages.connected(11);
-        outages.lost(20, 3);
-        outages.lost(21, 2);
-        outages.connected(22);
-        assert!(outages.list(0, 30, 0).is_empty());
-        outages.lost(40, 5);
-        outages.attempt_failed(45);
-        outages.attempt_failed(50);
-        outages.connected(60);
-        outages.connected(61);
-        outages.expired(55);
-        outages.expired(5);
-        // Others are open.
-        outages.attempt_failed(70);
-        assert_eq!(outages.other_attempts(), 1);
-        outages.connected(71);
-        assert_eq!(outages.other_attempts(), 1);
-        let ended = LoadOutage {
-            start_ns: 30,
-            duration_ns: 20,
-            failed: 6,
-            attempts: 2,
-            is_over: true,
-        };
-        assert_eq!(outages.list(10, 100, 9), [ended]);
-        for now_ns in 80..83 {
-            outages.lost(now_ns, 0);
-        }
-        outages.attempt_failed(83);
-        assert_eq!(outages.other_attempts(), 1);
-        let lasting = LoadOutage {
-            start_ns: 70,
-            duration_ns: 20,
-            failed: 9,
-            attempts: 1,
-            is_over: false,
-        };
-        assert_eq!(outages.list(10, 100, 9), [ended, lasting]);
-    }
+/// A thread at work looks at the clock more often than this.
+const STALL_NS_MIN: u64 = 50_000;
+/// What was due meanwhile is sent at once and has to be worked off: at half load, that takes as long again. So many times
+/// the stall's length is left out after it.
+const RECOVERY: u64 = 2;
 
-    /// Goal: more outages than are kept are added to the last.
-    #[test]
-    fn the_list_is_bounded() {
-        let outages = Outages::default();
-        outages.connected(0);
-        for round in 1..=1_500 {
-            outages.lost(round * 10, 1);
-            outages.attempt_failed(round * 10 + 1);
-            outages.connected(round * 10 + 5);
-        }
-        let list = outages.list(0, 20_000, 0);
-        assert_eq!(list.len(), OUTAGES_MAX);
-        assert_eq!(list.iter().map(|one| one.failed).sum::<u64>(), 1_500);
-        assert_eq!(list[999].start_ns + list[999].duration_ns, 15_005);
+/// The clocks of the answers that no stall touched.
+#[derive(Clone, Debug, Default)]
+pub struct Undisturbed {
+    /// From the intended start to the last byte.
+    pub response: LatencyHistogram,
+    /// From the actual write to the last byte.
+    pub service: LatencyHistogram,
+    /// From the intended start, or the moment from which a connection was free, to the actual write, of the requests that
+    /// were due outside of stalls.
+    pub lateness: LatencyHistogram,
+    /// Right answers to requests that were on their way during a stall, or in the time after it.
+    pub left_out: u64,
+    /// Length of all stalls, of all threads together.
+    pub stalled_ns: u64,
+}
+
+impl Undisturbed {
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.response.merge(&other.response);
+        self.service.merge(&other.service);
+        self.lateness.merge(&other.lateness);
+        self.left_out += other.left_out;
+        self.stalled_ns += other.stalled_ns;
     }
 }
+
+/// One thread's watch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StallWatch {
+    looked_ns: u64,
+    /// The last one, with the time after it; before the first, none: both are 0.
+    from_ns: u64,
+    until_ns: u64,
+    target: Option<TargetWatch>,
+    pub(crate) undisturbed: Undisturbed,
+}
+
+impl StallWatch {
+    pub(crate) fn of_target(target: Option<TargetWatch>) -> Self {
+        Self {
+            target,
+            ..Self::default()
+        }
+    }
+
+    /// The thread is awake at `now_ns`, having wanted to sleep until `due_ns` at most; `has_events`: something came.
+    pub(crate) fn woke(&mut self, due_ns: Option<u64>, has_events: bool, now_ns: u64) {
+        let by_design_ns = due_ns.unwrap_or(now_ns).min(now_ns);
+        self.looked_ns = self.looked_ns.max(by_design_ns);
+        self.look(now_ns);
+        let kept = self
+            .target
+            .as_mut()
+            .and_then(|target| target.look(has_events, now_ns));
+        if let Some(kept) = kept {
+            self.note(kept.from_ns, now_ns, kept.length_ns);
+        }
+    }
+
+    /// The thread is at work at `now_ns`.
+    #[inline]
+    pub(crate) fn look(&mut self, now_ns: u64) {
+        let gap_ns = now_ns.saturating_sub(self.looked_ns);
+        if gap_ns >= STALL_NS_MIN && self.looked_ns > 0 {
+            self.note(self.looked_ns, now_ns, gap_ns);
+        }
+        self.looked_ns = now_ns;
+    }
+
+    #[cold]
+    fn note(&mut self, from_ns: u64, to_ns: u64, length_ns: u64) {
+        self.from_ns = match from_ns > self.until_ns {
+            true => from_ns,
+            false => self.from_ns.min(from_ns),
+        };
+        self.until_ns = self.until_ns.max(to_ns + RECOVERY * length_ns);
+        self.undisturbed.stalled_ns += length_ns;
+    }
+
+    /// Requests that were due at `intended_ns` leave `late_ns` after that, or after a connection was free.
+    #[inline]
+    pub(crate) fn sent(&mut self, intended_ns: u64, late_ns: u64, count: u64) {
+        if intended_ns >= self.until_ns {
+            self.undisturbed.lateness.record_many(late_ns, count);
+        }
+    }
+
+    /// Answers are complete. A request that was due before the end of the last stall, and is answered after its begin,
+    /// met it; an earlier stall is over for whoever did not.
+    #[inline]
+    pub(crate) fn answered(
+        &mut self,
+        (intended_ns, written_ns): (u64, u64),
+        last_byte_ns: u64,
+        count: u64,
+    ) {
+        if intended_ns < self.until_ns && last_byte_ns > self.from_ns {
+            self.undisturbed.left_out += count;
+            return;
+        }
+        let clocks = &mut self.undisturbed;
+        clocks
+            .response
+            .record_many(last_byte_ns - intended_ns, count);
+        clocks.service.record_many(last_byte_ns - written_ns, count);
+    }
+}
+
+// Whether a warm-up may end: throughput and median response time no longer change.
+//
+// 1. MSER (White 1997; MSER-5 with a slice in the place of five observations): of all beginnings
+//    that could be cut off, the one that leaves the smallest standard error of the mean. It has to
+//    lie in the first half, or the end of the transient has not been seen.
+// 2. Mann-Kendall (1945), without a trend at 5 %, over what that leaves: MSER by itself is blind to
+//    a slow drift below the noise.
+//
+// Both have to hold for both series, of at least sixteen slices, four times in a row: a test that is
+// repeated until it passes would pass by chance. A slice is a quarter of a second, or as many
+// quarters as it takes for ten answers.
+// Absent on purpose: a look at what was meant to arrive. A server that stays slow is steady.
+
+/// The length of a slice.
+pub(crate) const SLICE_NS: u64 = 250_000_000;
+/// Answers without which a mean says little.
+const ANSWERS_MIN: u64 = 10;
+/// Slices without which nothing is decided: 4 s.
+const SLICES_MIN: usize = 16;
+/// Slices in a row that have to leave the series steady.
+const HOLDS_MIN: usize = 4;
+/// Slices that are looked at: a minute.
+const SLICES_MAX: usize = 240;
+/// Slices that MSER leaves at least: a few at the end may be alike by chance.
+const KEPT_MIN: usize = 5;
+/// Two-sided, 5 %.
+const TREND_Z: f64 = 1.96;
+
+/// Means of slices so far.
+#[derive(Debug, Default)]
+pub(crate) struct Steadiness {
+    rates: VecDeque<f64>,
+    medians: VecDeque<f64>,
+    lengths_ns: VecDeque<u64>,
+    /// The slice that has too few answers yet.
+    open: LatencyHistogram,
+    open_ns: u64,
+    /// Time that is no longer looked at.
+    forgotten_ns: u64,
+    /// How often in a row the rule has held, and the transient that it found last.
+    holds: usize,
+    found_ns: u64,
+}
+
+impl Steadiness {
+    /// A quarter of a second is over.
+    pub(crate) fn quarter(&mut self, duration_ns: u64, clocks: &Clocks) {
+        self.open.merge(&clocks.response);
+        self.open_ns += duration_ns;
+        if self.open.count() < ANSWERS_MIN || self.open_ns == 0 {
+            return;
+        }
+        let per_s = self.open.count() as f64 * 1e9 / self.open_ns as f64;
+        self.add(per_s, self.open.percentile(50.0) as f64);
+    }
+
+    fn add(&mut self, per_s: f64, median_ns: f64) {
+        if self.rates.len() == SLICES_MAX {
+            self.rates.pop_front();
+            self.medians.pop_front();
+            self.forgotten_ns += self.lengths_ns.pop_front().unwrap_or_default();
+        }
+        self.rates.push_back(per_s);
+        self.medians.push_back(median_ns);
+        self.lengths_ns.push_back(self.open_ns);
+        self.open.clear();
+        self.open_ns = 0;
+        self.holds = match self.find_transient_ns() {
+            Some(found_ns) => {
+                self.found_ns = found_ns;
+                self.holds + 1
+            }
+            None => 0,
+        };
+    }
+
+    /// How many slices there are to judge by.
+    pub(crate) fn slices(&self) -> usize {
+        self.rates.len()
+    }
+
+    /// How long throughput or response time changed at the beginning; `None`: they still may.
+    pub(crate) fn transient_ns(&self) -> Option<u64> {
+        (self.holds >= HOLDS_MIN).then_some(self.found_ns)
+    }
+
+    /// The rule, over the slices that are there.
+    fn find_transient_ns(&mut self) -> Option<u64> {
+        if self.rates.len() < SLICES_MIN {
+            return None;
+        }
+        let mut cut = 0;
+        for series in [&mut self.rates, &mut self.medians] {
+            let series = &*series.make_contiguous();
+            let transient = mser(series);
+            if transient > series.len() / 2 || trend_z(&series[transient..]).abs() > TREND_Z {
+                return None;
+            }
+            cut = cut.max(transient);
+        }
+        let cut_ns: u64 = self.lengths_ns.iter().take(cut).sum();
+        Some(if cut == 0 {
+            0
+        } else {
+            self.forgotten_ns + cut_ns
+        })
+    }
+}
+
+/// How many values to cut off the front so that the squared standard error of the mean of the rest
+/// is smallest; the first such number.
+fn mser(series: &[f64]) -> usize {
+    let (mut sum, mut squares, mut count) = (0.0, 0.0, 0.0);
+    let mut best = (f64::INFINITY, 0);
+    // Around the last value, so that small spreads of large values are not lost in rounding.
+    let origin = series.last().copied().unwrap_or_default();
+    for (cut, value) in series.iter().enumerate().rev() {
+        let value = value - origin;
+        sum += value;
+        squares += value * value;
+        count += 1.0;
+        let spread = f64::max(squares - sum * sum / count, 0.0);
+        let error = spread / (count * count);
+        if series.len() - cut >= KEPT_MIN && error <= best.0 {
+            best = (error, cut);
+        }
+    }
+    best.1
+}
+
+/// Mann-Kendall's Z, corrected for ties: far from 0 if later values tend to be larger, or smaller.
+fn trend_z(series: &[f64]) -> f64 {
+    let sign = |one: &f64, other: &f64| f64::from(i8::from(other > one) - i8::from(other < one));
+    let later = |place: usize| series[place + 1..].iter();
+    let places = series.iter().enumerate();
+    let s: f64 = places
+        .map(|(place, one)| later(place).map(|other| sign(one, other)).sum::<f64>())
+        .sum();
+    let pairs = |count: f64| count * (count - 1.0) * (2.0 * count + 5.0);
+    let mut sorted = series.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let ties = sorted.chunk_by(|one, other| one == other);
+    let tied: f64 = ties.map(|group| pairs(group.len() as f64)).sum();
+    let variance = (pairs(series.len() as f64) - tied) / 18.0;
+    if variance <= 0.0 {
+        return 0.0;
+    }
+    (s.abs() - 1.0).max(0.0) * s.signum() / variance.sqrt()
+}
+
+// How busy a generator thread is. Time spent looking for answers (`--busy-poll`) is free time: the
+// thread would have slept.
+
+/// CPU time of the calling thread over wall time, between the first and the last sample.
+#[derive(Debug, Default)]
+pub(crate) struct CpuShare {
+    first: Option<(u64, u64)>,
+    last: (u64, u64),
+}
+
+impl CpuShare {
+    /// Reads the calling thread's CPU clock, which is a system call: not per request. `spun_ns` is
+    /// how long it has looked for answers so far.
+    pub(crate) fn sample(&mut self, now_ns: u64, spun_ns: u64) {
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        // Neither part of a thread's CPU time is ever negative.
+        let cpu_ns = cpu.tv_sec.cast_unsigned() * 1_000_000_000 + cpu.tv_nsec.cast_unsigned();
+        // A thread that lost its CPU while it looked has used less than the time that took.
+        self.last = (now_ns, cpu_ns.saturating_sub(spun_ns));
+        self.first.get_or_insert(self.last);
+    }
+
+    /// 0 to 1; 0 before two samples.
+    pub(crate) fn share(&self) -> f64 {
+        let Some((first_ns, first_cpu_ns)) = self.first else {
+            return 0.0;
+        };
+        let (wall_ns, cpu_ns) = (
+            self.last.0 - first_ns,
+            self.last.1.saturating_sub(first_cpu_ns),
+        );
+        if wall_ns == 0 {
+            0.0
+        } else {
+            cpu_ns as f64 / wall_ns as f64
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/outages.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/stalls.rs"]
+mod stalls_tests;
+
+#[cfg(test)]
+#[path = "tests/steadiness.rs"]
+mod steadiness_tests;

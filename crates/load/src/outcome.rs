@@ -10,18 +10,20 @@
 //! Invariant, asserted per request: slip + service == response. Wrong answers are not in the three clocks but have
 //! histograms of their own, so that both populations can be shown; how long requests without an answer were waited
 //! for is kept apart.
-use crate::class_outcome::ClassOutcome;
-use crate::failure_causes::FailureCauses;
-use crate::flights::Flight;
-use crate::phases::Phases;
+
+use std::ops::Range;
+
+use millpond_measure::histogram::{HIGHEST_NS, LatencyHistogram, SIGNIFICANT_DIGITS};
+use millpond_measure::record::{LoadErrors, LoadTls, WrongAnswers};
+
+use crate::error::FailureCauses;
+use crate::listener::Flight;
+use crate::outages::StallWatch;
+use crate::samples::Phases;
 use crate::schedule::Arrival;
-use crate::stalls::StallWatch;
-use crate::tally::Tally;
+use crate::shared::WakeDelays;
 use crate::timeline::{Clocks, Counts};
 use crate::validation::Judgement;
-use crate::wake::WakeDelays;
-use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{LoadErrors, LoadTls, WrongAnswers};
 
 /// Status codes counted one by one; the parser accepts no others.
 const STATUS_CODES: usize = 1_000;
@@ -477,122 +479,140 @@ pub(crate) fn add_errors(sum: &mut LoadErrors, part: &LoadErrors) {
     *sum = sum.plus(part);
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+// What became of the requests of one class in one thread.
 
-    fn request(intended_ns: u64, written_ns: u64) -> InFlight {
-        InFlight {
-            number: 0,
-            intended_ns,
-            written_ns,
-            counted: true,
-            class: 0,
+/// Counts of one class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClassOutcome {
+    pub(crate) response: LatencyHistogram,
+    pub(crate) service: LatencyHistogram,
+    pub(crate) errors: LoadErrors,
+    /// Right answers that arrived inside the window, whenever their requests left.
+    pub(crate) answered_in_window: u64,
+}
+
+impl ClassOutcome {
+    /// Counted answers are complete.
+    pub(crate) fn answered(&mut self, flight: &Flight, judgement: Judgement, last_byte_ns: u64) {
+        let (request, count) = (&flight.request, flight.count as u64);
+        if judgement == Judgement::Right {
+            let response_ns = last_byte_ns.saturating_sub(request.intended_ns);
+            let service_ns = last_byte_ns.saturating_sub(request.written_ns);
+            self.response.record_many(response_ns, count);
+            self.service.record_many(service_ns, count);
+        } else {
+            count_judgements(&mut self.errors, judgement, count);
         }
     }
 
-    fn flight(intended_ns: u64, written_ns: u64) -> Flight {
-        Flight::one(request(intended_ns, written_ns))
-    }
-
-    proptest! {
-        /// Goal: whatever the stamps, each request adds one sample to each clock and they add up.
-        #[test]
-        fn the_clocks_add_up(
-            stamps in prop::collection::vec((0u64..1 << 40, 0u64..1 << 30, 0u64..1 << 30), 1..50)
-        ) {
-            let mut outcome = Outcome::new();
-            let mut sum = 0;
-            for &(intended_ns, slip_ns, service_ns) in &stamps {
-                let written_ns = intended_ns + slip_ns;
-                let last_ns = written_ns + service_ns;
-                outcome.answered(&flight(intended_ns, written_ns), 200, Judgement::Right, last_ns, true);
-                sum += slip_ns + service_ns;
-            }
-            prop_assert_eq!(outcome.requests(), stamps.len() as u64);
-            prop_assert_eq!(outcome.slip.count(), outcome.service.count());
-            let total = outcome.response.mean() * stamps.len() as f64;
-            prop_assert!((total - sum as f64).abs() <= sum as f64 * 0.002 + stamps.len() as f64);
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "time runs forward")]
-    fn an_answer_before_its_request_is_a_bug() {
-        Outcome::new().answered(&flight(10, 20), 200, Judgement::Right, 19, true);
-    }
-
-    /// Goal: failures and wrong answers leave no sample in the clocks of right answers, each is counted once, and wrong
-    /// answers have histograms of their own.
-    #[test]
-    fn failures_are_no_samples_of_right_answers() {
-        let mut outcome = Outcome::new();
-        outcome.answered(&flight(1, 2), 503, Judgement::WrongStatus, 9, true);
-        outcome.answered(&flight(1, 2), 200, Judgement::WrongBody, 9, true);
-        outcome.failed(&request(1, 2), Phase::Read, 9);
-        outcome.failed(&request(1, 2), Phase::Write, 9);
-        outcome.failed(&request(1_000, 2_000), Phase::Timeout, 9_000);
-        outcome.never_sent(1_000, 5_000);
-        assert_eq!(outcome.requests(), 0);
-        assert_eq!(outcome.answered_in_window, 0);
-        assert_eq!(
-            (outcome.wrong_in_window, outcome.wrong_statuses_in_window),
-            (2, 1)
-        );
-        assert_eq!(outcome.wrong_response.count(), 2);
-        assert_eq!(
-            (outcome.wrong_response.max(), outcome.wrong_service.max()),
-            (8, 7)
-        );
-        let errors = LoadErrors {
-            connect: 0,
-            read: 1,
-            write: 1,
-            timeout: 2,
-            status: 1,
-            validation: 1,
-        };
-        assert_eq!(outcome.errors, errors);
-        assert_eq!(outcome.statuses().collect::<Vec<_>>(), [(200, 1), (503, 1)]);
-        // Ages count from the intended start: the waiting is not hidden.
-        assert_eq!(outcome.unanswered.count(), 2);
-        assert!(outcome.unanswered.max() >= 8_000 && outcome.unanswered.min() <= 4_000);
-    }
-
-    /// Goal: warm-up leaves no trace but the throughput of answers inside the window.
-    #[test]
-    fn warm_up_is_not_counted() {
-        let mut outcome = Outcome::new();
-        let warm = InFlight {
-            counted: false,
-            ..request(1, 2)
-        };
-        let warm_flight = Flight::one(warm);
-        outcome.answered(&warm_flight, 200, Judgement::Right, 9, false);
-        outcome.answered(&warm_flight, 200, Judgement::Right, 10, true);
-        outcome.failed(&warm, Phase::Timeout, 9);
-        outcome.cut_off(&warm, 9);
-        assert_eq!((outcome.requests(), outcome.answered_in_window), (0, 1));
-        assert_eq!(outcome.errors, LoadErrors::default());
-        assert_eq!(
-            outcome.statuses().count() as u64 + outcome.unanswered.count(),
-            0
-        );
-    }
-
-    #[test]
-    fn merging_adds_every_counter() {
-        let mut one = Outcome::new();
-        one.answered(&flight(1, 2), 200, Judgement::Right, 9, true);
-        let mut two = Outcome::new();
-        two.answered(&flight(1, 2), 200, Judgement::Right, 19, true);
-        two.failed(&request(1, 2), Phase::Read, 5);
-        two.errors.connect = 3;
-        two.sent = 2;
-        one.merge(&two);
-        assert_eq!((one.requests(), one.errors.total(), one.sent), (2, 4, 2));
-        assert_eq!((one.last_answer_ns, one.answered_in_window), (19, 2));
-        assert_eq!(one.statuses().collect::<Vec<_>>(), [(200, 2)]);
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.response.merge(&other.response);
+        self.service.merge(&other.service);
+        add_errors(&mut self.errors, &other.errors);
+        self.answered_in_window += other.answered_in_window;
     }
 }
+
+// Times of one thread counted in HdrHistogram's bins, and nothing but counted.
+
+/// Times below `1 << BITS` have bins of their own; above, each doubling has half as many.
+const BITS: u32 = 11;
+const HALF: usize = 1 << (BITS - 1);
+/// Of all times up to [`HIGHEST_NS`], and up to the next power of two.
+const VALUE_BITS: u32 = u64::BITS - HIGHEST_NS.leading_zeros();
+/// Beyond the first: how often the longest halves until it has a bin of its own.
+const DOUBLINGS: u32 = VALUE_BITS - BITS;
+/// The first doubling has two halves.
+const BINS: usize = HALF * (DOUBLINGS as usize + 2);
+
+const _: () = assert!(
+    2 * 10_usize.pow(SIGNIFICANT_DIGITS as u32) <= 2 * HALF
+        && 2 * 10_usize.pow(SIGNIFICANT_DIGITS as u32) > HALF,
+    "the bins are those of a histogram"
+);
+
+/// Counts by bin. Invariant: a doubling without its bit in `used` has no counts.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    bins: Box<[u64]>,
+    used: u64,
+    count: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            bins: vec![0; BINS].into(),
+            used: 0,
+            count: 0,
+        }
+    }
+}
+
+impl Tally {
+    /// How many times were recorded.
+    #[inline]
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Counts a time so many times. One that has no bin counts as [`HIGHEST_NS`].
+    #[inline]
+    pub(crate) fn record_many(&mut self, value_ns: u64, count: u64) {
+        let has_bin = value_ns >> VALUE_BITS == 0;
+        let value_ns = if has_bin { value_ns } else { HIGHEST_NS };
+        let doubling = u64::BITS - BITS - (value_ns | ((1 << BITS) - 1)).leading_zeros();
+        let index = HALF * doubling as usize + (value_ns >> doubling) as usize;
+        if let Some(bin) = self.bins.get_mut(index) {
+            *bin += count;
+            self.used |= 1 << doubling;
+            self.count += count;
+        }
+    }
+
+    /// Adds every time to both.
+    pub(crate) fn add_to(&self, one: &mut LatencyHistogram, other: &mut LatencyHistogram) {
+        for doubling in self.doublings() {
+            let places = places_of(doubling);
+            for (index, &count) in places.clone().zip(&self.bins[places]) {
+                if count > 0 {
+                    let value_ns = ((index - HALF * doubling) as u64) << doubling;
+                    one.record_many(value_ns, count);
+                    other.record_many(value_ns, count);
+                }
+            }
+        }
+    }
+
+    /// Forgets all times.
+    pub(crate) fn clear(&mut self) {
+        for doubling in self.doublings() {
+            self.bins[places_of(doubling)].fill(0);
+        }
+        (self.used, self.count) = (0, 0);
+    }
+
+    /// Those with counts: a thread's times lie in a few.
+    fn doublings(&self) -> impl Iterator<Item = usize> + use<> {
+        let used = self.used;
+        (0..=DOUBLINGS as usize).filter(move |doubling| used >> doubling & 1 == 1)
+    }
+}
+
+/// Where the bins of a doubling lie.
+fn places_of(doubling: usize) -> Range<usize> {
+    let first = if doubling == 0 {
+        0
+    } else {
+        HALF * (doubling + 1)
+    };
+    first..HALF * (doubling + 2)
+}
+
+#[cfg(test)]
+#[path = "tests/outcome.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/tally.rs"]
+mod tally_tests;

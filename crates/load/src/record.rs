@@ -1,18 +1,20 @@
 //! What a run found out.
-use crate::batches::BatchClocks;
-use crate::connection_use::ConnectionUse;
-use crate::openings::Openings;
-use crate::samples::Samples;
-use crate::stalls::Undisturbed;
-use crate::verdict::judge;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
     ClassHistograms, FORMAT_VERSION, LoadAddress, LoadClass, LoadConnectionSets,
     LoadConnectionsOpen, LoadCookies, LoadErrors, LoadFailure, LoadHistograms, LoadOutage,
-    LoadRateWindow, LoadReport, LoadSecond, LoadTls, LoadVerdict, LoadWarmUp, WrongAnswers,
+    LoadRateWindow, LoadReport, LoadSecond, LoadTls, LoadVerdict, LoadWarmUp, RateWindowEnd,
+    WrongAnswers,
 };
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+
+use crate::connection_plan::{ConnectionUse, Openings};
+use crate::outages::Undisturbed;
+use crate::samples::{BatchClocks, Samples};
+use crate::verdict::judge;
 
 /// Why the run ended.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -406,3 +408,65 @@ fn of_both<'a>(right: &'a LatencyHistogram, wrong: &LatencyHistogram) -> Cow<'a,
 fn narrow_count(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
+
+// Records of one set of connections after another, as one run's.
+//
+// Samples and counts are added, and so are the windows: the time between two sets is in none of them. The rate is all
+// answers of the windows over their length; a set too small to have a window of its own is left out of it, unless
+// there is no other.
+// Records of generators that ran at the same time are added by `merge`.
+
+impl LoadRecord {
+    /// Adds what the next set measured. The verdict is not made anew.
+    pub(crate) fn add_sequel(&mut self, mut next: Self) {
+        self.duration_ns += next.duration_ns;
+        self.answered_within_ns += next.answered_within_ns;
+        self.add_rate_window(&mut next);
+        self.add_counts(&next);
+        self.answered_in_window = self.rate_window.answers;
+        if let (Some(open), Some(others)) = (&mut self.connections_open, &next.connections_open) {
+            open.add_sequel(others);
+        }
+        LoadAddress::add(&mut self.addresses, &next.addresses);
+        self.connection_use.merge(&next.connection_use);
+        self.samples.append(next.samples);
+        if !next.connect_failure.is_empty() {
+            self.connect_failure = next.connect_failure;
+        }
+        let seconds = self.seconds.len() as u64;
+        let later_ns = next.started_unix_ns.saturating_sub(self.started_unix_ns);
+        for mut outage in next.outages {
+            outage.start_ns += later_ns;
+            self.outages.push(outage);
+        }
+        for mut second in next.seconds {
+            second.second += seconds;
+            second.start_ns += later_ns;
+            self.seconds.push(second);
+        }
+    }
+
+    /// Adds the window of `next`; the answers of classes that are left out of it become 0.
+    fn add_rate_window(&mut self, next: &mut Self) {
+        let is_whole = |record: &Self| record.rate_window.end != RateWindowEnd::LastAnswer;
+        let leave_out = |record: &mut Self| {
+            record
+                .classes
+                .iter_mut()
+                .for_each(|class| class.answers = 0);
+        };
+        match (is_whole(self), is_whole(next)) {
+            (true, false) => leave_out(next),
+            (false, true) => {
+                leave_out(self);
+                self.rate_window = next.rate_window;
+            }
+            _ => self.rate_window.add_sequel(&next.rate_window),
+        }
+        self.requests_per_s = self.rate_window.per_s();
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/sequel.rs"]
+mod sequel_tests;

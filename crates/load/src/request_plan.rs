@@ -1,6 +1,13 @@
 //! What is asked and how the server is reached: the part of a run that says nothing of its length and rate.
 //!
 //! `millpond load` makes one run of a plan; a comparison makes many short ones, each towards another server.
+
+use millpond_http::Method;
+use millpond_io::Address;
+use millpond_io::tls::TlsClient;
+use millpond_measure::record::{SentRequest, SentRequests, SentScript, SentTls};
+use millpond_mempool::{BlockPool, Buffer, PoolMode};
+
 use crate::config::{LoadConfig, Target, Workload};
 use crate::connection_plan::{AddressUse, ConnectionPlan};
 use crate::error::LoadError;
@@ -8,11 +15,6 @@ use crate::request_mix::RequestBody;
 use crate::script::ScriptConfig;
 use crate::validation::{Validation, sha256_hex};
 use crate::workload::Requests;
-use millpond_http::Method;
-use millpond_io::Address;
-use millpond_io::tls::TlsClient;
-use millpond_measure::record::{SentRequest, SentRequests, SentScript, SentTls};
-use millpond_mempool::{BlockPool, Buffer, PoolMode};
 
 /// What is asked of a server.
 #[derive(Clone, Debug)]
@@ -175,75 +177,133 @@ impl RequestPlan {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::request_mix::{RequestClass, RequestMix};
+// Keys and values of the entity workloads: both follow from a number and a seed.
 
-    fn target() -> Target {
-        Target {
-            addresses: ["127.0.0.1:80".parse().unwrap()].into(),
-            host: "pond".to_owned(),
-            path: "/whole".to_owned(),
+/// Longer than the 64 KiB window of LZ4, so one value never repeats within reach of compression.
+const TABLE_BYTES: usize = 65_536 + 4_096;
+/// Bytes that identify the key at the head of its value.
+const MARK_BYTES: usize = 8;
+/// Keys look like `k000000123`; more digits only beyond a billion keys.
+const KEY_DIGITS_MIN: usize = 9;
+
+/// Finaliser of splitmix64: every input bit changes every output bit.
+pub(crate) const fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// How many digits the ids of `keys` keys have; all ids of a run are equally long.
+pub(crate) fn key_digits(keys: u64) -> usize {
+    let highest = keys.saturating_sub(1);
+    (highest.checked_ilog10().unwrap_or(0) as usize + 1).max(KEY_DIGITS_MIN)
+}
+
+/// Writes `key` in decimal over all of `digits`, zero-padded.
+pub(crate) fn write_key(mut key: u64, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (key % 10) as u8;
+        key /= 10;
+    }
+    debug_assert_eq!(key, 0, "the id is wide enough for every key");
+}
+
+/// The values of all keys under one seed.
+#[derive(Debug)]
+pub(crate) struct Values {
+    value_bytes_min: usize,
+    /// How many bytes more a value may have.
+    span_bytes: u64,
+    seed: u64,
+    table: Box<[u8]>,
+}
+
+impl Values {
+    #[cfg(test)]
+    pub(crate) fn new(seed: u64, value_bytes: usize) -> Self {
+        Self::ranging(seed, value_bytes, value_bytes)
+    }
+
+    /// Sizes from `value_bytes_min` to `value_bytes_max`, each as likely; that of a key stays.
+    pub(crate) fn ranging(seed: u64, value_bytes_min: usize, value_bytes_max: usize) -> Self {
+        let words = (0..TABLE_BYTES as u64 / 8).map(|index| mix(seed ^ mix(index)));
+        let table = words.flat_map(u64::to_le_bytes).collect();
+        Self {
+            value_bytes_min,
+            span_bytes: value_bytes_max.saturating_sub(value_bytes_min) as u64,
+            seed,
+            table,
         }
     }
 
-    fn mix() -> RequestPlan {
-        let post = RequestClass {
-            method: Method::Post,
-            weight: 3,
-            body: RequestBody::Template(b"abc".to_vec()),
-            fields: vec![("X-Secret".to_owned(), "1234".to_owned())],
-            ..RequestClass::get("post", "/first/{seq}?q=1")
-        };
-        let classes = vec![post, RequestClass::get("get", "/second")];
-        RequestPlan::new(target(), Workload::Mix(RequestMix::of(classes)))
+    pub(crate) fn value_bytes_max(&self) -> usize {
+        self.value_bytes_min + self.span_bytes as usize
     }
 
-    /// Goal: the path of the first URL is known as the server has it, with its placeholders filled in.
-    #[test]
-    fn the_first_path_is_that_of_a_request() {
-        assert_eq!(RequestPlan::get(target()).first_path().unwrap(), "/whole");
-        assert_eq!(mix().first_path().unwrap(), "/first/0?q=1");
-        let broken = RequestMix::of(vec![RequestClass::get("x", "/{nothing}")]);
-        let broken = RequestPlan::new(target(), Workload::Mix(broken));
-        let told = broken.first_path().unwrap_err().to_string();
-        assert!(told.contains("{nothing}"), "{told}");
+    pub(crate) fn is_one_size(&self) -> bool {
+        self.span_bytes == 0
     }
 
-    /// Goal: a record names methods, paths, weights and the script's text by its checksum, and no secret.
-    #[test]
-    fn a_record_names_what_is_sent() {
-        let mut plan = mix();
-        let sent = plan.sent(None);
-        assert_eq!(
-            sent.to_string(),
-            "POST /first/{seq}?q=1 with a body of 3 bytes (weight 3), GET /second (weight 1)"
-        );
-        assert_eq!(sent.requests[0].fields, ["X-Secret"]);
-        assert!(!format!("{sent:?}").contains("1234"));
-        plan = RequestPlan::get(target());
-        plan.script = Some(ScriptConfig {
-            file: "post.lua".into(),
-            source: b"abc".to_vec().into(),
-            url: String::new(),
-            args: vec!["word".to_owned()],
-            method: "GET".to_owned(),
-            fields: Vec::new(),
-            body: Some(b"12".to_vec()),
-            seed: None,
+    /// Size of the value of `key`.
+    pub(crate) fn len_of(&self, key: u64) -> usize {
+        if self.span_bytes == 0 {
+            return self.value_bytes_min;
+        }
+        let draw = u128::from(mix(!self.seed ^ mix(key)));
+        self.value_bytes_min + ((draw * u128::from(self.span_bytes + 1)) >> 64) as usize
+    }
+
+    /// Hands the value of `key` from `offset` on to `piece`, in stretches, until it says stop.
+    fn walk(&self, key: u64, offset: usize, mut piece: impl FnMut(&[u8]) -> bool) {
+        let value_bytes = self.len_of(key);
+        let mark = mix(self.seed ^ mix(key));
+        let mark_bytes = mark.to_le_bytes();
+        let mut offset = offset;
+        if offset < MARK_BYTES.min(value_bytes) {
+            let end = MARK_BYTES.min(value_bytes);
+            if !piece(&mark_bytes[offset..end]) {
+                return;
+            }
+            offset = end;
+        }
+        while offset < value_bytes {
+            let at = ((mark % TABLE_BYTES as u64) as usize + offset) % TABLE_BYTES;
+            let len = (TABLE_BYTES - at).min(value_bytes - offset);
+            if !piece(&self.table[at..][..len]) {
+                return;
+            }
+            offset += len;
+        }
+    }
+
+    /// Hands the whole value of `key` to `append`, in order.
+    pub(crate) fn write(&self, key: u64, mut append: impl FnMut(&[u8])) {
+        self.walk(key, 0, |stretch| {
+            append(stretch);
+            true
         });
-        plan.target.addresses = ["unix:/run/x".parse().unwrap()].into();
-        let sent = plan.sent(Some("TLS 1.3"));
-        let script = sent.script.unwrap();
-        assert_eq!(script.args, ["word"]);
-        assert!(
-            script.sha256.starts_with("ba7816bf8f01cfea"),
-            "{}",
-            script.sha256
-        );
-        assert_eq!(sent.unix.as_deref(), Some("/run/x"));
-        assert_eq!(sent.tls, None, "in clear text");
-        assert_eq!(sent.requests[0].body_bytes, Some(2));
+    }
+
+    /// Whether `part` is what the value of `key` holds at `offset`.
+    pub(crate) fn matches(&self, key: u64, offset: usize, part: &[u8]) -> bool {
+        let mut rest = part;
+        self.walk(key, offset, |stretch| {
+            let len = stretch.len().min(rest.len());
+            if stretch[..len] != rest[..len] {
+                return false;
+            }
+            rest = &rest[len..];
+            !rest.is_empty()
+        });
+        rest.is_empty()
     }
 }
+
+#[cfg(test)]
+#[path = "tests/request_plan.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/values.rs"]
+mod values_tests;

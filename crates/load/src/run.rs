@@ -3,40 +3,44 @@
 //! On the path: `cli` and `lab` call [`run`]; it starts the workers, sets the schedule once every
 //! connection has been tried, watches, and merges what the threads counted.
 //! Absent on purpose: signals (the caller raises the stop flag) and printing.
-mod stuck;
+
 mod watch;
-mod warm_up;
 mod assembly;
-mod room;
 mod sets;
 
-use self::assembly::{assemble, samples_of};
-use self::watch::{Watch, show_seconds};
-use crate::abort::AbortWatch;
-use crate::batches::BatchClocks;
-use crate::config::LoadConfig;
-use crate::connection_use::ConnectionUse;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use millpond_io::tls::Tls;
+use millpond_io::{
+    Address, Driver, DriverCounters, DriverKind, EpollDriver, IoError, Shard, ShardConfig,
+    UringDriver,
+};
+use millpond_measure::record::{LoadCookies, LoadErrors, LoadSteadiness, LoadWarmUp};
+use millpond_mempool::PoolMode;
+use rustix::process::{Resource, getrlimit};
+
+use crate::config::{LoadConfig, WarmUp};
+use crate::connection_plan::ConnectionUse;
+use crate::connection_plan::Openings;
 use crate::error::{ConnectFailure, LoadError};
-use crate::gate::Opener;
-use crate::openings::Openings;
-use crate::outcome::Outcome;
+use crate::outages::Steadiness;
+use crate::outcome::{Outcome, add_errors};
 use crate::record::LoadRecord;
+use crate::samples::BatchClocks;
 use crate::samples::Samples;
 use crate::schedule::{Arrival, Origin, Schedule};
 use crate::script::{Runner, Script};
+use crate::shared::AbortWatch;
+use crate::shared::Opener;
 use crate::shared::Shared;
-use crate::timeline::{Second, Timeline};
+use crate::timeline::{Lost, Second, Timeline};
 use crate::worker::Worker;
 use crate::workload::Requests;
-use millpond_io::tls::Tls;
-use millpond_io::{
-    Driver, DriverCounters, DriverKind, EpollDriver, IoError, Shard, ShardConfig, UringDriver,
-};
-use millpond_measure::record::{LoadCookies, LoadErrors};
-use millpond_mempool::PoolMode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Scope, ScopedJoinHandle};
-use std::time::SystemTime;
+
+use self::assembly::{assemble, samples_of};
+use self::watch::{Watch, show_seconds};
 
 /// How far a run is; handed out about four times a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -130,7 +134,7 @@ pub fn run_observed(
     stop: &AtomicBool,
 ) -> Result<LoadRecord, LoadError> {
     config.check()?;
-    room::check(config)?;
+    check(config)?;
     if config.has_sets() {
         return sets::run(config, observer, stop);
     }
@@ -154,7 +158,7 @@ pub fn run_script(
     stop: &AtomicBool,
 ) -> Result<LoadRecord, LoadError> {
     config.check()?;
-    room::check(config)?;
+    check(config)?;
     let refuse = |name, problem: &str| {
         Err(LoadError::Setting {
             name,
@@ -231,9 +235,9 @@ fn run_part(
         drop(opener);
         if script.is_some()
             && let Ok(watched) = &watched
-            && !stuck::all_ended(&workers)
+            && !all_ended(&workers)
         {
-            let (ends, lost) = stuck::part(workers, &mut timeline);
+            let (ends, lost) = split_stuck(workers, &mut timeline);
             show_seconds(&shared, observer, &mut timeline);
             let record = LoadRecord {
                 driver: driver.name(),
@@ -416,3 +420,192 @@ fn join(worker: WorkerHandle<'_>) -> Result<WorkerEnd, LoadError> {
         })
     })
 }
+
+// Whether this process and its addresses have room for all connections, before the first is opened.
+//
+// A run that lacks a thousand descriptors or ports would only find out after it has opened all others.
+
+/// Of each thread: its ring or epoll, what wakes it, a timer, a spare one.
+const FILES_PER_THREAD: u64 = 4;
+/// Of the process, where the kernel does not tell which are open.
+const FILES_OPEN_DEFAULT: u64 = 16;
+
+/// Refuses more connections than there are descriptors or ports for.
+fn check(config: &LoadConfig) -> Result<(), LoadError> {
+    let limit = getrlimit(Resource::Nofile);
+    let connections = config.connections as u64;
+    if let Some(open_max) = limit.current {
+        let others = files_open() + FILES_PER_THREAD * config.threads as u64;
+        let room = open_max.saturating_sub(others);
+        if connections > room {
+            return Err(LoadError::FewDescriptors {
+                connections,
+                room,
+                open_max,
+                needed: connections + others,
+            });
+        }
+    }
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let ports = range.ok().as_deref().and_then(ports_in);
+    match (ports, &config.target.addresses[0]) {
+        (Some(ports), Address::Inet(_)) => check_ports(config, ports),
+        _ => Ok(()),
+    }
+}
+
+fn check_ports(config: &LoadConfig, ports: u64) -> Result<(), LoadError> {
+    let connections = config.connections as u64;
+    let sources = config.plan.sources.map_or(1, |sources| sources.len());
+    // Any one of several addresses may take all connections, where the others refuse.
+    let room = u128::from(ports).saturating_mul(sources);
+    if u128::from(connections) <= room {
+        return Ok(());
+    }
+    Err(LoadError::FewPorts {
+        connections,
+        ports,
+        sources,
+        sources_needed: connections.div_ceil(ports.max(1)),
+    })
+}
+
+/// Files that this process has open.
+fn files_open() -> u64 {
+    std::fs::read_dir("/proc/self/fd").map_or(FILES_OPEN_DEFAULT, |files| files.count() as u64)
+}
+
+/// How many ports a line of two numbers spans.
+fn ports_in(range: &str) -> Option<u64> {
+    let mut numbers = range.split_whitespace().map(str::parse::<u64>);
+    let (first, last) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    (last + 1).checked_sub(first)
+}
+
+// When a warm-up of unknown length ends: as soon as it is steady, or at its limit.
+
+/// From the decision to the window: every thread looks at the schedule several times meanwhile.
+const NOTICE_NS: u64 = 100_000_000;
+
+/// Watches over one warm-up.
+#[derive(Debug)]
+struct WarmUpWatch {
+    plan: WarmUp,
+    decided: Option<LoadSteadiness>,
+}
+
+impl WarmUpWatch {
+    fn new(plan: WarmUp) -> Self {
+        Self {
+            plan,
+            decided: None,
+        }
+    }
+
+    /// Ends the warm-up if it is time.
+    fn look(&mut self, schedule: &Schedule, steadiness: &Steadiness, now_ns: u64) {
+        let WarmUp::UntilSteady { limit_ns } = self.plan else {
+            return;
+        };
+        if self.decided.is_some() {
+            return;
+        }
+        let limit_at_ns = schedule.start_ns().saturating_add(limit_ns);
+        let soonest_ns = now_ns.max(schedule.start_ns()).saturating_add(NOTICE_NS);
+        let transient_ns = steadiness.transient_ns();
+        if transient_ns.is_none() && soonest_ns < limit_at_ns {
+            return;
+        }
+        schedule.begin_window(soonest_ns);
+        self.decided = Some(LoadSteadiness {
+            limit_ns,
+            became_steady: transient_ns.is_some(),
+            transient_ns,
+            slices: steadiness.slices() as u64,
+        });
+    }
+
+    /// What became of it by `end_ns`; `None`: there was none.
+    fn outcome(&self, schedule: &Schedule, end_ns: u64) -> Option<LoadWarmUp> {
+        let end_ns = end_ns.min(schedule.window_start_ns());
+        let duration_ns = end_ns.saturating_sub(schedule.start_ns());
+        let until_steady = match self.plan {
+            WarmUp::Lasting { duration_ns: 0 } => return None,
+            WarmUp::Lasting { .. } => None,
+            // The run ended first.
+            WarmUp::UntilSteady { limit_ns } => Some(self.decided.unwrap_or(LoadSteadiness {
+                limit_ns,
+                ..LoadSteadiness::default()
+            })),
+        };
+        Some(LoadWarmUp {
+            duration_ns,
+            until_steady,
+        })
+    }
+}
+
+// Threads whose script does not come back: the run goes on to its results without them.
+
+/// How long a thread may take to notice that the run is over.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Waits until all have ended, but not for ever. True: they have.
+fn all_ended(workers: &[WorkerHandle<'_>]) -> bool {
+    let give_up = Instant::now() + PATIENCE;
+    while !workers.iter().all(ScopedJoinHandle::is_finished) {
+        if Instant::now() >= give_up {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// The ends of those that have ended, and what the others had handed over until then.
+fn split_stuck(
+    workers: Vec<WorkerHandle<'_>>,
+    timeline: &mut Timeline<'_>,
+) -> (Vec<WorkerEnd>, Vec<Lost>) {
+    let (mut ends, mut lost) = (Vec::new(), Vec::new());
+    for (place, worker) in workers.into_iter().enumerate() {
+        if worker.is_finished() {
+            // Of a thread that failed nothing is known.
+            ends.extend(join(worker));
+        } else {
+            lost.push(timeline.give_up_on(place));
+        }
+    }
+    (ends, lost)
+}
+
+/// Adds what is known of those that are lost, but for their clocks, which the seconds hold.
+fn add(total: &mut Outcome, lost: &[Lost]) {
+    for Lost { counts, answers } in lost {
+        add_errors(&mut total.errors, &counts.errors);
+        total.sent += counts.sent;
+        total.shed += counts.shed;
+        total.received_bytes += counts.received_bytes;
+        total.rate_bytes += counts.received_bytes;
+        total.answered_in_window += answers;
+    }
+}
+
+/// What they had sent and never told of is under way as far as anybody knows.
+fn close(record: &mut LoadRecord, lost: usize) {
+    if lost == 0 {
+        return;
+    }
+    record.threads += lost;
+    record.stuck_threads = lost;
+    let failed = record.errors.total() - record.errors.connect - record.unsent;
+    record.abandoned = record.sent.saturating_sub(record.requests + failed);
+}
+
+#[cfg(test)]
+#[path = "tests/room.rs"]
+mod room_tests;
+
+#[cfg(test)]
+#[path = "tests/warm_up.rs"]
+mod warm_up_tests;

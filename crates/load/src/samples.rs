@@ -3,6 +3,9 @@
 //! On the path, only if asked for: `session` shows each answer here, and `worker` the kernel's stamp
 //! of those that have one. Absent on purpose: keeping all of an endless run. What comes when the room
 //! is full is counted.
+
+use millpond_measure::histogram::LatencyHistogram;
+
 use crate::listener::Answered;
 use crate::outcome::InFlight;
 
@@ -84,57 +87,177 @@ impl Samples {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// The clock of whole batches: what wrk2 measures with `-B`.
 
-    /// Goal: the parts of a request are told apart, only right ones that count are kept, the stamp is
-    /// that of the last one, and the room is kept to.
-    #[test]
-    fn requests_become_rows() {
-        let mut samples = Samples::new(2);
-        let request = InFlight {
-            intended_ns: 4_980_000,
-            written_ns: 5_000_000,
-            ..InFlight::default()
-        };
-        let mut answer = |counted, is_right, connect_ns| {
-            let request = InFlight { counted, ..request };
-            samples.answered(&Answered {
-                request: &request,
-                status: 200,
-                is_right,
-                connect_ns,
-                head_ns: 5_300_000,
-                now_ns: 5_900_000,
-                next_written_ns: None,
-            });
-            samples.stamped(&request, 880_000 + connect_ns);
-        };
-        answer(false, true, 0);
-        answer(true, false, 0);
-        answer(true, true, 100_000);
-        answer(true, true, 0);
-        answer(true, true, 500_000);
-        let first = RequestSample {
-            written_ns: 5_000_000,
-            slip_ns: 20_000,
-            connect_ns: 100_000,
-            waiting_ns: 300_000,
-            service_ns: 900_000,
-            kernel_service_ns: Some(980_000),
-        };
-        let second = RequestSample {
-            connect_ns: 0,
-            kernel_service_ns: Some(880_000),
-            ..first
-        };
-        assert_eq!(
-            (&samples.kept[..], samples.dropped),
-            (&[first, second][..], 1)
-        );
-        let mut all = Samples::new(0);
-        all.append(samples);
-        assert_eq!((all.kept.len(), all.dropped), (2, 1));
+/// A batch whose answers are coming. Answers come in the order of their requests, so the requests of
+/// a batch are those in a row that were written at the same moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    written_ns: u64,
+    intended_ns: u64,
+    /// All of its answers so far count and are right.
+    is_whole: bool,
+}
+
+/// The batches of one thread.
+#[derive(Debug)]
+pub(crate) struct Batches {
+    open: Vec<Open>,
+    pub(crate) clocks: BatchClocks,
+}
+
+/// Times of batches.
+#[derive(Clone, Debug, Default)]
+pub struct BatchClocks {
+    /// From the intended start of the first request to the last byte of the last answer.
+    pub response: LatencyHistogram,
+    /// The same from the write.
+    pub service: LatencyHistogram,
+}
+
+impl BatchClocks {
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.response.merge(&other.response);
+        self.service.merge(&other.service);
     }
 }
+
+impl Batches {
+    pub(crate) fn new(connections: usize) -> Self {
+        Self {
+            open: vec![Open::default(); connections],
+            clocks: BatchClocks::default(),
+        }
+    }
+
+    /// An answer on this connection is complete.
+    pub(crate) fn answered(&mut self, index: u32, answered: &Answered<'_>) {
+        let request = answered.request;
+        let open = &mut self.open[index as usize];
+        if open.written_ns != request.written_ns {
+            *open = Open {
+                written_ns: request.written_ns,
+                intended_ns: request.intended_ns,
+                is_whole: true,
+            };
+        }
+        open.is_whole &= request.counted && answered.is_right;
+        let is_last = answered.next_written_ns != Some(request.written_ns);
+        if is_last && open.is_whole {
+            let (intended_ns, written_ns) = (open.intended_ns, open.written_ns);
+            self.clocks.response.record(answered.now_ns - intended_ns);
+            self.clocks.service.record(answered.now_ns - written_ns);
+        }
+    }
+}
+
+// What ab tells of a request besides its time: connecting, and waiting for the first byte.
+
+/// The exceptions from the rule.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Phases {
+    connect: LatencyHistogram,
+    /// Service of the requests that a connection was opened for.
+    first_service: LatencyHistogram,
+    /// The same with the time to connect.
+    first_total: LatencyHistogram,
+    /// Service of the requests whose answer came in pieces.
+    pieces_service: LatencyHistogram,
+    /// The part of it until the head was there.
+    pieces_waiting: LatencyHistogram,
+    /// Bytes of bodies.
+    pub(crate) body_bytes: u64,
+    /// Length of the first body.
+    pub(crate) first_body_bytes: u64,
+    /// Answers after which the connection closed.
+    pub(crate) last_answers: u64,
+    /// The Server field of the first answer.
+    pub(crate) server: Option<String>,
+}
+
+impl Phases {
+    /// A right answer to a counted request; `connect_ns` is 0 but for a connection's first.
+    #[cold]
+    pub(crate) fn exception(
+        &mut self,
+        request: &InFlight,
+        connect_ns: u64,
+        head_ns: u64,
+        now_ns: u64,
+    ) {
+        let service_ns = now_ns - request.written_ns;
+        if connect_ns != 0 {
+            self.connect.record(connect_ns);
+            self.first_service.record(service_ns);
+            self.first_total.record(connect_ns + service_ns);
+        }
+        if head_ns != now_ns {
+            self.pieces_service.record(service_ns);
+            let waiting_ns = head_ns.saturating_sub(request.written_ns);
+            self.pieces_waiting.record(waiting_ns);
+        }
+    }
+
+    /// The first answer's head.
+    #[cold]
+    pub(crate) fn first_head(&mut self, head: &[u8]) {
+        let head = String::from_utf8_lossy(head);
+        let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+        let server = fields.find(|(name, _)| name.eq_ignore_ascii_case("server"));
+        self.server = Some(server.map_or(String::new(), |(_, value)| value.trim().to_owned()));
+    }
+
+    /// So many bodies are complete, each of so many bytes.
+    #[inline]
+    pub(crate) fn bodies(&mut self, bytes: u64, count: u64) {
+        if self.body_bytes == 0 {
+            self.first_body_bytes = bytes;
+        }
+        self.body_bytes += bytes * count;
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.connect.merge(&other.connect);
+        self.first_service.merge(&other.first_service);
+        self.first_total.merge(&other.first_total);
+        self.pieces_service.merge(&other.pieces_service);
+        self.pieces_waiting.merge(&other.pieces_waiting);
+        if self.body_bytes == 0 {
+            self.first_body_bytes = other.first_body_bytes;
+        }
+        self.body_bytes += other.body_bytes;
+        self.last_answers += other.last_answers;
+        if self.server.is_none() {
+            self.server.clone_from(&other.server);
+        }
+    }
+
+    /// Times to connect: of each request, most of which took none.
+    pub(crate) fn connect(&self, service: &LatencyHistogram) -> LatencyHistogram {
+        let mut connect = self.connect.clone();
+        connect.record_many(0, service.count() - self.connect.count());
+        connect
+    }
+
+    /// From the write to the head of the answer.
+    pub(crate) fn waiting(&self, service: &LatencyHistogram) -> LatencyHistogram {
+        service.replaced(&self.pieces_service, &self.pieces_waiting)
+    }
+
+    /// Connecting and service.
+    pub(crate) fn total(&self, service: &LatencyHistogram) -> LatencyHistogram {
+        service.replaced(&self.first_service, &self.first_total)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/samples.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/batches.rs"]
+mod batches_tests;
+
+#[cfg(test)]
+#[path = "tests/phases.rs"]
+mod phases_tests;

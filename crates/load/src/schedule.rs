@@ -6,10 +6,13 @@
 //! Absent on purpose: the moments themselves (`arrivals`), a catch-up limit and any look at
 //! completions. An arrival that could not be
 //! sent in time stays due at its intended start, which is what makes a stall visible.
-use crate::arrivals::{Arrivals, Cursor, Rate};
-use crate::steadiness::SLICE_NS;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::arrivals::{Arrivals, Cursor, Rate};
+use crate::outages::SLICE_NS;
+use crate::session::Session;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -417,221 +420,196 @@ fn take_many(next: &AtomicU64, end: u64, count_max: u64) -> Option<(u64, u64)> {
     (index < end).then(|| (index, count_max.min(end - index)))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arrivals::{Profile, Spacing};
+// How early to wake for an arrival, learnt from how late wake-ups have been.
 
-    fn open(arrivals: Arrivals) -> Pace {
-        Pace::Open(Arc::new(arrivals))
-    }
+/// Widest window: what is later than this is not a timer's lateness but a busy CPU.
+const SPIN_NS_MAX: u64 = 100_000;
+/// Share of the gap between two arrivals that may be spent polling.
+const GAP_SHARE: u64 = 4;
+/// Weight of a new observation is one over this.
+const SMOOTHING: u64 = 16;
+/// Before anything was observed: the median lateness of a sleeping thread on an idle machine.
+const SPIN_NS_FIRST: u64 = 30_000;
 
-    /// All that one thread can claim of an open loop.
-    fn claim_all(schedule: &Schedule) -> Vec<Arrival> {
-        let Pace::Open(arrivals) = schedule.pace() else {
-            unreachable!("the schedule is of an open loop")
-        };
-        let mut cursor = arrivals.cursor();
-        std::iter::from_fn(|| schedule.claim(0, Some(&mut cursor))).collect()
-    }
+/// Exponentially weighted mean and deviation of wake lateness.
+#[derive(Debug)]
+pub(crate) struct SpinWindow {
+    mean_ns: u64,
+    deviation_ns: u64,
+    width_ns_max: u64,
+}
 
-    fn constant(
-        per_s: f64,
-        warm_up_ns: u64,
-        duration_ns: Option<u64>,
-        max: Option<u64>,
-    ) -> Schedule {
-        let rate = Rate::from_per_s(per_s).unwrap();
-        Schedule::new(
-            open(Arrivals::constant(rate)),
-            1_000,
-            warm_up_ns,
-            duration_ns,
-            max,
-        )
-    }
-
-    /// Goal: threads share one process: every index once, none lost, none twice, the grid intact.
-    #[test]
-    fn threads_claim_each_arrival_exactly_once() {
-        let schedule = constant(1e6, 0, None, Some(40_000));
-        let mut claimed: Vec<Arrival> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| claim_all(&schedule)))
-                .collect();
-            threads
-                .into_iter()
-                .flat_map(|thread| thread.join().unwrap())
-                .collect()
-        });
-        claimed.sort_by_key(|arrival| arrival.number);
-        assert_eq!(claimed.len(), 40_000);
-        for (number, arrival) in claimed.iter().enumerate() {
-            assert_eq!(arrival.number, number as u64);
-            assert_eq!(arrival.intended_ns, 1_000 + 1_000 * number as u64);
-        }
-        assert!(claim_all(&schedule).is_empty());
-    }
-
-    /// Goal: warm-up arrivals come before the window, and the window's own grid begins at its start.
-    #[test]
-    fn warm_up_precedes_the_window() {
-        let schedule = constant(10.0, SECOND_NS, Some(SECOND_NS), None);
-        let all: Vec<Arrival> = claim_all(&schedule);
-        let (warm, counted): (Vec<Arrival>, Vec<Arrival>) =
-            all.into_iter().partition(|arrival| !arrival.counted);
-        assert_eq!((warm.len(), counted.len()), (10, 10));
-        assert!(
-            warm.iter()
-                .all(|arrival| arrival.intended_ns < schedule.window_start_ns())
-        );
-        assert_eq!(counted[0].number, 0);
-        assert_eq!(counted[0].intended_ns, schedule.window_start_ns());
-        assert_eq!(schedule.offered_until(u64::MAX), Some(10));
-    }
-
-    /// Goal: whichever of duration and count comes first ends the run.
-    #[test]
-    fn the_first_limit_ends_the_run() {
-        let by_count = constant(10.0, 0, Some(100 * SECOND_NS), Some(3));
-        assert_eq!(claim_all(&by_count).len(), 3);
-        let by_time = constant(10.0, 0, Some(SECOND_NS / 2), Some(1_000));
-        assert_eq!(claim_all(&by_time).len(), 5);
-    }
-
-    /// Goal: arrivals that were due but never taken are known with their intended starts.
-    #[test]
-    fn unclaimed_arrivals_are_the_rest_of_the_grid() {
-        let schedule = constant(10.0, SECOND_NS, Some(SECOND_NS), None);
-        let rate = Rate::from_per_s(10.0).unwrap();
-        let arrivals = Arrivals::constant(rate);
-        let mut cursor = arrivals.cursor();
-        for _ in 0..14 {
-            schedule.claim(0, Some(&mut cursor)).unwrap();
-        }
-        let mut rest = Vec::new();
-        schedule.visit_unclaimed_of(10, |place, intended_ns| rest.push((place, intended_ns)));
-        assert_eq!(rest.len() as u64, schedule.unclaimed_of(10));
-        assert_eq!(rest.len(), 6);
-        let first_ns = schedule.window_start_ns() + 4 * SECOND_NS / 10;
-        assert_eq!(rest[0], (0, first_ns));
-        let soon = schedule.window_start_ns() + SECOND_NS / 2;
-        assert_eq!(
-            schedule.unclaimed_of(schedule.offered_until(soon).unwrap()),
-            1
-        );
-    }
-
-    /// Goal: a process whose end only walking finds ends for every thread alike, and none of what it
-    /// offered is lost or sent twice.
-    #[test]
-    fn random_arrivals_end_with_the_window() {
-        let arrivals = Arrivals {
-            profile: Profile::Constant(Rate::from_per_s(10_000.0).unwrap()),
-            spacing: Spacing::Poisson,
-            seed: 5,
-        };
-        let schedule = Schedule::new(open(arrivals), 0, SECOND_NS / 10, Some(SECOND_NS), None);
-        let mut claimed: Vec<Arrival> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..3)
-                .map(|_| scope.spawn(|| claim_all(&schedule)))
-                .collect();
-            let ends = threads.into_iter().map(|thread| thread.join().unwrap());
-            ends.flatten().collect()
-        });
-        let end_ns = schedule.window_end_ns().unwrap();
-        assert!(
-            !schedule.is_exhausted(end_ns - 1),
-            "the run lasts as long as its window"
-        );
-        assert!(schedule.is_exhausted(end_ns));
-        claimed.retain(|arrival| arrival.counted);
-        claimed.sort_by_key(|arrival| arrival.number);
-        let numbers = claimed.iter().map(|arrival| arrival.number);
-        assert!(numbers.eq(0..claimed.len() as u64));
-        assert!(claimed.is_sorted_by_key(|arrival| arrival.intended_ns));
-        assert_eq!(schedule.offered_until(u64::MAX), Some(claimed.len() as u64));
-        assert_eq!(schedule.unclaimed_of(claimed.len() as u64), 0);
-        // Six standard deviations around the mean.
-        assert!(
-            (9_400..10_600).contains(&claimed.len()),
-            "{}",
-            claimed.len()
-        );
-    }
-
-    /// Goal: schedules one behind the other give every arrival of the process once, at its moment, whether time or
-    /// a count ends each.
-    #[test]
-    fn schedules_behind_one_another_are_one_process() {
-        let rate = Rate::from_per_s(1_000.0).unwrap();
-        for spacing in [Spacing::Even, Spacing::Poisson] {
-            let arrivals = Arrivals {
-                profile: Profile::Constant(rate),
-                spacing,
-                seed: 3,
-            };
-            let whole = Schedule::new(open(arrivals.clone()), 0, 0, Some(SECOND_NS), None);
-            let expected = claim_all(&whole);
-            for limits in [(Some(SECOND_NS / 4), None), (Some(SECOND_NS), Some(70))] {
-                let mut origin = Origin::default();
-                let mut found = Vec::new();
-                while origin.time_ns < SECOND_NS {
-                    let left_ns = SECOND_NS - origin.time_ns;
-                    let duration_ns = limits.0.map(|ns| ns.min(left_ns));
-                    let set = Schedule::new(open(arrivals.clone()), 0, 0, duration_ns, limits.1);
-                    let set = set.behind(origin);
-                    let claimed = claim_all(&set);
-                    assert_eq!(set.offered_until(u64::MAX), Some(claimed.len() as u64));
-                    found.extend(claimed.into_iter().map(|arrival| Arrival {
-                        intended_ns: arrival.intended_ns + origin.time_ns,
-                        ..arrival
-                    }));
-                    origin.requests = found.len() as u64;
-                    origin.time_ns += set.process_time_ns().unwrap();
-                }
-                assert_eq!(found, expected, "{spacing:?} {limits:?}");
-            }
+impl SpinWindow {
+    /// `gap_ns` lies between two arrivals of one thread. Where arrivals are dense they wake the
+    /// thread by themselves, and the window closes.
+    pub(crate) fn new(gap_ns: u64) -> Self {
+        let width_ns_max = SPIN_NS_MAX.min(gap_ns / GAP_SHARE);
+        Self {
+            mean_ns: SPIN_NS_FIRST,
+            deviation_ns: 0,
+            width_ns_max,
         }
     }
 
-    /// Goal: the rate's window ends when a connection finds nothing to send, at the time of the first that did; in an
-    /// open loop when the first arrival behind the last would be due; and with time alone never.
-    #[test]
-    fn the_rate_ends_when_nothing_is_left() {
-        let closed = Schedule::new(Pace::Closed, 0, 0, None, Some(2));
-        closed.found_none(|| 5);
-        assert_eq!(closed.rate_end_ns(), u64::MAX, "two are left");
-        assert!(closed.claim(1, None).is_some() && closed.claim(2, None).is_some());
-        closed.found_none(|| 70);
-        closed.found_none(|| 60);
-        assert_eq!(closed.rate_end_ns(), 70);
-        assert!(closed.is_before_rate_end(69) && !closed.is_before_rate_end(70));
-        let by_time = Schedule::new(Pace::Closed, 0, 0, Some(10), None);
-        by_time.found_none(|| 11);
-        assert_eq!(by_time.rate_end_ns(), u64::MAX);
-        let by_rate = constant(10.0, 0, None, Some(3));
-        claim_all(&by_rate);
-        by_rate.found_none(|| 7);
-        assert_eq!(by_rate.rate_end_ns(), 1_000 + 3 * SECOND_NS / 10);
-        let cut = constant(10.0, 0, Some(SECOND_NS / 5), Some(3));
-        claim_all(&cut);
-        assert_eq!(cut.rate_end_ns(), u64::MAX, "time ends it before");
+    /// A sleep ended this much after it should have.
+    pub(crate) fn observe(&mut self, late_ns: u64) {
+        // One descheduled moment must not hold the window open for the next hundred arrivals.
+        let late_ns = late_ns.min(2 * SPIN_NS_MAX);
+        let error_ns = late_ns.abs_diff(self.mean_ns);
+        self.mean_ns = (self.mean_ns * (SMOOTHING - 1) + late_ns) / SMOOTHING;
+        self.deviation_ns = (self.deviation_ns * (SMOOTHING - 1) + error_ns) / SMOOTHING;
     }
 
-    /// Goal: a closed loop counts warm-up and window apart and stops by time or by exact count.
-    #[test]
-    fn closed_loop_counts_exactly() {
-        let schedule = Schedule::new(Pace::Closed, 100, 50, Some(1_000), Some(5));
-        assert!(!schedule.claim(100, None).unwrap().counted);
-        assert!(!schedule.claim(149, None).unwrap().counted);
-        let numbers: Vec<u64> = std::iter::from_fn(|| schedule.claim(150, None))
-            .map(|arrival| arrival.number)
-            .collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 4]);
-        let by_time = Schedule::new(Pace::Closed, 100, 0, Some(1_000), None);
-        assert!(by_time.claim(1_099, None).is_some());
-        assert_eq!(by_time.claim(1_100, None), None);
-        assert_eq!(by_time.offered_until(2_000), None);
+    /// How long before an arrival to stop sleeping: covers all but the latest wake-ups.
+    pub(crate) fn width_ns(&self) -> u64 {
+        (self.mean_ns + 2 * self.deviation_ns).min(self.width_ns_max)
     }
 }
+
+// Which connection takes the next request: an idle one if there is any, the longest waiting first.
+
+/// How a session waits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Rank {
+    Idle,
+    Busy,
+}
+
+impl Rank {
+    #[inline]
+    fn of(session: &Session) -> Option<Self> {
+        let is_idle = session.in_flight_len() == 0;
+        session
+            .can_take()
+            .then_some(if is_idle { Self::Idle } else { Self::Busy })
+    }
+}
+
+/// A session with room, at the front of its queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Free {
+    pub(crate) index: u32,
+    rank: Rank,
+}
+
+/// Numbers in the order in which they came. Its room is that of all sessions, each of which is in it
+/// at most once.
+#[derive(Debug)]
+struct Queue {
+    /// As many as a power of two, so that places wrap by a mask.
+    slots: Box<[u32]>,
+    /// Both count on for ever; the places are what the mask leaves of them.
+    front: u32,
+    back: u32,
+}
+
+impl Queue {
+    fn new(room: usize) -> Self {
+        Self {
+            slots: vec![0; room.next_power_of_two()].into(),
+            front: 0,
+            back: 0,
+        }
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.front == self.back
+    }
+
+    #[inline]
+    fn first(&self) -> Option<u32> {
+        let place = self.front as usize & (self.slots.len() - 1);
+        (!self.is_empty()).then(|| self.slots[place])
+    }
+
+    #[inline]
+    fn push(&mut self, index: u32) {
+        let place = self.back as usize & (self.slots.len() - 1);
+        self.slots[place] = index;
+        self.back = self.back.wrapping_add(1);
+        debug_assert!(self.back.wrapping_sub(self.front) as usize <= self.slots.len());
+    }
+
+    #[inline]
+    fn remove_first(&mut self) {
+        self.front = self.front.wrapping_add(1);
+    }
+}
+
+/// Sessions that may have room, by number. Each is in each queue at most once.
+#[derive(Debug)]
+pub(crate) struct FreeSessions {
+    queues: [Queue; 2],
+}
+
+impl FreeSessions {
+    pub(crate) fn new(sessions: usize) -> Self {
+        Self {
+            queues: std::array::from_fn(|_| Queue::new(sessions)),
+        }
+    }
+
+    /// Queues a session if it has room.
+    #[inline]
+    pub(crate) fn offer(&mut self, sessions: &mut [Session], index: u32) {
+        let session = &mut sessions[index as usize];
+        if let Some(rank) = Rank::of(session)
+            && !std::mem::replace(&mut session.is_queued[rank as usize], true)
+        {
+            self.queues[rank as usize].push(index);
+        }
+    }
+
+    /// The session for the next request, which stays queued until [`Self::take_first`].
+    #[inline]
+    pub(crate) fn first(&mut self, sessions: &mut [Session]) -> Option<Free> {
+        for rank in [Rank::Idle, Rank::Busy] {
+            while let Some(index) = self.queues[rank as usize].first() {
+                if Rank::of(&sessions[index as usize]) == Some(rank) {
+                    return Some(Free { index, rank });
+                }
+                self.skip_first(sessions, Free { index, rank });
+            }
+        }
+        None
+    }
+
+    /// The front of a queue has no room any more, or room in the other rank, where it is queued
+    /// unless it lost it there.
+    #[cold]
+    fn skip_first(&mut self, sessions: &mut [Session], stale: Free) {
+        self.take_first(sessions, stale);
+        self.offer(sessions, stale.index);
+    }
+
+    /// Removes what [`Self::first`] has just found.
+    #[inline]
+    pub(crate) fn take_first(&mut self, sessions: &mut [Session], found: Free) {
+        let queue = &mut self.queues[found.rank as usize];
+        debug_assert_eq!(
+            queue.first(),
+            Some(found.index),
+            "nothing was offered in between"
+        );
+        queue.remove_first();
+        sessions[found.index as usize].is_queued[found.rank as usize] = false;
+    }
+
+    /// Whether a request due now could not leave. May err towards false: entries can be stale.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.iter().all(Queue::is_empty)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/schedule.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/pacing.rs"]
+mod pacing_tests;
+
+#[cfg(test)]
+#[path = "tests/free.rs"]
+mod free_tests;

@@ -6,22 +6,24 @@
 //! that was too fast is not in the next.
 //!
 //! Absent on purpose: interpolation. The answer is a rate that was offered and held, twice.
-mod bracket;
-mod step;
+
 #[cfg(test)]
 mod simulated;
 
-use crate::arrivals::{Arrivals, Profile, Rate, Spacing};
-use crate::config::{LoadConfig, Mode, Stop};
-use crate::error::LoadError;
-use crate::record::{Ended, LoadRecord};
-use crate::run::{Progress, run};
-use bracket::Bracket;
+use std::sync::atomic::AtomicBool;
+
 use millpond_measure::record::{
     CurvePoint, FORMAT_VERSION, SearchEnd, SearchReport, SearchStep, StepOutcome,
 };
 use millpond_measure::slo::Slo;
-use std::sync::atomic::AtomicBool;
+use millpond_measure::units::{format_duration_ns, format_percent};
+
+use crate::arrivals::{Arrivals, Profile, RATE_PER_S_MAX, Rate, Spacing};
+use crate::config::{LoadConfig, Mode, Stop};
+use crate::error::LoadError;
+use crate::record::{Ended, LoadRecord};
+use crate::run::{Progress, run};
+use crate::verdict::{CPU_SHARE_MAX, ERROR_SHARE_INVALID, STEAL_SHARE_INVALID, facts_of};
 
 /// The first rate, as a share of what a closed loop reaches. The steps up from there are chosen not
 /// to meet that figure itself: at exactly what a target can do, no vote is worth anything.
@@ -163,7 +165,7 @@ impl Search<'_> {
         let config = self.at(per_s, number)?;
         let record = self.run(&config)?;
         let warm_up_ns = config.warm_up.known_ns();
-        let (outcome, reasons) = step::judge(&record, &self.plan.slo, warm_up_ns);
+        let (outcome, reasons) = judge(&record, &self.plan.slo, warm_up_ns);
         Ok((record.ended, summary(&record, per_s, outcome, reasons)))
     }
 
@@ -273,3 +275,309 @@ fn curve(bracket: &Bracket, steps: &[SearchStep]) -> Vec<CurvePoint> {
     points.sort_by(|one, other| one.rate_per_s.total_cmp(&other.rate_per_s));
     points
 }
+
+// Between which two rates the limit lies, and where to look next.
+
+/// Equal votes that decide about a rate.
+const VOTES: u32 = 2;
+/// Misses of the rate above the answer, unless it has held twice before the last of them.
+const VOTES_ABOVE: u32 = 3;
+/// From one step up to the next, while none has failed.
+const CLIMB: f64 = std::f64::consts::SQRT_2;
+/// From one step down to the next, while none has held.
+const DESCENT: f64 = 2.0;
+/// The lowest rate worth trying, as a share of the first.
+const FLOOR_SHARE: f64 = 1.0 / 1024.0;
+/// Steps after which a search is not going to end.
+const STEPS_MAX: u32 = 100;
+
+/// One rate and how its steps went.
+#[derive(Clone, Copy, Debug)]
+struct Tried {
+    per_s: f64,
+    met: u32,
+    missed: u32,
+    rejected: u32,
+}
+
+impl Tried {
+    /// What the votes came to, if enough agree.
+    fn decided(&self) -> Option<StepOutcome> {
+        if self.met >= VOTES {
+            Some(StepOutcome::Met)
+        } else if self.missed >= VOTES {
+            Some(StepOutcome::Missed)
+        } else if self.rejected >= VOTES {
+            Some(StepOutcome::Rejected)
+        } else {
+            None
+        }
+    }
+
+    /// What the votes lean to.
+    fn leaning(&self) -> StepOutcome {
+        self.decided().unwrap_or({
+            if self.met > 0 && self.missed + self.rejected == 0 {
+                StepOutcome::Met
+            } else if self.missed >= self.rejected {
+                StepOutcome::Missed
+            } else {
+                StepOutcome::Rejected
+            }
+        })
+    }
+
+    /// Whether a vote against it is open.
+    fn is_doubtful(&self) -> bool {
+        self.decided().is_none() && self.missed + self.rejected > 0
+    }
+}
+
+/// A search in progress.
+#[derive(Debug)]
+struct Bracket {
+    first_per_s: f64,
+    precision: f64,
+    tried: Vec<Tried>,
+    steps: u32,
+}
+
+impl Bracket {
+    /// Begins at `first_per_s`; ends when the two rates differ by no more than `precision`.
+    fn new(first_per_s: f64, precision: f64) -> Self {
+        Self {
+            first_per_s,
+            precision,
+            tried: Vec::new(),
+            steps: 0,
+        }
+    }
+
+    /// The rate of the next step, or why there is none.
+    fn next(&self) -> Result<f64, SearchEnd> {
+        if self.steps >= STEPS_MAX {
+            return Err(SearchEnd::Unsteady);
+        }
+        if let Some(doubtful) = self.tried.iter().find(|tried| tried.is_doubtful()) {
+            return Ok(doubtful.per_s);
+        }
+        match (self.lowest_failed(), self.highest_held()) {
+            (None, None) => Ok(self.first_per_s),
+            (None, Some(held)) => {
+                let up_per_s = held.per_s * CLIMB;
+                if up_per_s <= RATE_PER_S_MAX {
+                    Ok(up_per_s)
+                } else {
+                    Err(SearchEnd::GeneratorLimit)
+                }
+            }
+            (Some(failed), None) => {
+                let down_per_s = failed.per_s / DESCENT;
+                if down_per_s >= self.first_per_s * FLOOR_SHARE {
+                    Ok(down_per_s)
+                } else {
+                    Err(SearchEnd::NoneHolds)
+                }
+            }
+            (Some(failed), Some(held)) => self.between(&held, &failed),
+        }
+    }
+
+    fn between(&self, held: &Tried, failed: &Tried) -> Result<f64, SearchEnd> {
+        if failed.per_s > held.per_s * (1.0 + self.precision) {
+            return Ok((failed.per_s * held.per_s).sqrt());
+        }
+        match (held.decided(), failed.decided()) {
+            (None, _) => Ok(held.per_s),
+            _ if failed.missed + failed.rejected < VOTES_ABOVE => Ok(failed.per_s),
+            (_, Some(StepOutcome::Rejected)) => Err(SearchEnd::GeneratorLimit),
+            _ => Err(SearchEnd::Found),
+        }
+    }
+
+    /// A step at `per_s` is over.
+    fn observe(&mut self, per_s: f64, outcome: StepOutcome) {
+        self.steps += 1;
+        let place = self.tried.iter().position(|tried| tried.per_s == per_s);
+        let place = place.unwrap_or_else(|| {
+            self.tried.push(Tried {
+                per_s,
+                met: 0,
+                missed: 0,
+                rejected: 0,
+            });
+            self.tried.len() - 1
+        });
+        let tried = &mut self.tried[place];
+        match outcome {
+            StepOutcome::Met => tried.met += 1,
+            StepOutcome::Missed => tried.missed += 1,
+            StepOutcome::Rejected => tried.rejected += 1,
+        }
+    }
+
+    /// The highest rate that held, as far as known.
+    fn low(&self) -> Option<f64> {
+        self.highest_held().map(|tried| tried.per_s)
+    }
+
+    /// The lowest rate that did not.
+    fn high(&self) -> Option<f64> {
+        self.lowest_failed().map(|tried| tried.per_s)
+    }
+
+    /// Every rate that was tried, and what its votes came to or lean to.
+    fn rates(&self) -> impl Iterator<Item = (f64, StepOutcome)> + '_ {
+        self.tried
+            .iter()
+            .map(|tried| (tried.per_s, tried.leaning()))
+    }
+
+    fn lowest_failed(&self) -> Option<Tried> {
+        let has_failed = |tried: &&Tried| {
+            matches!(
+                tried.decided(),
+                Some(StepOutcome::Missed | StepOutcome::Rejected)
+            )
+        };
+        let failed = self.tried.iter().filter(has_failed);
+        failed
+            .min_by(|one, other| one.per_s.total_cmp(&other.per_s))
+            .copied()
+    }
+
+    /// Below the lowest that failed: a rate above it that held has been lucky.
+    fn highest_held(&self) -> Option<Tried> {
+        let limit_per_s = self.lowest_failed().map_or(f64::INFINITY, |one| one.per_s);
+        let held = self
+            .tried
+            .iter()
+            .filter(|tried| tried.leaning() == StepOutcome::Met && tried.per_s < limit_per_s);
+        held.max_by(|one, other| one.per_s.total_cmp(&other.per_s))
+            .copied()
+    }
+}
+
+// What one step says about the target: that the rate holds, that it does not, or nothing.
+//
+// `search` asks after each run. A step that keeps its objectives counts even if the generator sent late, since that is
+// inside the response time. One that misses them counts against the target only if the generator sent on time. How
+// busy its threads were decides nothing: one that spins for its schedule is busy at any rate.
+
+/// Share of the offered requests that may leave after the window before the rate counts as missed:
+/// a target that keeps up leaves none behind, save for a stall at the very end.
+const LATE_SHARE_MAX: f64 = 0.01;
+/// Share of the offered requests by which those on their way may have become more in the window.
+const GROWTH_SHARE_MAX: f64 = 0.005;
+/// What is on its way at one moment varies by its root; by so many times that, it does by chance.
+const GROWTH_ROOTS: f64 = 2.0;
+
+/// Judges a finished step, before whose window the rate was offered for `warm_up_ns`.
+fn judge(record: &LoadRecord, slo: &Slo, warm_up_ns: u64) -> (StepOutcome, Vec<String>) {
+    let mut reasons: Vec<String> = slo
+        .judge(&facts_of(record))
+        .into_iter()
+        .filter(|outcome| !outcome.is_met)
+        .map(|outcome| format!("{}: {}", outcome.objective, outcome.measured))
+        .collect();
+    reasons.extend(failures(record, slo));
+    reasons.extend(missed_rate(record).or_else(|| growing_backlog(record, warm_up_ns)));
+    if reasons.is_empty() {
+        return (StepOutcome::Met, reasons);
+    }
+    match own_limit(record) {
+        Some(reason) => (StepOutcome::Rejected, vec![reason]),
+        None => {
+            reasons.extend(busy_thread(record));
+            (StepOutcome::Missed, reasons)
+        }
+    }
+}
+
+/// Without this, objectives about time alone would hold at any rate at which a target refuses what it
+/// has no time for: a refusal is no answer, and has no latency.
+fn failures(record: &LoadRecord, slo: &Slo) -> Option<String> {
+    let failed = record.errors.total();
+    let share = failed as f64 / (record.requests + failed).max(1) as f64;
+    (share > ERROR_SHARE_INVALID && !slo.limits_errors()).then(|| {
+        format!(
+            "{} of the requests failed; how many may is said with errors<SHARE",
+            format_percent(share)
+        )
+    })
+}
+
+/// Without this, objectives about errors alone would hold at any rate: a backlog is no error.
+fn missed_rate(record: &LoadRecord) -> Option<String> {
+    let offered = record.offered.filter(|&offered| offered > 0)?;
+    let late = record.sent_late + record.unsent;
+    let share = late as f64 / offered as f64;
+    (share > LATE_SHARE_MAX).then(|| {
+        format!(
+            "the rate was not kept: {} of the requests found no connection in time",
+            format_percent(share)
+        )
+    })
+}
+
+/// A target that cannot keep up falls behind a little more every moment, and it takes until the end of
+/// a long step for that to show in the latencies: the looser the objective and the shorter the step,
+/// the further above the limit a rate would hold.
+///
+/// What came in and did not go out is the growth. By Little's law, rate times mean response time is
+/// what is on its way at a usual moment; as far as the warm-up was too short for that to build up, the
+/// window has to.
+fn growing_backlog(record: &LoadRecord, warm_up_ns: u64) -> Option<String> {
+    let offered = record.offered.filter(|&offered| offered > 0)? as f64;
+    let errors = &record.errors;
+    let failed = errors.read + errors.write + errors.status + errors.validation;
+    let gone = record.answered_in_window + failed + record.shed;
+    let (per_ns, mean_ns) = (record.rate_per_s? / 1e9, record.response.mean());
+    let (usual, built_up) = (per_ns * mean_ns, per_ns * warm_up_ns as f64);
+    let growth = offered - gone as f64 - (usual - built_up).max(0.0);
+    // At both ends of the window.
+    let by_chance = GROWTH_ROOTS * (2.0 * usual + 1.0).sqrt();
+    (growth > by_chance.max(GROWTH_SHARE_MAX * offered)).then(|| {
+        format!(
+            "the rate was not kept: {growth:.0} more requests were on their way at the end than at \
+             the beginning"
+        )
+    })
+}
+
+/// Why a miss may not be the target's.
+fn own_limit(record: &LoadRecord) -> Option<String> {
+    let lateness = record.lateness.percentile(99.0);
+    let response = record.response.percentile(99.0);
+    if lateness > response / 2 && lateness > 0 {
+        return Some(format!(
+            "the generator sent late: p99 of its lateness is {}",
+            format_duration_ns(lateness as f64)
+        ));
+    }
+    let steal = record.steal_share?;
+    (steal > STEAL_SHARE_INVALID).then(|| {
+        format!(
+            "the hypervisor withheld {} of the CPU time",
+            format_percent(steal)
+        )
+    })
+}
+
+/// A note beside a miss.
+fn busy_thread(record: &LoadRecord) -> Option<String> {
+    (record.generator_cpu_share > CPU_SHARE_MAX).then(|| {
+        format!(
+            "a generator thread used {} of its CPU and sent on time all the same",
+            format_percent(record.generator_cpu_share)
+        )
+    })
+}
+
+#[cfg(test)]
+#[path = "tests/bracket.rs"]
+mod bracket_tests;
+
+#[cfg(test)]
+#[path = "tests/step.rs"]
+mod step_tests;

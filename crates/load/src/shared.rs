@@ -2,18 +2,24 @@
 //!
 //! On the path: `run` makes it, every `worker` reads it. Absent on purpose: locks on the way of a
 //! request. A request touches only the schedule's index; boards are written fifty times a second.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::record::{LoadErrors, RunPart};
+use millpond_measure::slo::{Slo, SloFacts};
+
 use crate::config::{LoadConfig, Workload};
 use crate::error::ConnectFailure;
-use crate::gate::Gate;
 use crate::outages::Outages;
-use crate::outcome::Outcome;
+use crate::outcome::{InFlight, Outcome};
 use crate::schedule::{Origin, Pace, Schedule};
-use crate::timeline::Exchange;
+use crate::timeline::{Clocks, Exchange, Second};
 use crate::validation::Validator;
 use crate::workload::Requests;
-use millpond_measure::record::LoadErrors;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Everything shared.
 pub(crate) struct Shared<'run> {
@@ -177,3 +183,242 @@ impl Board {
         (self.completed.load(Ordering::Relaxed), errors)
     }
 }
+
+// Where threads that are done wait, their connections open, until the supervising thread has looked at the target.
+//
+// What a server holds for its connections (buffers, threads with arenas of their own) is gone a moment after they
+// close, so who wants to read its memory has to do it before.
+
+/// Closed at first; opened once.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    state: Mutex<State>,
+    opened: Condvar,
+    supervisor: Thread,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: usize,
+    is_open: bool,
+}
+
+impl Gate {
+    /// Of this thread, which is woken when another one waits.
+    pub(crate) fn of_this_thread() -> Self {
+        Self {
+            state: Mutex::default(),
+            opened: Condvar::new(),
+            supervisor: std::thread::current(),
+        }
+    }
+
+    /// Waits until it is open.
+    pub(crate) fn wait(&self) {
+        let mut state = self.state();
+        state.waiting += 1;
+        self.supervisor.unpark();
+        while !state.is_open {
+            let woken = self.opened.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+    }
+
+    /// Threads that wait now.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state().waiting
+    }
+
+    fn open(&self) {
+        self.state().is_open = true;
+        self.opened.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Opens the gate when it is dropped, on whatever way: nobody waits for a thread that has panicked.
+#[derive(Debug)]
+pub(crate) struct Opener<'a>(pub(crate) &'a Gate);
+
+impl Drop for Opener<'_> {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+// How much of service time is this machine's own: from an answer's arrival in the kernel, which
+// stamps it, to the moment its thread was awake for it.
+//
+// ```text
+// written ------ kernel service ------ stamp ------ wake delay ------ awake
+//     \---------------------------- service -----------------------------/
+// ```
+
+/// Stamps of a thread that answers faster: about a thousand a second.
+const NS_PER_STAMP: u64 = 1_000_000;
+/// One receive in so many until the rate is known: a fast thread must not take most of its sample in the first moment.
+const EVERY_AT_FIRST: u32 = 16;
+
+/// The two parts of service time, of the answers that were sampled.
+#[derive(Debug, Default)]
+pub(crate) struct WakeDelays {
+    /// From the stamp to the thread being awake.
+    pub(crate) delay: LatencyHistogram,
+    /// From the write to the stamp.
+    pub(crate) kernel_service: LatencyHistogram,
+    /// Both together: service time of the same answers.
+    pub(crate) service: LatencyHistogram,
+}
+
+impl WakeDelays {
+    /// A right answer to `request` was stamped by the kernel and taken in at `awake_ns`; its kernel
+    /// service time in nanoseconds.
+    pub(crate) fn record(&mut self, request: &InFlight, stamp_ns: u64, awake_ns: u64) -> u64 {
+        let stamp_ns = stamp_ns.clamp(request.written_ns, awake_ns.max(request.written_ns));
+        let kernel_service_ns = stamp_ns - request.written_ns;
+        self.kernel_service.record(kernel_service_ns);
+        self.delay.record(awake_ns.saturating_sub(stamp_ns));
+        self.service
+            .record(awake_ns.saturating_sub(request.written_ns));
+        kernel_service_ns
+    }
+
+    /// Adds what another thread saw.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.delay.merge(&other.delay);
+        self.kernel_service.merge(&other.kernel_service);
+        self.service.merge(&other.service);
+    }
+}
+
+/// Which receives are stamped: one in so many that a fast thread takes as many as a slow one, by how many there were
+/// since sending began. A number of the last moments would follow the stalls: few receives come in a stall, and then
+/// each of them would be taken.
+#[derive(Debug, Default)]
+pub(crate) struct Sampling {
+    /// When sending begins, and the receives until then.
+    began: Option<(u64, u64)>,
+}
+
+impl Sampling {
+    /// One receive in so many from now on; there were `receives` until `now_ns`.
+    pub(crate) fn every(&mut self, receives: u64, start_ns: u64, now_ns: u64) -> u32 {
+        let (start_ns, before) = *self.began.get_or_insert((start_ns, receives));
+        let stamps = now_ns.saturating_sub(start_ns) / NS_PER_STAMP;
+        if stamps == 0 {
+            return EVERY_AT_FIRST;
+        }
+        let every = receives.saturating_sub(before) / stamps;
+        u32::try_from(every.max(1)).unwrap_or(u32::MAX)
+    }
+}
+
+// When a run is not worth going on with: too many failures, or answers far too late.
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Ends a run early.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AbortRule {
+    /// Any of these coming true ends it: `errors > 5 %`, `p99 > 1 s`.
+    pub when: Slo,
+    /// How many seconds are judged together; a shorter run is not judged.
+    pub seconds: usize,
+}
+
+/// One second as far as conditions ask.
+struct Kept {
+    clocks: Clocks,
+    /// Requests that were given up after the timeout, which is less than they would have taken.
+    timeouts: u64,
+    failed: u64,
+    requests: u64,
+    duration_ns: u64,
+}
+
+/// The last seconds of a run.
+pub(crate) struct AbortWatch<'run> {
+    rule: Option<&'run AbortRule>,
+    timeout_ns: u64,
+    kept: VecDeque<Kept>,
+    /// Which condition came true, and what was measured.
+    pub(crate) reason: Option<String>,
+}
+
+impl<'run> AbortWatch<'run> {
+    pub(crate) fn new(rule: Option<&'run AbortRule>, timeout_ns: u64) -> Self {
+        Self {
+            rule,
+            timeout_ns,
+            kept: VecDeque::new(),
+            reason: None,
+        }
+    }
+
+    /// A second is over.
+    pub(crate) fn second(&mut self, second: &Second<'_>) {
+        let Some(rule) = self.rule else { return };
+        let figures = second.figures;
+        if figures.part == RunPart::Drain || self.reason.is_some() {
+            return;
+        }
+        self.kept.push_back(Kept {
+            clocks: second.clocks.clone(),
+            timeouts: figures.errors.timeout,
+            failed: figures.errors.total() + figures.shed,
+            requests: figures.requests,
+            duration_ns: figures.duration_ns,
+        });
+        // Where a part of the run or a set of connections ends, seconds are shorter.
+        let wanted_ns = rule.seconds as u64 * SECOND_NS;
+        let mut span_ns: u64 = self.kept.iter().map(|kept| kept.duration_ns).sum();
+        while let Some(oldest) = self.kept.front()
+            && span_ns - oldest.duration_ns >= wanted_ns
+        {
+            span_ns -= oldest.duration_ns;
+            self.kept.pop_front();
+        }
+        if span_ns >= wanted_ns {
+            self.reason = self.judge(&rule.when, span_ns);
+        }
+    }
+
+    fn judge(&self, when: &Slo, span_ns: u64) -> Option<String> {
+        let mut clocks = Clocks::default();
+        let mut unanswered = LatencyHistogram::new();
+        let (mut failed, mut requests) = (0, 0);
+        for kept in &self.kept {
+            clocks.merge(&kept.clocks);
+            unanswered.record_many(self.timeout_ns, kept.timeouts);
+            failed += kept.failed;
+            requests += kept.requests;
+        }
+        let outcomes = when.judge(&SloFacts {
+            response: &clocks.response,
+            service: &clocks.service,
+            slip: &clocks.slip,
+            unanswered: &unanswered,
+            failed,
+            requests_per_s: requests as f64 * 1e9 / span_ns.max(1) as f64,
+        });
+        let true_one = outcomes.into_iter().find(|outcome| outcome.is_met)?;
+        Some(format!(
+            "{}: {} over {} s",
+            true_one.objective,
+            true_one.measured,
+            span_ns.div_ceil(SECOND_NS)
+        ))
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/wake.rs"]
+mod wake_tests;
+
+#[cfg(test)]
+#[path = "tests/abort.rs"]
+mod abort_tests;

@@ -6,9 +6,9 @@
 //! totals, and lays the emptied ones out for reuse. So a request costs the same with seconds as
 //! without, and the sum of all seconds is the run, exactly.
 //! Absent on purpose: waiting. A thread that finds no empty histograms makes new ones.
+use crate::outages::Steadiness;
 use crate::outcome::{Outcome, add_errors};
 use crate::schedule::Schedule;
-use crate::steadiness::Steadiness;
 use millpond_measure::histogram::{LatencyHistogram, LatencySummary};
 use millpond_measure::record::{LoadErrors, LoadSecond, RunPart};
 use std::collections::BTreeMap;

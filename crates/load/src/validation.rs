@@ -4,18 +4,14 @@
 //! what comes out. Absent on purpose: hashing, unless a checksum is what the user knows. The first
 //! answer's body is kept and later ones are compared with it in place, which is cheaper than a hash
 //! and cannot collide.
-mod checksum;
-mod echo;
-mod statuses;
 
-pub use self::checksum::Checksum;
-use self::checksum::Hasher;
-pub(crate) use self::checksum::sha256_hex;
-use self::echo::EchoSearch;
-pub use self::statuses::StatusSet;
+use std::sync::OnceLock;
+
+use memchr::memmem;
+use ring::digest::{Context, SHA256};
+
 use crate::config::Workload;
 use crate::workload::{Expected, KEY_BYTES_MAX};
-use std::sync::OnceLock;
 
 /// A first answer longer than this is compared by its first part and its length.
 const KEPT_BYTES_MAX: usize = 16 << 20;
@@ -308,161 +304,191 @@ impl AnswerCheck {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::values::Values;
-    use crate::workload::sources::Sources;
+// Sets of status codes.
 
-    fn validator(body: BodyCheck) -> Validator {
-        Validator::new(Validation::of(StatusSet::of(&[200, 204]), body))
+/// Status codes a set can hold: 0..640.
+const STATUS_CODES: usize = 640;
+
+/// Which status codes are right.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct StatusSet {
+    words: [u64; STATUS_CODES / 64],
+}
+
+impl StatusSet {
+    /// Exactly these.
+    pub fn of(codes: &[u16]) -> Self {
+        let mut set = Self {
+            words: [0; STATUS_CODES / 64],
+        };
+        codes.iter().for_each(|&code| set.insert(code));
+        set
     }
 
-    fn judge(validator: &Validator, status: u16, parts: &[&[u8]]) -> Judgement {
-        let mut check = AnswerCheck::default();
-        check.begin(status);
-        parts
-            .iter()
-            .for_each(|part| check.part(validator, None, part));
-        check.finish(validator, None)
+    /// All from `first` to `last`.
+    pub fn range(first: u16, last: u16) -> Self {
+        let mut set = Self::of(&[]);
+        (first..=last).for_each(|code| set.insert(code));
+        set
     }
 
-    #[test]
-    fn status_sets_hold_what_they_were_given() {
-        let set = StatusSet::range(200, 399);
-        assert!(set.contains(200) && set.contains(399));
-        assert!(!set.contains(199) && !set.contains(400) && !set.contains(65_535));
-        assert!(!StatusSet::of(&[201]).contains(200));
-    }
-
-    /// Goal: the first answer sets the standard, whatever its split; any difference is caught.
-    #[test]
-    fn later_answers_must_equal_the_first() {
-        let exact = validator(BodyCheck::Exact);
-        assert_eq!(judge(&exact, 200, &[b"hello"]), Judgement::Right);
-        assert_eq!(judge(&exact, 200, &[b"he", b"llo"]), Judgement::Right);
-        for wrong in [&b"hellO"[..], b"hell", b"hello!", b""] {
-            assert_eq!(
-                judge(&exact, 200, &[wrong]),
-                Judgement::WrongBody,
-                "{wrong:?}"
-            );
+    fn insert(&mut self, code: u16) {
+        if let Some(word) = self.words.get_mut(usize::from(code) / 64) {
+            *word |= 1 << (code % 64);
         }
-        assert_eq!(judge(&exact, 204, &[]), Judgement::Right);
-        assert_eq!(judge(&exact, 500, &[b"hello"]), Judgement::WrongStatus);
     }
 
-    #[test]
-    fn length_alone_is_checked_when_asked() {
-        let length = validator(BodyCheck::Length);
-        assert_eq!(judge(&length, 200, &[b"abc"]), Judgement::Right);
-        assert_eq!(judge(&length, 200, &[b"xyz"]), Judgement::Right);
-        assert_eq!(judge(&length, 200, &[b"abcd"]), Judgement::WrongBody);
-        let ignore = validator(BodyCheck::Ignore);
-        assert_eq!(judge(&ignore, 200, &[b"a"]), Judgement::Right);
-        assert_eq!(judge(&ignore, 200, &[b"bc"]), Judgement::Right);
-    }
-
-    /// Goal: a wrong status never becomes the standard, even when it comes first.
-    #[test]
-    fn an_error_page_does_not_set_the_standard() {
-        let exact = validator(BodyCheck::Exact);
-        assert_eq!(judge(&exact, 503, &[b"busy"]), Judgement::WrongStatus);
-        assert_eq!(judge(&exact, 200, &[b"hello"]), Judgement::Right);
-        assert_eq!(judge(&exact, 200, &[b"busy"]), Judgement::WrongBody);
-    }
-
-    /// Goal: two sessions that answer at once cannot both be first with different bodies.
-    #[test]
-    fn the_loser_of_the_race_to_be_first_is_compared_too() {
-        let exact = validator(BodyCheck::Exact);
-        let (mut one, mut other) = (AnswerCheck::default(), AnswerCheck::default());
-        one.begin(200);
-        one.part(&exact, None, b"aaa");
-        other.begin(200);
-        other.part(&exact, None, b"b");
-        assert_eq!(one.finish(&exact, None), Judgement::Right);
-        other.part(&exact, None, b"aa");
-        assert_eq!(other.finish(&exact, None), Judgement::WrongBody);
-    }
-
-    /// Goal: an entity answer is held to its own key's value, not to another's.
-    #[test]
-    fn entity_answers_are_held_to_their_key() {
-        let exact = validator(BodyCheck::Exact);
-        let sources = Sources::new("k", None, 10, Values::new(3, 100));
-        let mut body = Vec::new();
-        sources
-            .values
-            .write(5, |stretch| body.extend_from_slice(stretch));
-        let judge = |key: u64, body: &[u8]| {
-            let mut check = AnswerCheck::default();
-            check.begin(200);
-            body.chunks(33)
-                .for_each(|part| check.part(&exact, Some(&sources.expected(key)), part));
-            check.finish(&exact, Some(&sources.expected(key)))
-        };
-        assert_eq!(judge(5, &body), Judgement::Right);
-        assert_eq!(judge(6, &body), Judgement::WrongBody);
-        assert_eq!(judge(5, &body[..99]), Judgement::WrongBody);
-        assert_eq!(judge(5, b""), Judgement::WrongBody);
-    }
-
-    /// Goal: length, checksum and echo are each found out, whatever the split, and told in order.
-    #[test]
-    fn what_a_user_knows_is_checked() {
-        let sources = Sources::new("key", Some(4), 10_000, Values::new(1, 1));
-        let judge = |validation: &Validation, body: &[u8], key: u64| {
-            let validator = Validator::new(*validation);
-            let expected = sources.expected(key);
-            let results = [1, 2, 3, 7, 1_000].map(|size| {
-                let mut check = AnswerCheck::default();
-                check.begin(200);
-                for part in body.chunks(size) {
-                    check.part(&validator, Some(&expected), part);
-                }
-                check.finish(&validator, Some(&expected))
-            });
-            assert!(
-                results.iter().all(|result| *result == results[0]),
-                "{results:?}"
-            );
-            results[0]
-        };
-        let any = Validation::of(StatusSet::of(&[200]), BodyCheck::Ignore);
-        let length = Validation {
-            length: Some(3),
-            ..any
-        };
-        assert_eq!(judge(&length, b"abc", 0), Judgement::Right);
-        assert_eq!(judge(&length, b"abcd", 0), Judgement::WrongLength);
-        assert_eq!(judge(&length, b"", 0), Judgement::WrongLength);
-        // The check values of the two algorithms: CRC-32 of "123456789", SHA-256 of "abc".
-        let crc32 = Some(Checksum::Crc32(0xcbf4_3926));
-        let crc32 = Validation {
-            checksum: crc32,
-            ..any
-        };
-        assert_eq!(judge(&crc32, b"123456789", 0), Judgement::Right);
-        assert_eq!(judge(&crc32, b"123456780", 0), Judgement::WrongChecksum);
-        assert_eq!(judge(&crc32, b"", 0), Judgement::WrongChecksum);
-        let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        let sha256 = Some(Checksum::sha256(known).unwrap());
-        let sha256 = Validation {
-            checksum: sha256,
-            ..any
-        };
-        assert_eq!(judge(&sha256, b"abc", 0), Judgement::Right);
-        assert_eq!(judge(&sha256, b"abd", 0), Judgement::WrongChecksum);
-        let echo = Validation {
-            has_echo: true,
-            ..any
-        };
-        assert_eq!(judge(&echo, b"<key0007>", 7), Judgement::Right);
-        assert_eq!(judge(&echo, b"key0007", 7), Judgement::Right);
-        assert_eq!(judge(&echo, b"kekey0007", 7), Judgement::Right);
-        assert_eq!(judge(&echo, b"<key0008>", 7), Judgement::NoEcho);
-        assert_eq!(judge(&echo, b"key000", 7), Judgement::NoEcho);
-        assert_eq!(judge(&echo, b"", 7), Judgement::NoEcho);
+    /// Whether `code` is right.
+    pub fn contains(&self, code: u16) -> bool {
+        self.words
+            .get(usize::from(code) / 64)
+            .is_some_and(|word| word >> (code % 64) & 1 == 1)
     }
 }
+
+// Checksums that a user knows of a body.
+
+/// What the bytes of a body add up to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Checksum {
+    /// Of `cksum -a crc32b`, gzip and PNG.
+    Crc32(u32),
+    /// Of `sha256sum`.
+    Sha256([u8; 32]),
+}
+
+impl Checksum {
+    /// From eight hexadecimal digits.
+    pub fn crc32(hex: &str) -> Result<Self, String> {
+        let wrong = || format!("`{hex}` is not a CRC-32: eight hexadecimal digits");
+        let digits = hex.len() == 8 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let value = u32::from_str_radix(hex, 16).ok().filter(|_| digits);
+        value.map(Self::Crc32).ok_or_else(wrong)
+    }
+
+    /// From 64 hexadecimal digits.
+    pub fn sha256(hex: &str) -> Result<Self, String> {
+        let wrong = || format!("`{hex}` is not a SHA-256: 64 hexadecimal digits");
+        if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        let mut bytes = [0; 32];
+        for (byte, start) in bytes.iter_mut().zip((0..64).step_by(2)) {
+            *byte = u8::from_str_radix(&hex[start..start + 2], 16).map_err(|_| wrong())?;
+        }
+        Ok(Self::Sha256(bytes))
+    }
+}
+
+/// The SHA-256 of `bytes`, in hexadecimal.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&SHA256, bytes);
+    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    digits.collect()
+}
+
+/// A checksum being computed.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lies in a box of its own already"
+)]
+#[derive(Clone)]
+enum Hasher {
+    Crc32(crc32fast::Hasher),
+    Sha256(Context),
+}
+
+impl std::fmt::Debug for Hasher {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Hasher")
+    }
+}
+
+impl Hasher {
+    fn of(checksum: &Checksum) -> Self {
+        match checksum {
+            Checksum::Crc32(_) => Self::Crc32(crc32fast::Hasher::new()),
+            Checksum::Sha256(_) => Self::Sha256(Context::new(&SHA256)),
+        }
+    }
+
+    fn update(&mut self, part: &[u8]) {
+        match self {
+            Self::Crc32(hasher) => hasher.update(part),
+            Self::Sha256(context) => context.update(part),
+        }
+    }
+
+    fn finish(self) -> Checksum {
+        match self {
+            Self::Crc32(hasher) => Checksum::Crc32(hasher.finalize()),
+            Self::Sha256(context) => {
+                let mut bytes = [0; 32];
+                bytes.copy_from_slice(context.finish().as_ref());
+                Checksum::Sha256(bytes)
+            }
+        }
+    }
+}
+
+// Whether a key occurs in a body that arrives in parts.
+
+/// One search; reused.
+#[derive(Debug)]
+struct EchoSearch {
+    is_found: bool,
+    /// The end of what came before, shorter than the key.
+    tail: [u8; 2 * KEY_BYTES_MAX],
+    tail_bytes: usize,
+}
+
+impl Default for EchoSearch {
+    fn default() -> Self {
+        Self {
+            is_found: false,
+            tail: [0; 2 * KEY_BYTES_MAX],
+            tail_bytes: 0,
+        }
+    }
+}
+
+impl EchoSearch {
+    fn begin(&mut self) {
+        self.is_found = false;
+        self.tail_bytes = 0;
+    }
+
+    fn is_found(&self) -> bool {
+        self.is_found
+    }
+
+    /// Looks for `key`, the same for all parts of a body, in the next part.
+    fn look(&mut self, key: &[u8], part: &[u8]) {
+        if self.is_found {
+            return;
+        }
+        // Across the seam: what was kept, and as much of the part as the key could reach into.
+        let reach = part.len().min(key.len().saturating_sub(1));
+        let end = self.tail_bytes + reach;
+        self.tail[self.tail_bytes..end].copy_from_slice(&part[..reach]);
+        self.is_found =
+            memmem::find(&self.tail[..end], key).is_some() || memmem::find(part, key).is_some();
+        let kept = key.len().saturating_sub(1);
+        if part.len() >= kept {
+            self.tail[..kept].copy_from_slice(&part[part.len() - kept..]);
+            self.tail_bytes = kept;
+        } else {
+            let kept = kept.min(end);
+            self.tail.copy_within(end - kept..end, 0);
+            self.tail_bytes = kept;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/validation.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/checksum.rs"]
+mod checksum_tests;

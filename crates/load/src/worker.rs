@@ -9,34 +9,30 @@
 //! sixteenth of the timeout and a housekeeping; an answer that comes in between is too late all the same.
 mod connections;
 mod sending;
-mod listening;
-mod scripted;
-mod receiving;
-mod housekeeping;
 #[cfg(test)]
 mod simulated;
 
-use self::receiving::Input;
+use self::sending::Input;
 use crate::arrivals::Cursor;
-use crate::batches::Batches;
 use crate::config::LoadConfig;
-use crate::connection_use::ConnectionUse;
+use crate::connection_plan::ConnectionUse;
+use crate::connection_plan::Openings;
+use crate::connection_plan::TargetWatch;
 use crate::cookies::Cookies;
-use crate::cpu_share::CpuShare;
 use crate::error::{ConnectFailure, LoadError};
-use crate::free::FreeSessions;
-use crate::openings::Openings;
+use crate::outages::CpuShare;
+use crate::outages::StallWatch;
 use crate::outcome::{Outcome, Phase};
-use crate::pacing::SpinWindow;
+use crate::samples::Batches;
 use crate::samples::Samples;
+use crate::schedule::FreeSessions;
+use crate::schedule::SpinWindow;
 use crate::schedule::{Arrival, Pace, Schedule};
 use crate::script::Runner;
 use crate::session::{BACKOFF_NS_MAX_OF_OUTAGES, Session};
+use crate::shared::Sampling;
 use crate::shared::Shared;
-use crate::stalls::StallWatch;
-use crate::target_threads::TargetWatch;
 use crate::timeline::Seconds;
-use crate::wake::Sampling;
 use millpond_http::LastHead;
 use millpond_io::connection_pool::HandshakeError;
 use millpond_io::{Driver, Errno, Event, IoError, Protocol, ShardContext, WaitPlan};

@@ -9,26 +9,26 @@
 //! ```text
 //! number -> mix (class, ordinal) -> keys (key) -> template (bytes) <- sources (ids, values, lines)
 //! ```
-mod chunked;
-mod fixed;
-pub(crate) mod keys;
-mod lines;
-pub(crate) mod mix;
-pub(crate) mod sources;
-pub(crate) mod template;
 
-pub(crate) use self::fixed::FixedRequest;
-use self::keys::{Draws, KeyDistribution, KeyPicker};
-use self::mix::{Choice, Dealer, Share, WEIGHTS_SUM_MAX};
-pub(crate) use self::sources::{Expected, KEY_BYTES_MAX};
-use self::sources::{KEY_DIGITS_MAX, KEY_PREFIX_BYTES_MAX, Sources};
-use self::template::{Compiler, Draw, Piece, Place, Template, literal};
+pub(crate) mod keys;
+pub(crate) mod template;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use millpond_http::Method;
+use millpond_mempool::{BlockPool, Buffer, PoolError};
+
 use crate::config::{LoadConfig, Target, Workload};
 use crate::error::LoadError;
 use crate::request_mix::{CLASSES_MAX, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix};
-use crate::values::{Values, mix};
-use millpond_http::Method;
-use millpond_mempool::{BlockPool, Buffer, PoolError};
+use crate::request_plan::{Values, key_digits, mix, write_key};
+
+use self::keys::{Choice, Dealer, Share, WEIGHTS_SUM_MAX};
+use self::keys::{Draws, KeyDistribution, KeyPicker};
+use self::template::{Compiler, Draw, Piece, Place, Template, literal};
 
 /// Requests of a closed loop are gathered in one block up to this size.
 const BATCH_BYTES_MAX: usize = 32 << 10;
@@ -71,7 +71,7 @@ impl Requests {
                 body,
                 chunk_bytes,
             } => {
-                let wire = chunked::encode(&config.target, *method, fields, body, *chunk_bytes);
+                let wire = chunked_encode(&config.target, *method, fields, body, *chunk_bytes);
                 Kind::Fixed(FixedRequest::new(*method, &wire, config.pipeline))
             }
             &Workload::EntityPut {
@@ -458,5 +458,246 @@ fn encode(target: &Target, method: Method, fields: &[(String, String)], body: &[
     [head.as_bytes(), body].concat()
 }
 
+// The lines of a file that requests take in turn.
+
+/// A file and where its lines are. Empty lines are left out, and the end of a line is LF or CRLF.
+#[derive(Debug)]
+struct Lines {
+    path: PathBuf,
+    text: Vec<u8>,
+    spans: Box<[Range<usize>]>,
+    longest_bytes: usize,
+}
+
+impl Lines {
+    /// Reads a file; the error names it.
+    fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read(path)
+            .map_err(|error| format!("the file {} cannot be read: {error}", path.display()))?;
+        let mut spans = Vec::new();
+        let mut start = 0;
+        for line in text.split_inclusive(|&byte| byte == b'\n') {
+            let bytes = line.strip_suffix(b"\n").unwrap_or(line);
+            let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+            if !bytes.is_empty() {
+                spans.push(start..start + bytes.len());
+            }
+            start += line.len();
+        }
+        let longest_bytes = spans.iter().map(Range::len).max();
+        let longest_bytes =
+            longest_bytes.ok_or_else(|| format!("the file {} holds no line", path.display()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            text,
+            spans: spans.into(),
+            longest_bytes,
+        })
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn longest_bytes(&self) -> usize {
+        self.longest_bytes
+    }
+
+    /// The line of request `number`.
+    fn line(&self, number: u64) -> &[u8] {
+        let index = number % self.spans.len() as u64;
+        &self.text[self.spans[index as usize].clone()]
+    }
+
+    /// Refuses a line that would end the request line or the field it is put into.
+    fn check(&self, place: Place) -> Result<(), String> {
+        let is_bad = |byte: &u8| match place {
+            Place::Target => *byte <= b' ' || *byte >= 0x7f,
+            Place::Field => byte.is_ascii_control() && *byte != b'\t',
+            Place::Body => false,
+        };
+        let bad = self
+            .spans
+            .iter()
+            .find(|span| self.text[(*span).clone()].iter().any(is_bad));
+        bad.map_or(Ok(()), |span| {
+            let line = 1 + self.text[..span.start]
+                .iter()
+                .filter(|&&byte| byte == b'\n')
+                .count();
+            let path = self.path.display();
+            Err(match place {
+                Place::Target => format!(
+                    "line {line} of {path} holds a blank or a letter that has to be written as %XX"
+                ),
+                _ => format!("line {line} of {path} holds a control character"),
+            })
+        })
+    }
+}
+
+// A request whose body comes in chunks, as text: made once, before the run.
+
+/// The whole request. `chunk_bytes` is above 0, and `fields` name neither Host nor what frames the body.
+fn chunked_encode(
+    target: &Target,
+    method: Method,
+    fields: &[(String, String)],
+    body: &[u8],
+    chunk_bytes: usize,
+) -> Vec<u8> {
+    let mut head = head_lines(target, method, fields);
+    head.push_str("Transfer-Encoding: chunked\r\n\r\n");
+    let mut wire = head.into_bytes();
+    for chunk in body.chunks(chunk_bytes) {
+        wire.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        wire.extend_from_slice(chunk);
+        wire.extend_from_slice(b"\r\n");
+    }
+    wire.extend_from_slice(b"0\r\n\r\n");
+    wire
+}
+
+// What all requests of a run are written from: ids of keys, values, lines of files.
+
+/// Longest text before the digits of a key.
+pub(crate) const KEY_PREFIX_BYTES_MAX: usize = 64;
+/// Longest id of a key.
+pub(crate) const KEY_BYTES_MAX: usize = KEY_PREFIX_BYTES_MAX + KEY_DIGITS_MAX;
+/// Digits of the largest number.
+pub(crate) const KEY_DIGITS_MAX: usize = 20;
+
+/// Shared by all classes and threads.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    prefix: Box<[u8]>,
+    digits: usize,
+    /// The first number that does not fit.
+    beyond: u64,
+    pub(crate) values: Values,
+    lines: Vec<Lines>,
+}
+
+impl Sources {
+    /// Keys are `prefix` and a number of `digits` digits, or as many as `keys` keys need.
+    pub(crate) fn new(prefix: &str, digits: Option<usize>, keys: u64, values: Values) -> Self {
+        let digits = digits.unwrap_or_else(|| key_digits(keys));
+        Self {
+            prefix: prefix.as_bytes().into(),
+            digits,
+            beyond: 10u64.checked_pow(digits as u32).unwrap_or(u64::MAX),
+            values,
+            lines: Vec::new(),
+        }
+    }
+
+    /// What is known of the answer about `key`, its value included.
+    #[cfg(test)]
+    pub(crate) fn expected(&self, key: u64) -> Expected<'_> {
+        Expected {
+            sources: self,
+            key,
+            has_value: true,
+        }
+    }
+
+    /// Length of every id.
+    pub(crate) fn key_bytes(&self) -> usize {
+        self.prefix.len() + self.digits
+    }
+
+    /// `key`, or the last one that the digits have room for.
+    pub(crate) fn key_at_most(&self, key: u64) -> u64 {
+        key.min(self.beyond - 1)
+    }
+
+    /// Writes the id of `key`; numbers begin again when the digits are used up.
+    pub(crate) fn write_key<'a>(&self, key: u64, place: &'a mut [u8; KEY_BYTES_MAX]) -> &'a [u8] {
+        let (prefix, rest) = place.split_at_mut(self.prefix.len());
+        prefix.copy_from_slice(&self.prefix);
+        let key = if key < self.beyond {
+            key
+        } else {
+            key % self.beyond
+        };
+        write_key(key, &mut rest[..self.digits]);
+        &place[..self.key_bytes()]
+    }
+}
+
+/// What is known beforehand of the answer to one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected<'a> {
+    sources: &'a Sources,
+    key: u64,
+    has_value: bool,
+}
+
+impl<'a> Expected<'a> {
+    /// The value that its body must be.
+    pub(crate) fn value(&self) -> Option<(&'a Values, u64)> {
+        self.has_value.then_some((&self.sources.values, self.key))
+    }
+
+    /// The id of its key.
+    pub(crate) fn key_id<'b>(&self, place: &'b mut [u8; KEY_BYTES_MAX]) -> &'b [u8] {
+        self.sources.write_key(self.key, place)
+    }
+}
+
+// A request that is the same each time.
+
+/// Bytes that are the same for each request.
+#[derive(Debug)]
+pub(crate) struct FixedRequest {
+    method: Method,
+    request_bytes: usize,
+    /// The request again and again: as many as a pipeline holds, within [`BATCH_BYTES_MAX`].
+    repeated: Box<[u8]>,
+}
+
+impl FixedRequest {
+    fn new(method: Method, wire: &[u8], pipeline: usize) -> Self {
+        let fitting = (BATCH_BYTES_MAX / wire.len().max(1)).max(1);
+        Self {
+            method,
+            request_bytes: wire.len(),
+            repeated: wire.repeat(fitting.min(pipeline)).into(),
+        }
+    }
+
+    pub(crate) fn asked(&self) -> Asked {
+        Asked {
+            method: self.method,
+            class: 0,
+        }
+    }
+
+    /// Appends it once. `ahead`: how many may follow before `out` is handed over.
+    fn append(&self, pool: &BlockPool, out: &mut Buffer, ahead: usize) -> Result<Asked, PoolError> {
+        make_room(pool, out, self.request_bytes, ahead)?;
+        out.append_within_capacity(&self.repeated[..self.request_bytes]);
+        Ok(self.asked())
+    }
+
+    /// So many of them.
+    #[inline]
+    pub(crate) fn batch(&self, count: usize, pool: &BlockPool) -> Result<Buffer, PoolError> {
+        let mut left_bytes = count * self.request_bytes;
+        let mut batch = Buffer::with_capacity(pool, left_bytes)?;
+        while left_bytes > 0 {
+            let part_bytes = left_bytes.min(self.repeated.len());
+            batch.append_within_capacity(&self.repeated[..part_bytes]);
+            left_bytes -= part_bytes;
+        }
+        Ok(batch)
+    }
+}
+
 #[cfg(test)]
-mod tests;
+#[path = "tests/chunked.rs"]
+mod chunked_tests;
+
+#[cfg(test)]
+#[path = "tests/fixed.rs"]
+mod fixed_tests;

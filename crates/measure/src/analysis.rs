@@ -5,20 +5,15 @@
 //! comes out. Pure: the same rounds always give the same words. A missing measure, a failed run, a
 //! comparison cut short by Ctrl-C are ordinary input; they make the answer weaker, never wrong.
 
-mod pairing;
 mod trust;
 mod standing;
 mod question;
-mod resolution;
-mod pools;
 mod recommendation;
-mod across;
-mod unpinned;
 mod settings_front;
 
-pub(crate) use across::{baseline_of, rounds_of, self_difference};
+pub(crate) use trust::{across_self_difference as self_difference, baseline_of, rounds_of};
 
-pub use resolution::{ExpectedWidth, OpenVerdict, expected_widths, open_verdicts};
+pub use standing::{ExpectedWidth, OpenVerdict, expected_widths, open_verdicts};
 
 use std::collections::BTreeSet;
 
@@ -91,7 +86,7 @@ pub fn analyse_by(candidates: &[CandidateRounds], design: Design) -> Analysis {
         });
     }
     warnings.extend(few_rounds_warning(&field));
-    warnings.extend(crate::blocks::warnings(candidates));
+    warnings.extend(crate::slices::warnings(candidates));
     warnings.extend(trust::idle_server_warnings(&field));
     warnings.extend(trust::own_disturbance_warnings(&field));
     let verdicts = question::answer_all(&field);
@@ -99,9 +94,9 @@ pub fn analyse_by(candidates: &[CandidateRounds], design: Design) -> Analysis {
         self_check: trust::self_check(&field, &verdicts),
         recommendation: recommendation::recommend(&field, &verdicts),
         settings_front: settings_front::of(&field, &verdicts.memory),
-        unpinned: unpinned::differences(&field, &verdicts.memory, &details),
+        unpinned: trust::differences(&field, &verdicts.memory, &details),
         verdicts,
-        pools_effect: pools::effects(&field),
+        pools_effect: standing::effects(&field),
         growth: crate::growth::of_all(candidates),
         // Of a record that has them.
         phases: Vec::new(),
@@ -159,13 +154,13 @@ impl<'a> Field<'a> {
     /// Every other candidate against the baseline in the geometric mean of `measures`, all of one
     /// quantity. If the baseline differs from itself, nobody's difference is believed.
     fn compare(&self, measures: &[Measure]) -> Vec<Comparison> {
-        let Some(rule) = pairing::rule(measures, self.design) else {
+        let Some(rule) = trust::rule(measures, self.design) else {
             return Vec::new();
         };
         let rounds: Vec<_> = self
             .others
             .iter()
-            .map(|other| pairing::pair(other, self.baseline, measures))
+            .map(|other| trust::pair(other, self.baseline, measures))
             .collect();
         let mut comparisons = crate::statistics::compare_all(&rounds, &rule);
         trust::distrust_if_baseline_differs_from_itself(self, &mut comparisons, &rule);

@@ -11,17 +11,12 @@
 //! `time_running < time_enabled` shows it, and the value is scaled and marked.
 //! Absent on purpose: more events. An eighth would make every explanation a rougher guess.
 
-mod kind;
-mod missing;
-
 use std::io;
 
-use perf_event::Counter;
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Software, Tracepoint};
+use perf_event::{Builder, Counter};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-
-use kind::CounterClass;
-pub use kind::CounterKind;
-use missing::Missing;
 
 /// From when on to count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -182,7 +177,7 @@ impl CounterSet {
     /// For people, one line each: what is counted, and what is not, why, and what to do.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        missing::lines(&self.missing)
+        lines(&self.missing)
     }
 
     /// The same in one line.
@@ -293,196 +288,279 @@ impl Sum {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-    use std::process::{Command, Stdio};
+// What can be counted, and how the kernel is asked for it.
 
-    #[test]
-    fn scaling() {
-        let plain = |count| Scaled {
-            count: Some(count),
-            multiplexed: false,
-        };
-        assert_eq!(Scaled::of(0, 0, 0), plain(0));
-        assert_eq!(Scaled::of(7, 1_000_000, 1_000_000), plain(7));
-        assert_eq!(Scaled::of(7, 1_000_000, 999_500), plain(7));
-        assert_eq!(
-            Scaled::of(100, 1_000, 500),
-            Scaled {
-                count: Some(200),
-                multiplexed: true
+/// Where the kernel shows its tracepoints, and where it did before.
+const TRACEPOINTS: [&str; 2] = [
+    "/sys/kernel/tracing/events",
+    "/sys/kernel/debug/tracing/events",
+];
+
+/// What can be counted.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum CounterKind {
+    /// Instructions in user mode.
+    UserInstructions,
+    /// Cycles in user mode.
+    UserCycles,
+    /// Instructions in the kernel.
+    KernelInstructions,
+    /// Cycles in the kernel.
+    KernelCycles,
+    /// Branches in user mode that went the other way than foretold.
+    BranchMisses,
+    /// Loads in user mode that the first level data cache did not answer.
+    L1dMisses,
+    /// Accesses in user mode that no cache answered: what stands in where loads of the first level
+    /// cannot be counted.
+    CacheMisses,
+    /// Loads in user mode whose page the first level data TLB did not know.
+    DtlbMisses,
+    /// Page faults of both sorts.
+    PageFaults,
+    /// Context switches.
+    ContextSwitches,
+    /// Moves from one CPU to another.
+    Migrations,
+    /// Time on a CPU.
+    TaskClock,
+    /// Calls of `madvise`, by which allocators give memory back.
+    Madvise,
+}
+
+/// How many of the processor's counters a kind needs, and how much depends on it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum CounterClass {
+    /// Verdicts rest on it: it keeps its counter all the time (pinned).
+    Core,
+    /// It explains: it takes what counters are left, in turns if they are too few.
+    Explaining,
+    /// The kernel's own count.
+    Software,
+    /// Passages of a point in the kernel.
+    Tracepoint,
+}
+
+impl CounterKind {
+    /// All, the most telling first.
+    pub const ALL: [Self; 13] = [
+        Self::UserInstructions,
+        Self::UserCycles,
+        Self::KernelInstructions,
+        Self::KernelCycles,
+        Self::BranchMisses,
+        Self::L1dMisses,
+        Self::CacheMisses,
+        Self::DtlbMisses,
+        Self::PageFaults,
+        Self::ContextSwitches,
+        Self::Migrations,
+        Self::TaskClock,
+        Self::Madvise,
+    ];
+
+    /// True if it needs one of the processor's counters.
+    #[must_use]
+    pub const fn is_hardware(self) -> bool {
+        matches!(self.class(), CounterClass::Core | CounterClass::Explaining)
+    }
+
+    const fn class(self) -> CounterClass {
+        match self {
+            Self::UserInstructions
+            | Self::UserCycles
+            | Self::KernelInstructions
+            | Self::KernelCycles => CounterClass::Core,
+            Self::BranchMisses | Self::L1dMisses | Self::CacheMisses | Self::DtlbMisses => {
+                CounterClass::Explaining
             }
-        );
-        assert_eq!(
-            Scaled::of(0, 1_000, 0),
-            Scaled {
-                count: None,
-                multiplexed: true
+            Self::PageFaults | Self::ContextSwitches | Self::Migrations | Self::TaskClock => {
+                CounterClass::Software
             }
-        );
-        assert_eq!(Scaled::of(u64::MAX, 1_000, 1).count, Some(u64::MAX));
-    }
-
-    /// Goal: a phase is scaled by its own share of the counter. A start that was counted in full and had
-    /// ten times the misses of a second of the phase once made four times as many of the phase's.
-    #[test]
-    fn a_phase_is_scaled_by_itself() {
-        let at = |count, enabled, running| Reading {
-            count,
-            enabled,
-            running,
-        };
-        let mut sum = Sum::default();
-        assert_eq!(sum.add(at(0, 0, 0)).count, Some(0));
-        let start = sum.add(at(1_000, 10_000, 10_000));
-        assert_eq!((start.count, start.multiplexed), (Some(1_000), false));
-        // Half of the time, 50 of 100.
-        let phase = sum.add(at(1_050, 20_000, 15_000));
-        assert_eq!((phase.count, phase.multiplexed), (Some(1_100), true));
-        // Nothing happened at all: that is known.
-        assert_eq!(sum.add(at(1_050, 20_000, 15_000)).count, Some(1_100));
-        // Something did, and the counter had no turn: that is not zero, and comes with the next stretch.
-        assert_eq!(sum.add(at(1_050, 30_000, 15_000)).count, None);
-        assert_eq!(sum.add(at(1_075, 40_000, 20_000)).count, Some(1_200));
-    }
-
-    #[test]
-    fn differences() {
-        let start = CounterValues {
-            user_cycles: Some(5),
-            page_faults: Some(9),
-            ..Default::default()
-        };
-        let end = CounterValues {
-            user_cycles: Some(25),
-            page_faults: None,
-            scaled: 1 << CounterKind::DtlbMisses as u32,
-            ..Default::default()
-        };
-        let delta = end.since(&start);
-        assert_eq!((delta.user_cycles, delta.page_faults), (Some(20), None));
-        let is_scaled = CounterKind::ALL.map(|kind| delta.is_scaled(kind));
-        let expected = CounterKind::ALL.map(|kind| kind == CounterKind::DtlbMisses);
-        assert_eq!(is_scaled, expected);
-    }
-
-    /// Goal: counting begins at exec, includes what the program starts, and where the kernel gives
-    /// nothing one line says so instead of a failure.
-    #[test]
-    fn counts_a_child_and_its_children_from_exec_on() {
-        let mut child = Command::new("sh")
-            .args(["-c", "read go; exec sh -c '(:; :) & wait; true | true'"])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut counters = CounterSet::attach(child.id(), CountFrom::Exec);
-        let before = counters.read();
-        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-        assert!(child.wait().unwrap().success());
-        let counted = counters.read().since(&before);
-        for (kind, missing) in &counters.missing {
-            eprintln!("{kind:?} missing: {missing:?}");
-        }
-        for (kind, ..) in &counters.counters {
-            // So short a program may well stay on its CPU, and keep its memory.
-            let may_be_zero = [CounterKind::Migrations, CounterKind::Madvise].contains(kind);
-            assert!(
-                may_be_zero || counted.get(*kind).is_none_or(|count| count > 0),
-                "{kind:?}: {counted:?}"
-            );
-        }
-        assert!(
-            before.task_clock_ns.is_none_or(|time| time == 0),
-            "{before:?}"
-        );
-        assert!(!counters.describe().is_empty());
-    }
-
-    /// Goal: calls of `madvise` are counted one by one, where the kernel shows its tracepoints.
-    #[test]
-    fn madvise_is_counted() {
-        let program = "import mmap\ninput()\nm = mmap.mmap(-1, 4096)\n\
-            for _ in range(1000): m.madvise(mmap.MADV_DONTNEED)\ninput()\n";
-        let mut child = Command::new("python3")
-            .args(["-c", program])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut counters = CounterSet::attach(child.id(), CountFrom::Now);
-        let mut orders = child.stdin.take().unwrap();
-        orders.write_all(b"go\nend\n").unwrap();
-        drop(orders);
-        assert!(child.wait().unwrap().success());
-        match counters.read().madvise_calls {
-            Some(calls) => assert!((1_000..1_100).contains(&calls), "{calls}"),
-            None => assert!(!counters.counts(CounterKind::Madvise)),
+            Self::Madvise => CounterClass::Tracepoint,
         }
     }
 
-    /// Goal: where the kernel refuses, whatever it refuses, attaching works, nothing has a value that
-    /// was not counted, and the lines name each loss.
-    #[test]
-    fn refusals_leave_no_values() {
-        let refusal = |number: i32| {
-            let refused = move |_| Err(io::Error::from_raw_os_error(number));
-            let mut set = CounterSet::attach_by(&refused);
-            assert_eq!(set.read(), CounterValues::default());
-            assert!(!set.has_instructions());
-            set.lines()
-        };
-        let (no_event, no_permission, no_call) = (2, 13, 38);
-        assert!(refusal(no_event)[0].contains("virtual machines"));
-        assert!(refusal(no_permission)[0].contains("perf_event_paranoid"));
-        assert_eq!(refusal(no_call).len(), 2);
+    /// In the middle of a sentence, in the plural.
+    const fn label(self) -> &'static str {
+        match self {
+            Self::UserInstructions => "instructions",
+            Self::UserCycles => "cycles",
+            Self::KernelInstructions => "kernel instructions",
+            Self::KernelCycles => "kernel cycles",
+            Self::BranchMisses => "branch misses",
+            Self::L1dMisses => "L1d misses",
+            Self::CacheMisses => "cache misses",
+            Self::DtlbMisses => "dTLB misses",
+            Self::PageFaults => "page faults",
+            Self::ContextSwitches => "context switches",
+            Self::Migrations => "CPU migrations",
+            Self::TaskClock => "CPU time",
+            Self::Madvise => "madvise calls",
+        }
     }
 
-    /// Goal: a virtual machine without a PMU keeps the kernel's own counts; a PMU that lacks one event
-    /// loses that one only.
-    #[test]
-    fn what_is_refused_costs_the_others_nothing() {
-        let pid = std::process::id();
-        let with = |lost: &'static [CounterKind]| {
-            CounterSet::attach_by(&move |kind| {
-                if lost.contains(&kind) {
-                    return Err(io::Error::from_raw_os_error(2));
-                }
-                // A software event in the place of a hardware one: there need not be a PMU here.
-                let stand_in = if kind.is_hardware() {
-                    CounterKind::TaskClock
-                } else {
-                    kind
-                };
-                open(pid, stand_in, CountFrom::Now)
+    /// What asks the kernel for it.
+    fn builder(self) -> io::Result<Builder<'static>> {
+        let load_misses = |which| {
+            Builder::new(Cache {
+                which,
+                operation: CacheOp::READ,
+                result: CacheResult::MISS,
             })
         };
-        let complete = with(&[]);
-        if !complete.counts(CounterKind::TaskClock) {
-            eprintln!("skipped: {}", complete.describe());
-            return;
+        Ok(match self {
+            Self::UserInstructions | Self::KernelInstructions => {
+                Builder::new(Hardware::INSTRUCTIONS)
+            }
+            Self::UserCycles | Self::KernelCycles => Builder::new(Hardware::CPU_CYCLES),
+            Self::BranchMisses => Builder::new(Hardware::BRANCH_MISSES),
+            Self::L1dMisses => load_misses(CacheId::L1D),
+            Self::CacheMisses => Builder::new(Hardware::CACHE_MISSES),
+            Self::DtlbMisses => load_misses(CacheId::DTLB),
+            Self::PageFaults => Builder::new(Software::PAGE_FAULTS),
+            Self::ContextSwitches => Builder::new(Software::CONTEXT_SWITCHES),
+            Self::Migrations => Builder::new(Software::CPU_MIGRATIONS),
+            Self::TaskClock => Builder::new(Software::TASK_CLOCK),
+            Self::Madvise => Builder::new(tracepoint("syscalls/sys_enter_madvise")?),
+        })
+    }
+
+    /// (user mode excluded, kernel excluded). A context switch happens in the kernel, so the
+    /// software events need both sides.
+    const fn exclusions(self) -> (bool, bool) {
+        match self {
+            Self::KernelInstructions | Self::KernelCycles => (true, false),
+            _ if self.is_hardware() => (false, true),
+            _ => (false, false),
         }
-        assert!(!complete.counts(CounterKind::CacheMisses), "L1d is enough");
-        assert_eq!(complete.lines().len(), 1, "{:?}", complete.lines());
-        let without_l1d = with(&[CounterKind::L1dMisses]);
-        assert!(without_l1d.counts(CounterKind::CacheMisses));
-        let mut without_tlb = with(&[CounterKind::DtlbMisses]);
-        assert!(without_tlb.lines()[1].contains("dTLB"));
-        let values = without_tlb.read();
-        assert!(values.dtlb_misses.is_none() && values.branch_misses.is_some());
-        let hardware = [
-            CounterKind::UserInstructions,
-            CounterKind::UserCycles,
-            CounterKind::KernelInstructions,
-            CounterKind::KernelCycles,
-            CounterKind::BranchMisses,
-            CounterKind::L1dMisses,
-            CounterKind::CacheMisses,
-            CounterKind::DtlbMisses,
-        ];
-        let leaked: &'static [CounterKind] = Box::leak(Box::new(hardware));
-        let mut no_pmu = with(leaked);
-        assert!(no_pmu.read().task_clock_ns.is_some());
-        assert!(no_pmu.describe().contains("virtual machines"));
     }
 }
+
+/// The tracepoint of that name. Only root can see them, unless tracefs is mounted for others.
+fn tracepoint(name: &str) -> io::Result<Tracepoint> {
+    let read = |directory: &str| std::fs::read_to_string(format!("{directory}/{name}/id"));
+    let [usual, earlier] = TRACEPOINTS;
+    let text = read(usual).or_else(|error| read(earlier).map_err(|_| error))?;
+    let id = text.trim_end().parse().map_err(io::Error::other)?;
+    Ok(Tracepoint::with_id(id))
+}
+
+// Why a counter is missing, and the lines that say what stands in for it.
+
+/// Why a counter is missing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Missing {
+    /// The kernel shows no such counter: a virtual machine without a PMU, or an odd processor.
+    NoPmu,
+    /// `perf_event_paranoid`, or a container's filter.
+    NoPermission,
+    /// Anything else, by its number; `EIO` if it has none.
+    Other(i32),
+}
+
+impl Missing {
+    fn of(error: &io::Error) -> Self {
+        // Not every error is the system's: what stands in a file may be no number.
+        let Some(errno) = Errno::from_io_error(error) else {
+            return match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::Unsupported => Self::NoPmu,
+                io::ErrorKind::PermissionDenied => Self::NoPermission,
+                _ => Self::Other(Errno::IO.raw_os_error()),
+            };
+        };
+        match errno {
+            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL => Self::NoPmu,
+            Errno::ACCESS | Errno::PERM | Errno::NOSYS => Self::NoPermission,
+            other => Self::Other(other.raw_os_error()),
+        }
+    }
+}
+
+/// One line for each group of counters that is missing; one line in all if none is.
+fn lines(missing: &[(CounterKind, Missing)]) -> Vec<String> {
+    let why = |kind: CounterKind| {
+        let found = missing.iter().find(|(other, _)| *other == kind);
+        found.map(|(_, why)| *why)
+    };
+    let mut lines = vec![core_line(&why)];
+    if why(CounterKind::UserInstructions).is_none() {
+        lines.extend(explaining_line(&why));
+    }
+    lines.extend(software_line(&why));
+    lines
+}
+
+fn core_line(why: &dyn Fn(CounterKind) -> Option<Missing>) -> String {
+    let stand_in = "CPU time per request stands in for instructions";
+    match why(CounterKind::UserInstructions) {
+        None if why(CounterKind::KernelCycles)
+            .or(why(CounterKind::KernelInstructions))
+            .is_some() =>
+        {
+            "instructions and cycles are counted in user mode only; for the kernel's share run as \
+             root or lower kernel.perf_event_paranoid to 1"
+                .to_owned()
+        }
+        None => "instructions and cycles are counted, in user mode and in the kernel".to_owned(),
+        Some(Missing::NoPmu) => format!(
+            "this machine shows no hardware counters (common in virtual machines): {stand_in}, and \
+             what caches, TLB and branches cost is not known"
+        ),
+        Some(Missing::NoPermission) => format!(
+            "hardware counters are forbidden here: {stand_in}; run as root or set \
+             kernel.perf_event_paranoid to 1"
+        ),
+        Some(Missing::Other(number)) => format!(
+            "hardware counters failed ({}): {stand_in}",
+            io::Error::from_raw_os_error(number)
+        ),
+    }
+}
+
+/// Of those that explain where cycles go; `None` if all are there.
+fn explaining_line(why: &dyn Fn(CounterKind) -> Option<Missing>) -> Option<String> {
+    let mut lost: Vec<&str> = [CounterKind::BranchMisses, CounterKind::DtlbMisses]
+        .into_iter()
+        .filter(|&kind| why(kind).is_some())
+        .map(CounterKind::label)
+        .collect();
+    let has_caches =
+        why(CounterKind::L1dMisses).is_none() || why(CounterKind::CacheMisses).is_none();
+    if !has_caches {
+        lost.push(CounterKind::CacheMisses.label());
+    }
+    (!lost.is_empty()).then(|| {
+        format!(
+            "this processor does not count {}: their part in a difference is not known",
+            lost.join(", ")
+        )
+    })
+}
+
+/// Of the kernel's own counts, for which `/proc` stands in; `None` if all are there.
+fn software_line(why: &dyn Fn(CounterKind) -> Option<Missing>) -> Option<String> {
+    let clock = why(CounterKind::TaskClock)?;
+    let reason = match clock {
+        Missing::NoPermission => {
+            "perf_event_open is forbidden (kernel.perf_event_paranoid, or a container's filter)"
+                .to_owned()
+        }
+        Missing::NoPmu => "this kernel has no software counters".to_owned(),
+        Missing::Other(number) => format!(
+            "software counters failed ({})",
+            io::Error::from_raw_os_error(number)
+        ),
+    };
+    Some(format!(
+        "{reason}: CPU time, faults, switches and migrations come from /proc, CPU time to 10 ms"
+    ))
+}
+
+#[cfg(test)]
+#[path = "tests/counters.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/missing.rs"]
+mod missing_tests;

@@ -15,18 +15,13 @@
 //!
 //! Absent on purpose: taking samples, files, and the terminal.
 
-mod difference;
-mod outline;
-mod perf_script;
 pub mod pprof;
 mod stacks;
-mod still;
 mod svg;
-mod tree;
 
-pub use difference::{Difference, draw_difference, fold_difference};
-pub use outline::{from_outline, outline};
-pub use perf_script::{Root, without_hash};
+pub use stacks::{Difference, draw_difference, fold_difference};
 pub use stacks::{FoldedError, HeavyFunction, Stacks};
-pub(crate) use still::{Still, still, still_difference};
+pub use stacks::{Root, without_hash};
 pub use svg::{Picture, Unit, draw};
+pub(crate) use svg::{Still, still, still_difference};
+pub use svg::{from_outline, outline};

@@ -21,8 +21,6 @@ pub mod counters;
 pub mod noise;
 pub mod phases;
 pub mod slices;
-mod paced;
-mod blocks;
 pub mod growth;
 pub mod flamegraph;
 pub mod slo;

@@ -7,20 +7,12 @@
 //! Time in interrupts is left out on both sides: the kernel may or may not charge it to the process
 //! that happens to run, and on loopback most of it is our own traffic.
 
-mod frequency;
-mod pressure;
-mod thread_times;
-mod unlike;
-
-pub use frequency::cpu_frequency_hz;
-pub use pressure::cpu_pressure_ns;
-pub use thread_times::ThreadTimes;
-pub use unlike::flag_unlike_runs;
-
 use std::fs;
+use std::path::Path;
 
 use crate::process::ticks_to_ns;
-use crate::record::{NoiseFlag, NoiseKind};
+use crate::record::{CandidateRounds, NoiseFlag, NoiseKind, RoundMeasures};
+use crate::statistics::median;
 
 /// Other programs may use this share of the machine before a run is flagged.
 pub const FOREIGN_CPU_LIMIT: f64 = 0.05;
@@ -149,56 +141,174 @@ impl MachineNoise {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Runs under other circumstances than their fellows: another processor frequency, more waiting.
 
-    #[test]
-    fn parses_the_first_line() {
-        let times = CpuTimes::parse("cpu  100 20 30 400 5 6 7 8 9 10\ncpu0 1 2\n").unwrap();
-        let tick = ticks_to_ns(1);
-        assert_eq!(times.busy_ns, 150 * tick);
-        assert_eq!(times.steal_ns, 8 * tick);
-        assert_eq!(times.total_ns, 576 * tick);
-        assert!(CpuTimes::parse("cpu  100 20 30 400\n").is_some());
-        for bad in ["", "cpu", "cpu 1 2 3", "intr 1 2 3 4", "cpu a b c d"] {
-            assert_eq!(CpuTimes::parse(bad), None, "{bad:?}");
+/// Fewer runs do not say what is usual.
+const RUNS_MIN: usize = 3;
+
+/// Flags the runs whose frequency differs from the median of all runs in the same phase, and those with
+/// more pressure than the median of the same candidate's. Asking again gives the same flags.
+pub fn flag_unlike_runs(candidates: &mut [CandidateRounds]) {
+    let runs = candidates.iter_mut().flat_map(|one| &mut one.rounds);
+    for run in runs {
+        run.noise
+            .retain(|flag| !matches!(flag.kind, NoiseKind::Frequency | NoiseKind::Pressure));
+    }
+    let all = candidates.iter().flat_map(|one| &one.rounds);
+    let usual = Usual::of(all, |run| &run.cpu_frequency_hz);
+    for run in candidates.iter_mut().flat_map(|one| &mut one.rounds) {
+        let change = |here: f64, usual: f64| (here / usual - 1.0).abs();
+        let flags = usual.flags(&run.cpu_frequency_hz, NoiseKind::Frequency, change);
+        run.noise.extend(flags);
+    }
+    for candidate in candidates {
+        let usual = Usual::of(candidate.rounds.iter(), |run| &run.cpu_pressure);
+        for run in &mut candidate.rounds {
+            let more = |here: f64, usual: f64| here - usual;
+            let flags = usual.flags(&run.cpu_pressure, NoiseKind::Pressure, more);
+            run.noise.extend(flags);
         }
     }
+}
 
-    /// Goal: our own work is never called foreign, and a hog is.
-    #[test]
-    fn foreign_share_is_what_is_left() {
-        let before = CpuTimes {
-            busy_ns: 1_000,
-            steal_ns: 0,
-            total_ns: 10_000,
-        };
-        let after = CpuTimes {
-            busy_ns: 2_600,
-            steal_ns: 100,
-            total_ns: 12_000,
-        };
-        let ours = MachineNoise::between(&before, &after, 1_600);
-        assert_eq!((ours.foreign_cpu_share, ours.steal_share), (0.0, 0.05));
-        assert_eq!(ours.flags("put").len(), 1);
-        let hog = MachineNoise::between(&before, &after, 600);
-        assert_eq!(hog.foreign_cpu_share, 0.5);
-        assert_eq!(hog.flags("put")[0].kind, NoiseKind::ForeignCpu);
-        // Ticks of 10 ms may credit us with a little more than the machine shows.
-        assert_eq!(
-            MachineNoise::between(&before, &after, 9_999).foreign_cpu_share,
-            0.0
-        );
-        assert_eq!(
-            MachineNoise::between(&before, &before, 0),
-            MachineNoise::default()
-        );
+type Phases = std::collections::BTreeMap<String, f64>;
+
+/// The median of each phase that enough runs have.
+struct Usual(Phases);
+
+impl Usual {
+    fn of<'a>(
+        runs: impl Iterator<Item = &'a RoundMeasures>,
+        pick: impl Fn(&'a RoundMeasures) -> &'a Phases,
+    ) -> Self {
+        let mut values: std::collections::BTreeMap<&str, Vec<f64>> = Default::default();
+        for (phase, value) in runs.flat_map(pick) {
+            values.entry(phase).or_default().push(*value);
+        }
+        let medians = values.into_iter().filter_map(|(phase, mut values)| {
+            let enough = values.len() >= RUNS_MIN;
+            Some((phase.to_owned(), median(&mut values).filter(|_| enough)?))
+        });
+        Self(medians.collect())
     }
 
-    #[test]
-    fn reads_this_machine() {
-        let times = CpuTimes::read().unwrap();
-        assert!(times.busy_ns > 0 && times.busy_ns < times.total_ns);
+    fn flags(
+        &self,
+        phases: &Phases,
+        kind: NoiseKind,
+        distance: impl Fn(f64, f64) -> f64,
+    ) -> Vec<NoiseFlag> {
+        let limit = match kind {
+            NoiseKind::Frequency => FREQUENCY_CHANGE_LIMIT,
+            _ => PRESSURE_LIMIT,
+        };
+        phases
+            .iter()
+            .filter_map(|(phase, here)| {
+                let value = distance(*here, *self.0.get(phase)?);
+                (value > limit).then(|| NoiseFlag {
+                    kind,
+                    value,
+                    limit,
+                    phase: Some(phase.clone()),
+                })
+            })
+            .collect()
     }
 }
+
+// What the scheduler counts for each thread (`/proc/PID/task/TID/schedstat`).
+
+/// CPU time and time of waiting of one thread since its start.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ThreadTimes {
+    /// User and kernel time.
+    pub cpu_ns: u64,
+    /// How long it was ready and did not run.
+    pub waited_ns: u64,
+}
+
+impl ThreadTimes {
+    /// Reads `cpu_ns waited_ns turns`. `None` if that is not what the text is. Allocates nothing.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.split_ascii_whitespace();
+        Some(Self {
+            cpu_ns: fields.next()?.parse().ok()?,
+            waited_ns: fields.next()?.parse().ok()?,
+        })
+    }
+
+    /// What was added since `earlier`; nothing where a counter went back.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            waited_ns: self.waited_ns.saturating_sub(earlier.waited_ns),
+        }
+    }
+}
+
+// How fast the processors run: a machine that clocks down between two runs makes the later one slow.
+//
+// Read right after a phase, while the load is still warm; what an idle processor says means nothing.
+
+/// Where the kernel says so; absent in most virtual machines.
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// The frequency of the fastest processor at this moment, which is one that works. `None` where the
+/// kernel does not say.
+#[must_use]
+pub fn cpu_frequency_hz() -> Option<f64> {
+    fastest(Path::new(CPUS))
+}
+
+fn fastest(cpus: &Path) -> Option<f64> {
+    let entries = fs::read_dir(cpus).ok()?;
+    let khz = entries.flatten().filter_map(|entry| {
+        let text = fs::read_to_string(entry.path().join("cpufreq/scaling_cur_freq")).ok()?;
+        text.trim().parse::<u64>().ok().filter(|&khz| khz > 0)
+    });
+    khz.max().map(|khz| khz as f64 * 1e3)
+}
+
+// How long programs waited for a processor: the kernel's pressure stall information.
+//
+// Generator and server make pressure themselves, so only more of it than in the same candidate's other
+// runs is a disturbance.
+
+/// Time since boot in which some program was ready and had no processor. `None` where the kernel does
+/// not count it.
+#[must_use]
+pub fn cpu_pressure_ns() -> Option<u64> {
+    parse(&fs::read_to_string("/proc/pressure/cpu").ok()?)
+}
+
+/// The line `some avg10=0.00 avg60=0.00 avg300=0.00 total=11220657`, its total in microseconds.
+fn parse(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    let total = line
+        .split(' ')
+        .find_map(|word| word.strip_prefix("total="))?;
+    total.parse::<u64>().ok()?.checked_mul(1_000)
+}
+
+#[cfg(test)]
+#[path = "tests/noise.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/unlike.rs"]
+mod unlike_tests;
+
+#[cfg(test)]
+#[path = "tests/thread_times.rs"]
+mod thread_times_tests;
+
+#[cfg(test)]
+#[path = "tests/frequency.rs"]
+mod frequency_tests;
+
+#[cfg(test)]
+#[path = "tests/pressure.rs"]
+mod pressure_tests;

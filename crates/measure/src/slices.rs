@@ -14,10 +14,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::blocks;
-use crate::paced;
 use crate::record::{
-    CandidateRounds, Measure, Operation, Quantity, Role, RoundMeasures, RoundStatus, SliceColumns,
+    BlockCheck, CORE_DISTANCE_CHANGE_MIN, CandidateRounds, Measure, Operation, PacedColumns,
+    Quantity, Role, RoundMeasures, RoundStatus, SliceColumns,
+};
+use crate::statistics::{
+    Estimate, SIGNIFICANCE, hodges_lehmann, holm, sign_flip_p, signed_rank_interval,
+    smallest_rounds,
 };
 
 /// The share of cycles that is left out at each end.
@@ -37,7 +40,7 @@ const DIMENSIONS: usize = 3;
 /// checks them against uninterrupted blocks (`blocks`); then the percentiles of slices at the constant rate
 /// (`paced`).
 pub fn work_out(candidates: &mut [CandidateRounds]) {
-    paced::work_out(candidates);
+    paced_work_out(candidates);
     for candidate in candidates.iter_mut() {
         candidate.block_checks.clear();
     }
@@ -47,7 +50,7 @@ pub fn work_out(candidates: &mut [CandidateRounds]) {
             .iter()
             .map(|candidate| fit.figures(candidate))
             .collect();
-        let checks = blocks::check(&found, operation);
+        let checks = check(&found, operation);
         for ((candidate, figures), check) in candidates.iter_mut().zip(found).zip(checks) {
             let is_from_blocks = check.as_ref().is_some_and(|check| check.is_used);
             for one in &figures {
@@ -446,223 +449,249 @@ pub(crate) fn trimmed_mean(mut values: Vec<f64>) -> Option<f64> {
     (!kept.is_empty()).then(|| kept.iter().sum::<f64>() / kept.len() as f64)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// From slices at the constant rate to the percentiles of a round.
+//
+// The 99th percentile is that of all answers of a round together: a pause that falls into one slice of several belongs
+// to a server's p99, and a mean or a median of slices' own would hide it. The median is compared within cycles, whose
+// slices follow each other at once and, as far as the lab can tell, at one distance of the CPUs of server and
+// generator: a round's ratio is the mean of the cycles' log ratios, trimmed by a tenth at each end and by one value at
+// least. Where answers come in two groups, the median of all together jumps from one to the other.
+//
+// While the CPUs are far apart, a p99 is several times as large and varies by several times from slice to slice.
+// Whether they are is nobody's doing, so where enough rounds have cycles measured near, only those count.
 
-    /// Slices as (cycle, rate, server call, generator call), a thousand requests each, whose CPU time is all of
-    /// the time.
-    fn round(number: u32, slices: &[(u32, f64, f64, f64)]) -> RoundMeasures {
-        let mut columns = SliceColumns::default();
-        for &(cycle, per_s, server, generator) in slices {
-            columns.cycle.push(cycle);
-            columns.requests.push(1_000);
-            columns.per_s.push(per_s);
-            columns.cpu_ns.push(1e9 / per_s);
-            columns.server_call_ns.push(server);
-            columns.generator_call_ns.push(generator);
-            columns.minor_faults.push(0.0);
-            columns.core_distance_ns.push(0.0);
-        }
-        let mut measures = RoundMeasures {
-            round: number,
-            ..RoundMeasures::default()
-        };
-        measures.slices.insert("get".to_owned(), columns);
-        measures
-    }
+/// With fewer answers in a slice, the median is that of all slices together.
+const ANSWERS_MIN: u64 = 40;
 
-    fn candidate(role: Role, rounds: Vec<RoundMeasures>) -> CandidateRounds {
-        CandidateRounds {
-            role,
-            rounds,
-            ..CandidateRounds::default()
-        }
-    }
+/// The medians, and where each is in the columns.
+type Median = (Quantity, fn(&PacedColumns) -> &Vec<u64>);
+const MEDIANS: [Median; 2] = [
+    (Quantity::ResponseP50, |columns| &columns.p50_ns),
+    (Quantity::ServiceP50, |columns| &columns.service_p50_ns),
+];
+const TAILS: [Quantity; 2] = [Quantity::ResponseP99, Quantity::ServiceP99];
 
-    fn ratio(candidates: &[CandidateRounds], round: u32, quantity: Quantity) -> f64 {
-        let value = |index: usize| {
-            let measure = Measure::of(Operation::Get, quantity);
-            candidates[index].value(round, measure).unwrap()
-        };
-        value(1) / value(0)
-    }
-
-    fn assert_is_faster_by_2_percent(candidates: &[CandidateRounds], tolerance: f64) {
-        for number in 0..8 {
-            let found = ratio(candidates, number, Quantity::Throughput);
-            assert!((found - 1.02).abs() < tolerance, "{number}: {found}");
-            let found = ratio(candidates, number, Quantity::CpuTime);
-            assert!((found - 1.0 / 1.02).abs() < tolerance, "{number}: {found}");
-        }
-    }
-
-    /// Goal: a round's ratio is the mean of its cycles': a cycle in which all were slow takes nothing from
-    /// anybody, one wild cycle of ten is left out, and one that the baseline lacks is nobody's.
-    #[test]
-    fn cycles_are_paired() {
-        let mut baseline: Vec<_> = (0..10).map(|cycle| (cycle, 1e4, 0.0, 0.0)).collect();
-        let mut other: Vec<_> = (0..11).map(|cycle| (cycle, 1.1e4, 0.0, 0.0)).collect();
-        (baseline[3].1, other[3].1) = (1e3, 1.1e3);
-        other[7].1 = 9e4;
-        other[10].1 = 5e4;
-        let mut candidates = [
-            candidate(Role::Baseline, vec![round(0, &baseline)]),
-            candidate(Role::Candidate, vec![round(0, &other)]),
-        ];
-        work_out(&mut candidates);
-        let found = ratio(&candidates, 0, Quantity::Throughput);
-        assert!((found - 1.1).abs() < 1e-9, "{found}");
-    }
-
-    /// Goal: the state of the machine is nobody's merit. Here the baseline had the slow CPU more often than the
-    /// candidate, which is 2 % faster: without the adjustment it would be 20 % and more.
-    #[test]
-    fn the_state_of_a_cpu_is_taken_out() {
-        let mut random = fastrand::Rng::with_seed(11);
-        let mut rounds = |speed: f64, slow_share: f64| {
-            let mut slice = |cycle| {
-                let server: f64 = if random.f64() < slow_share {
-                    230.0
-                } else {
-                    160.0
-                };
-                let generator: f64 = if random.bool() { 230.0 } else { 160.0 };
-                let rate = 1e5 * speed * (160.0 / server).powf(1.2) * (160.0 / generator).powf(0.2);
-                (
-                    cycle,
-                    rate * (1.0 + 0.004 * random.f64()),
-                    server,
-                    generator,
-                )
-            };
-            let rounds = (0..8).map(|number| {
-                let slices: Vec<_> = (0..5).map(&mut slice).collect();
-                round(number, &slices)
-            });
-            rounds.collect::<Vec<_>>()
-        };
-        let mut candidates = [
-            candidate(Role::Baseline, rounds(1.0, 0.8)),
-            candidate(Role::Candidate, rounds(1.02, 0.2)),
-        ];
-        work_out(&mut candidates);
-        assert_is_faster_by_2_percent(&candidates, 0.004);
-    }
-
-    /// Goal: so it is where a round has time for one slice only: its block shows what the state does, and without one the
-    /// other rounds do.
-    #[test]
-    fn the_state_of_a_cpu_is_taken_out_of_a_single_slice() {
-        for has_blocks in [true, false] {
-            single_slices(has_blocks);
-        }
-    }
-
-    fn single_slices(has_blocks: bool) {
-        let rate = |speed: f64, server: f64| 1e5 * speed * (160.0 / server).powf(1.2);
-        let rounds = |speed: f64, states: [f64; 8]| {
-            let rounds = (0..8).zip(states).map(|(number, server)| {
-                let mut measures = round(number, &[(0, rate(speed, server), server, 160.0)]);
-                let block = round(number, &[(0, rate(speed, 195.0), 195.0, 160.0)]);
-                if has_blocks {
-                    measures.blocks = block.slices;
+/// Works out the medians of every round that has slices at the constant rate, from those of the baseline and the
+/// cycles that both have, and takes the percentiles away from rounds that do not count.
+pub(crate) fn paced_work_out(candidates: &mut [CandidateRounds]) {
+    let others = candidates.len().saturating_sub(1);
+    for operation in Operation::ALL {
+        let baseline = candidates.iter().find(|one| one.role == Role::Baseline);
+        let baseline: BTreeMap<u32, PacedColumns> = baseline
+            .into_iter()
+            .flat_map(|one| columns_of(one, operation))
+            .map(|(entry, columns)| (entry.round, columns.clone()))
+            .collect();
+        let chosen = choose(&baseline, smallest_rounds(others));
+        // Decided for all at once: a median of single slices is not to be compared with one of all together.
+        let fewest = candidates
+            .iter()
+            .flat_map(|one| columns_of(one, operation))
+            .flat_map(|(_, columns)| &columns.requests)
+            .min();
+        let is_enough = fewest.is_some_and(|&fewest| fewest >= ANSWERS_MIN);
+        for candidate in candidates.iter_mut() {
+            for entry in &mut candidate.rounds {
+                let pair = baseline.get(&entry.round).zip(chosen.get(&entry.round));
+                if let Some((baseline, cycles)) = pair {
+                    note_medians(entry, operation, is_enough, baseline, cycles);
                 }
-                measures
-            });
-            rounds.collect::<Vec<_>>()
-        };
-        let (slow, fast) = (230.0, 160.0);
-        let mut candidates = [
-            candidate(
-                Role::Baseline,
-                rounds(1.0, [slow, slow, slow, fast, slow, slow, fast, slow]),
-            ),
-            candidate(
-                Role::Candidate,
-                rounds(1.02, [fast, slow, fast, fast, fast, fast, slow, fast]),
-            ),
-        ];
-        work_out(&mut candidates);
-        assert_is_faster_by_2_percent(&candidates, 0.001);
-    }
-
-    /// A hypervisor moved the two CPUs apart for seconds: 240,000 requests a second became 156,000, of whoever was
-    /// measured then, and intervals of 1 % became 5 %.
-    ///
-    /// Goal: how far the CPUs are apart is nobody's merit either, and is told from the state of each.
-    #[test]
-    fn the_distance_of_the_cpus_is_taken_out() {
-        let mut random = fastrand::Rng::with_seed(5);
-        let mut rounds = |speed: f64, far_share: f64| {
-            let rounds = (0..8).map(|number| {
-                let mut distances = Vec::new();
-                let slices = [(); 5].map(|()| {
-                    let distance_ns = if random.f64() < far_share {
-                        300.0
-                    } else {
-                        64.0
-                    };
-                    let server = if random.bool() { 230.0 } else { 160.0 };
-                    distances.push(distance_ns);
-                    let state = (64.0_f64 / distance_ns).powf(0.29) * (160.0 / server);
-                    let rate = 2.4e5 * speed * state * (1.0 + 0.004 * random.f64());
-                    (u32::try_from(distances.len()).unwrap(), rate, server, 0.0)
-                });
-                let mut round = round(number, &slices);
-                round.slices.get_mut("get").unwrap().core_distance_ns = distances;
-                round
-            });
-            rounds.collect::<Vec<_>>()
-        };
-        let mut candidates = [
-            candidate(Role::Baseline, rounds(1.0, 0.7)),
-            candidate(Role::Candidate, rounds(1.02, 0.3)),
-        ];
-        work_out(&mut candidates);
-        assert_is_faster_by_2_percent(&candidates, 0.005);
-    }
-
-    /// Goal: costs are those of all requests: a slice with a pause is not left out, as it would be of a median.
-    #[test]
-    fn rare_pauses_are_in_the_costs() {
-        let baseline: Vec<_> = (0..20).map(|cycle| (cycle, 1e4, 0.0, 0.0)).collect();
-        let mut other = baseline.clone();
-        other[4].1 = 5e3;
-        let mut candidates = [
-            candidate(Role::Baseline, vec![round(0, &baseline)]),
-            candidate(Role::Candidate, vec![round(0, &other)]),
-        ];
-        work_out(&mut candidates);
-        let found = ratio(&candidates, 0, Quantity::CpuTime);
-        assert!((found - 1.05).abs() < 1e-9, "{found}");
-    }
-
-    /// Goal: a round without slices, one that failed, and one whose columns somebody cut stay as they are.
-    #[test]
-    fn what_has_no_slices_stays() {
-        let mut cut = round(0, &[(0, 1e4, 1.0, 1.0)]);
-        cut.slices.get_mut("get").unwrap().per_s.clear();
-        let mut failed = round(1, &[(0, 1e4, 1.0, 1.0)]);
-        failed.status = RoundStatus::Failed {
-            reason: "it died".to_owned(),
-            cause: None,
-        };
-        let before = vec![candidate(
-            Role::Baseline,
-            vec![cut, failed, RoundMeasures::default()],
-        )];
-        let mut after = before.clone();
-        work_out(&mut after);
-        assert_eq!(after, before);
-    }
-
-    #[test]
-    fn means_are_trimmed() {
-        assert_eq!(trimmed_mean(Vec::new()), None);
-        assert_eq!(trimmed_mean(vec![1.0, 3.0]), Some(2.0));
-        let mut values: Vec<f64> = (0..20).map(f64::from).collect();
-        values[19] = 1e9;
-        assert_eq!(trimmed_mean(values), Some(9.5));
+            }
+        }
     }
 }
+
+/// The rounds that count, with their slices.
+fn columns_of(
+    candidate: &CandidateRounds,
+    operation: Operation,
+) -> impl Iterator<Item = (&RoundMeasures, &PacedColumns)> {
+    rounds_with(candidate, move |entry| {
+        let columns = entry.paced.get(operation.key())?;
+        columns.is_whole().then_some(columns)
+    })
+}
+
+/// The cycles that count, by round: those measured near if `rounds_min` rounds have one, else all.
+fn choose(baseline: &BTreeMap<u32, PacedColumns>, rounds_min: usize) -> BTreeMap<u32, Vec<u32>> {
+    let distances = baseline
+        .values()
+        .flat_map(|columns| &columns.core_distance_ns);
+    let known = distances.copied().filter(|&ns| ns > 0.0);
+    let nearest = known.reduce(f64::min);
+    let is_near = |ns: f64| match nearest {
+        Some(nearest) if ns > 0.0 => (ns / nearest).ln() <= CORE_DISTANCE_CHANGE_MIN,
+        _ => true,
+    };
+    let near: BTreeMap<u32, Vec<u32>> = baseline
+        .iter()
+        .map(|(&round, columns)| {
+            let all = columns.cycle.iter().zip(&columns.core_distance_ns);
+            let near = all.filter(|&(_, &ns)| is_near(ns));
+            (round, near.map(|(&cycle, _)| cycle).collect())
+        })
+        .collect();
+    if near.values().filter(|cycles| !cycles.is_empty()).count() >= rounds_min {
+        return near;
+    }
+    let all = baseline.iter();
+    all.map(|(&round, columns)| (round, columns.cycle.clone()))
+        .collect()
+}
+
+/// Sets the medians of a round; where none of its cycles counts, it has no percentiles.
+fn note_medians(
+    entry: &mut RoundMeasures,
+    operation: Operation,
+    is_enough: bool,
+    baseline: &PacedColumns,
+    cycles: &[u32],
+) {
+    let own = entry.paced.get(operation.key());
+    let Some(own) = own.filter(|own| own.is_whole()).cloned() else {
+        return;
+    };
+    if cycles.is_empty() {
+        let medians = MEDIANS.into_iter().map(|(quantity, _)| quantity);
+        for quantity in medians.chain(TAILS) {
+            entry.measures.remove(&Measure::of(operation, quantity));
+        }
+        return;
+    }
+    for (quantity, of) in MEDIANS {
+        let by_cycle = |columns: &PacedColumns| -> BTreeMap<u32, f64> {
+            let all = columns.cycle.iter().zip(of(columns));
+            let counted = all.filter(|&(cycle, &ns)| cycles.contains(cycle) && ns > 0);
+            counted
+                .map(|(&cycle, &ns)| (cycle, (ns as f64).ln()))
+                .collect()
+        };
+        let of_baseline = by_cycle(baseline);
+        let ratio = trimmed_mean(differences(&by_cycle(&own), &of_baseline));
+        let level = trimmed_mean(of_baseline.into_values().collect());
+        let measure = Measure::of(operation, quantity);
+        if let Some((ratio, level)) = ratio.zip(level)
+            && is_enough
+            && entry.measures.contains_key(&measure)
+        {
+            entry.set(measure, (level + ratio).exp());
+        }
+    }
+}
+
+// Whether slices tell what uninterrupted blocks tell.
+//
+// While one candidate is measured in slices the others stand still, but the clock runs on: what a server or an
+// allocator does every second of it comes several times as often per unit of work. So each round has one block
+// of each candidate beside the slices, several times as long and uninterrupted. Per round the candidate's ratio
+// to the baseline in blocks is divided by its ratio in slices; if that differs from 1 (exact sign-flip test,
+// Holm over all candidates and both measures of an operation, 5 %), the candidate's figures come from blocks
+// alone; else the block counts as one more slice.
+// Minor faults and calls of `madvise` per request are noted for both; nothing is decided by them.
+
+/// Fewer rounds have no interval of 95 %.
+const ROUNDS_MIN: usize = 6;
+const CONFIDENCE: f64 = 1.0 - SIGNIFICANCE;
+
+/// One check for each candidate, whose figures by round are in `found`; `None` for one that has no block beside
+/// the baseline's, and for the baseline, which does not differ from itself.
+pub(crate) fn check(found: &[Vec<RoundFigures>], operation: Operation) -> Vec<Option<BlockCheck>> {
+    let differences: Vec<[Vec<f64>; 2]> =
+        found.iter().map(|rounds| disagreements(rounds)).collect();
+    let varies = |values: &Vec<f64>| values.iter().any(|&value| value != 0.0);
+    let tested = |values: &Vec<f64>| values.len() >= ROUNDS_MIN && varies(values);
+    let all = || differences.iter().flatten();
+    let p_values: Vec<f64> = all()
+        .filter(|values| tested(values))
+        .map(|values| sign_flip_p(values))
+        .collect();
+    let mut adjusted = holm(&p_values).into_iter();
+    let differs: Vec<bool> = all()
+        .map(|values| {
+            tested(values)
+                && adjusted.next().is_some_and(|p| p <= SIGNIFICANCE)
+                && signed_rank_interval(values, CONFIDENCE)
+                    .is_some_and(|interval| !interval.contains(0.0))
+        })
+        .collect();
+    let pairs = found.iter().zip(&differences).zip(differs.chunks(2));
+    pairs
+        .map(|((rounds, differences), differs)| {
+            let [throughput, cpu_time] = differences;
+            if !varies(throughput) && !varies(cpu_time) {
+                return None;
+            }
+            let mean_of = |of: fn(&RoundFigures) -> Option<f64>| {
+                let values: Vec<f64> = rounds.iter().filter_map(of).collect();
+                (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+            };
+            Some(BlockCheck {
+                operation,
+                rounds: u32::try_from(throughput.len()).unwrap_or(u32::MAX),
+                throughput: estimate(throughput),
+                cpu_time: estimate(cpu_time),
+                minor_faults_in_slices: mean_of(|one| one.minor_faults.0),
+                minor_faults_in_blocks: mean_of(|one| one.minor_faults.1),
+                madvise_calls_in_slices: mean_of(|one| one.madvise_calls.0),
+                madvise_calls_in_blocks: mean_of(|one| one.madvise_calls.1),
+                is_used: differs.contains(&true),
+            })
+        })
+        .collect()
+}
+
+/// For the list of warnings: whose figures come from blocks, and why.
+pub(crate) fn warnings(candidates: &[CandidateRounds]) -> Vec<String> {
+    let used = candidates.iter().flat_map(|one| {
+        let checks = one.block_checks.iter().filter(|check| check.is_used);
+        checks.map(move |check| (&one.name, check))
+    });
+    used.map(|(name, check)| {
+        let figures = check.throughput.map_or_else(String::new, |found| {
+            format!(
+                ": against the baseline it does {:.3}x [{:.3}, {:.3}] of what slices show",
+                found.ratio, found.low, found.high
+            )
+        });
+        format!(
+            "{name}: {} throughput and CPU time come from uninterrupted blocks, since slices differ from \
+             them{figures}",
+            check.operation.label()
+        )
+    })
+    .collect()
+}
+
+/// Of throughput and of CPU time, by round.
+fn disagreements(rounds: &[RoundFigures]) -> [Vec<f64>; 2] {
+    let each = || rounds.iter().map(RoundFigures::disagreement);
+    [
+        each().filter_map(|one| one.throughput).collect(),
+        each().filter_map(|one| one.cpu_ns).collect(),
+    ]
+}
+
+/// `None` of too few rounds.
+fn estimate(differences: &[f64]) -> Option<Estimate> {
+    if differences.len() < ROUNDS_MIN {
+        return None;
+    }
+    let interval = signed_rank_interval(differences, CONFIDENCE)?;
+    Some(Estimate {
+        ratio: hodges_lehmann(differences)?.exp(),
+        low: interval.low.exp(),
+        high: interval.high.exp(),
+    })
+}
+
+#[cfg(test)]
+#[path = "tests/slices.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/paced.rs"]
+mod paced_tests;
+
+#[cfg(test)]
+#[path = "tests/blocks.rs"]
+mod blocks_tests;

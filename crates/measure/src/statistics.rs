@@ -12,35 +12,27 @@
 //! that is not there in 7 to 16 % of comparisons instead of 5), the t test (half the power when
 //! a few rounds are hit by a neighbour) and averages of percentiles.
 
-mod hodges_lehmann;
-mod signed_rank;
 mod rank_sum;
-mod sign_flip;
-mod binomial;
-mod holm;
-mod normal;
 mod power;
 mod verdict;
-mod sequential;
 mod compare;
-mod two_samples;
 
-pub use binomial::at_least_p;
+pub use compare::at_least_p;
+pub use compare::inverse_normal;
+pub use compare::sign_flip_p;
 pub(crate) use compare::{Evidence, is_constant};
 pub use compare::{PairedRounds, RoundPair, Rule, compare_all, compare_rounds};
-pub use hodges_lehmann::{hodges_lehmann, walsh_averages};
-pub use holm::holm;
-pub use normal::inverse_normal;
+pub use compare::{hodges_lehmann, walsh_averages};
 pub use power::{
     Claims, EQUIVALENCE_CONFIDENCE, Found, POWER_DETECTABLE, SIGNIFICANCE, Sizes, can_claim,
     detectable, rounds_needed, smallest_rounds, width_ratio,
 };
+pub use rank_sum::{Interval, signed_rank_distribution, signed_rank_interval};
 pub use rank_sum::{rank_sum_p, shift, shift_interval};
-pub use sequential::{Looks, look_rounds};
-pub use sign_flip::sign_flip_p;
-pub use signed_rank::{Interval, signed_rank_distribution, signed_rank_interval};
-pub(crate) use two_samples::{TwoSamples, correct_for_all};
+pub use verdict::holm;
 pub use verdict::{Comparison, Direction, Estimate, Verdict, needs_text};
+pub use verdict::{Looks, look_rounds};
+pub(crate) use verdict::{TwoSamples, correct_for_all};
 
 /// The middle of the values (mean of the two middle ones); reorders them. `None` if there are none.
 #[must_use]
@@ -67,18 +59,5 @@ fn midpoint(a: f64, b: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians() {
-        assert_eq!(median(&mut []), None);
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), Some(2.5));
-        assert_eq!(
-            median(&mut [f64::INFINITY, f64::INFINITY]),
-            Some(f64::INFINITY)
-        );
-        assert_eq!(median(&mut [f64::NEG_INFINITY, f64::INFINITY]), Some(0.0));
-    }
-}
+#[path = "tests/statistics.rs"]
+mod tests;

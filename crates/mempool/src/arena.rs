@@ -5,10 +5,11 @@
 //! Absent on purpose: freeing or growing one slice, sharing between threads, destructors, and
 //! lending to the kernel, which may outlive a request (that is `buffer_pool`'s work).
 #![allow(unsafe_code)]
-use crate::budget::Budget;
-use crate::direct_memory::{self, DirectMemory};
+use crate::heap;
+use crate::heap::DirectMemory;
+use crate::pool_mode::Budget;
 use crate::violation::Violation;
-use crate::{PoolError, PoolMode, PoolStats, heap};
+use crate::{PoolError, PoolMode, PoolStats};
 use std::alloc::Layout;
 use std::cell::Cell;
 use std::num::NonZeroUsize;
@@ -215,7 +216,7 @@ impl Arena {
     fn reset_checked(&mut self) {
         let found = self.free_checked();
         self.forget_lent();
-        direct_memory::report(found.as_ref());
+        heap::report(found.as_ref());
     }
 
     /// Takes checked slices back; the fault found in or beside one.
@@ -442,7 +443,7 @@ impl Drop for Arena {
         if let Some(violation) = self.free_checked()
             && !std::thread::panicking()
         {
-            direct_memory::report(Some(&violation));
+            heap::report(Some(&violation));
         }
     }
 }

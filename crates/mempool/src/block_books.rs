@@ -7,7 +7,7 @@ use crate::batch::ReturnedBlocks;
 use crate::block_class::SweepLimit;
 use crate::block_pool::ClassStats;
 use crate::chunk_store::GiveBack;
-use crate::direct_memory::DirectMemory;
+use crate::heap::DirectMemory;
 use crate::local_pool::{LocalPool, Returned};
 use crate::pool_core::{FreedBy, OwnerPart, PoolCore};
 use crate::remote_free::RemoteFrees;

@@ -14,19 +14,19 @@
 //! chunks are cut a page at a time, so that pages never wanted are never touched.
 //! Absent on purpose: counting at the chunk on every allocate and free. It would cost a cache miss
 //! each; `spill` does it for many blocks at once.
+
 #![allow(unsafe_code)]
-use crate::chunk::CHUNK_BYTES;
-use crate::chunk_header::{ChunkHeader, ChunkUse};
-use crate::chunk_list::ChunkList;
-use crate::chunk_shelf::{ChunkShelf, PageLayout};
-use crate::chunk_store::{self, GiveBack};
-use crate::free_list::FreeList;
-use crate::remote_free::RemoteFrees;
+
 use std::ptr::NonNull;
 
-mod sweep;
-
-pub(crate) use sweep::SweepLimit;
+use crate::chunk::CHUNK_BYTES;
+use crate::chunk::ChunkList;
+use crate::chunk::{ChunkHeader, ChunkUse};
+use crate::chunk_shelf::{ChunkShelf, PageLayout};
+use crate::chunk_store;
+use crate::chunk_store::GiveBack;
+use crate::free_list::FreeList;
+use crate::remote_free::RemoteFrees;
 
 /// Chunks with room that are looked at to find the fullest.
 const LOOKED_AT_MAX: usize = 8;
@@ -288,103 +288,118 @@ impl Drop for BlockClass {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Giving back what a class has not needed for a while.
 
-    unsafe fn never(_: NonNull<RemoteFrees>) {
-        unreachable!("nothing is sent home here");
-    }
+/// How much of a sweep may be done at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SweepLimit {
+    /// System calls. The pages of the last chunk may take some more, fewer than 8.
+    pub(crate) calls: u32,
+    /// Chunks with room that are looked at.
+    pub(crate) looks: u32,
+}
 
-    /// A class with its front list, as `LocalPool` has them.
-    pub(super) struct Bench {
-        pub(super) class: BlockClass,
-        front: FreeList,
-        home: RemoteFrees,
-    }
-
-    impl Bench {
-        pub(super) fn new(block_bytes: u32) -> Self {
-            Self {
-                class: BlockClass::new(block_bytes, 0),
-                front: FreeList::new(),
-                home: RemoteFrees::new(never, u16::MAX),
-            }
-        }
-
-        pub(super) fn take(&mut self) -> NonNull<u8> {
-            if self.front.is_empty() && !self.class.refill(&mut self.front) {
-                let (header, is_zero) = chunk_store::take(1).unwrap();
-                let home = NonNull::from(&self.home);
-                // SAFETY: fresh from the store.
-                unsafe { self.class.add_chunk(header, is_zero, home) };
-                assert!(self.class.refill(&mut self.front));
-            }
-            self.front.pop().unwrap()
-        }
-
-        pub(super) fn put(&mut self, block: NonNull<u8>) {
-            // SAFETY: the tests put what they took, once.
-            unsafe { self.front.push(block) };
-        }
-
-        pub(super) fn spill(&mut self) {
-            self.class.spill(self.front.take());
+impl SweepLimit {
+    /// No limit.
+    pub(crate) const fn none() -> Self {
+        Self {
+            calls: u32::MAX,
+            looks: u32::MAX,
         }
     }
 
-    /// Goal: what spills is counted at its own chunk: exactly the chunks without a live block are
-    /// idle, and go when told; for a size that divides the chunk and one that leaves a tail.
-    #[test]
-    fn exactly_the_chunks_without_a_live_block_go() {
-        for block_bytes in [16 * 1024, 12 * 1024] {
-            let mut bench = Bench::new(block_bytes);
-            let per_chunk = CHUNK_BYTES / block_bytes as usize;
-            let blocks: Vec<_> = (0..4 * per_chunk).map(|_| bench.take()).collect();
-            // The first block of the first chunk and all of the second stay; the others go.
-            let (live, freed): (Vec<_>, Vec<_>) = blocks
-                .iter()
-                .enumerate()
-                .partition(|(index, _)| *index == 0 || index / per_chunk == 1);
-            for (_, block) in freed {
-                bench.put(*block);
-            }
-            bench.spill();
-            assert_eq!(bench.class.release_idle(GiveBack::Now), 2);
-            assert_eq!(bench.class.home_count(), per_chunk - 1);
-            assert_eq!(bench.class.out_count(), per_chunk + 1);
-            let mut all: Vec<NonNull<u8>> = live.into_iter().map(|(_, block)| *block).collect();
-            all.extend((0..per_chunk + 1).map(|_| bench.take()));
-            all.sort();
-            for pair in all.windows(2) {
-                assert!(pair[1].addr().get() - pair[0].addr().get() >= block_bytes as usize);
-            }
-            all.into_iter().for_each(|block| bench.put(block));
-            bench.spill();
-            assert_eq!(
-                bench.class.chunk_count(),
-                bench.class.release_idle(GiveBack::Now)
-            );
-        }
-    }
-
-    /// Goal: after a sweep the chunk with the fewest blocks at home is filled up first.
-    #[test]
-    fn fullest_chunk_is_filled_first() {
-        let mut bench = Bench::new(8 * 1024);
-        let blocks: Vec<_> = (0..8 * 4).map(|_| bench.take()).collect();
-        // Of four chunks, three lose 6, 1 and 3 of their 8 blocks.
-        let freed = [0..6, 8..9, 16..19];
-        for range in freed.clone() {
-            blocks[range].iter().for_each(|block| bench.put(*block));
-        }
-        bench.spill();
-        bench.class.sweep();
-        let chunk_of = |block: NonNull<u8>| ChunkHeader::of(block);
-        let refilled: Vec<_> = (0..10).map(|_| chunk_of(bench.take())).collect();
-        let expected = [(8, 1), (16, 3), (0, 6)]
-            .into_iter()
-            .flat_map(|(index, count)| vec![chunk_of(blocks[index]); count]);
-        assert!(refilled.into_iter().eq(expected));
+    fn is_met(self) -> bool {
+        self.calls == 0 || self.looks == 0
     }
 }
+
+/// What a sweep gave back.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Swept {
+    pub(crate) chunk_count: usize,
+    /// Pages of chunks that stay: addressed on, but without memory.
+    pub(crate) page_bytes: usize,
+}
+
+impl BlockClass {
+    /// Gives back half, rounded up, of the chunks that were idle all the time since the last sweep,
+    /// and the same of the pages of the others. A class in use keeps what it needs, an idle one
+    /// shrinks to nothing soon. Blocks in the front list count as in use: spill them before. Puts
+    /// the fullest chunks first, so that what is lent next fills them up and the others can run
+    /// empty.
+    pub(crate) fn sweep(&mut self) -> Swept {
+        self.begin_sweep();
+        self.sweep_on(&mut SweepLimit::none())
+    }
+
+    /// Begins a sweep, when none is under way: sees what is to be looked at, and what is to leave.
+    pub(crate) fn begin_sweep(&mut self) {
+        debug_assert!(!self.is_sweeping(), "one sweep after the other");
+        if !self.has_news {
+            return;
+        }
+        self.put_fullest_first();
+        self.unswept = self.roomy.first();
+        self.leaving_count = self.idle_low_count.div_ceil(2);
+        self.idle_low_count = self.idle.len() - self.leaving_count;
+        self.has_news = self.idle_low_count > 0;
+    }
+
+    /// Whether a sweep is under way.
+    pub(crate) fn is_sweeping(&self) -> bool {
+        self.unswept.is_some() || self.leaving_count > 0
+    }
+
+    /// Goes on with the sweep under way until it is done or the limit is met, from which is taken what
+    /// was done. What is wanted in between does not leave.
+    pub(crate) fn sweep_on(&mut self, limit: &mut SweepLimit) -> Swept {
+        let mut swept = Swept::default();
+        if !self.is_sweeping() {
+            return swept;
+        }
+        let layout = PageLayout::new(self.block_bytes);
+        while let Some(header) = self.unswept
+            && !limit.is_met()
+        {
+            // SAFETY: the chunk is in this list, of this class, and cut into its blocks; no other
+            // reference to its shelf lives.
+            unsafe {
+                self.unswept = self.roomy.behind(header);
+                let shelf = ChunkHeader::shelf(header);
+                let pages = shelf.sweep(ChunkHeader::chunk_start(header), &layout);
+                self.has_news |= shelf.has_idle_pages();
+                swept.page_bytes += pages.bytes;
+                limit.calls = limit.calls.saturating_sub(pages.runs);
+            }
+            limit.looks -= 1;
+        }
+        while self.leaving_count > 0 && !limit.is_met() {
+            self.release(1, GiveBack::Now);
+            limit.calls -= 1;
+            swept.chunk_count += 1;
+        }
+        swept
+    }
+
+    /// What is lent next fills up the fullest chunks, so that the others can run empty. Nothing to do
+    /// where no block came or went since the last sweep.
+    pub(crate) fn put_fullest_first(&mut self) {
+        debug_assert!(self.unswept.is_none(), "a sweep goes through the list");
+        if self.has_news {
+            self.roomy.order_by_fullness(self.blocks_per_chunk());
+        }
+    }
+
+    /// Chunks that a sweep would look at.
+    pub(crate) fn unswept_count(&self) -> usize {
+        if self.has_news { self.roomy.len() } else { 0 }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/block_class.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/sweep.rs"]
+mod sweep_tests;

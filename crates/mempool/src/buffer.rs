@@ -6,8 +6,8 @@
 //! bytes per idle connection are enough, and memory is never asked for where nobody looks.
 #![allow(unsafe_code)]
 use crate::block_pool::BLOCK_BYTES_MAX;
-use crate::fill::fill_beginning;
 use crate::size_class::POOLED_BYTES_MAX;
+use crate::size_class::fill_beginning;
 use crate::{Block, BlockPool, PoolError};
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};

@@ -16,23 +16,17 @@
 //! Absent on purpose: the global allocator, which may be what is checked. Tables lie on mappings of
 //! their own, and a violation can be written without memory.
 #![allow(unsafe_code)]
-mod poison;
-mod mapped_vec;
 mod page_run;
 mod slot_store;
-mod area;
-mod ledger;
-mod quarantine;
 mod books;
-mod directory;
 
 pub(crate) use books::CheckedFigures;
 
-use crate::direct_memory::Freed;
+use crate::heap::Freed;
 use crate::violation::{Origin, Violation};
 use crate::{Checks, PoolError};
 use books::Refusal;
-use directory::Entry;
+use page_run::Entry;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -142,7 +136,7 @@ impl CheckedMemory {
             } => Violation::ForeignPointer {
                 pool,
                 address,
-                origin: directory::origin_of(address),
+                origin: page_run::origin_of(address),
             },
             other => other,
         }
@@ -190,7 +184,7 @@ impl CheckedMemory {
     fn entry(&self) -> Result<&Entry, PoolError> {
         match self.entry_if_any() {
             Some(entry) => Ok(entry),
-            None => directory::enter(&self.entry, self.name, self.checks),
+            None => page_run::enter(&self.entry, self.name, self.checks),
         }
     }
 }
@@ -205,7 +199,7 @@ impl Drop for CheckedMemory {
         };
         if let Some(entry) = NonNull::new(*self.entry.get_mut()) {
             // SAFETY: this is the only one who knows the entry, and forgets it now.
-            unsafe { directory::leave(entry) };
+            unsafe { page_run::leave(entry) };
         }
         if let Some(violation) = found {
             self.report(&violation);

@@ -7,10 +7,18 @@
 //! bits. It carries no header: 32 KiB blocks fill it twice, and the pages of a tail that no block
 //! covers are never touched, hence never resident.
 //! Absent on purpose: a cache of chunks. Who gives one back wants the system to have it.
+
 #![allow(unsafe_code)]
-use crate::PoolError;
-use crate::pages::{self, Access};
+
+use std::cell::UnsafeCell;
+use std::ptr;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, Ordering};
+
+use crate::chunk_shelf::ChunkShelf;
+use crate::pages::Access;
+use crate::remote_free::RemoteFrees;
+use crate::{PoolError, pages};
 
 /// Size and alignment of a chunk.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
@@ -134,60 +142,296 @@ fn unmap_pages(start: NonNull<u8>, size_bytes: usize) {
     debug_assert!(unmapped, "the system keeps {size_bytes} bytes mapped");
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Chunks in a row, linked through their headers.
 
-    /// Goal: chunks are aligned, zeroed, usable to the last byte, and never overlap, also when the
-    /// kernel would have placed them off the boundary.
-    #[test]
-    fn chunks_are_aligned_zeroed_and_apart() {
-        let nudge = map_pages(4096).unwrap();
-        let chunks: Vec<Chunk> = (1..9)
-            .map(|count| Chunk::map_long(count * CHUNK_BYTES).unwrap())
-            .collect();
-        for (mark, chunk) in (1..).zip(&chunks) {
-            assert!(chunk.start().addr().get().is_multiple_of(CHUNK_BYTES));
-            // SAFETY: the range is the chunk's own and no reference to it exists.
-            unsafe {
-                let last = chunk.start().add(chunk.size_bytes() - 1);
-                assert_eq!((chunk.start().read(), last.read()), (0, 0));
-                chunk.start().write_bytes(mark, chunk.size_bytes());
+/// How finely chunks are told apart by how full they are.
+const FULLNESS_STEPS: usize = 32;
+
+/// Chunks of one owner, each in at most one list.
+/// Invariant: every listed header's chunk belongs to the list's owner, and `next` and `previous` of
+/// neighbours name each other.
+pub(crate) struct ChunkList {
+    first: Option<NonNull<ChunkHeader>>,
+    len: u32,
+}
+
+impl ChunkList {
+    pub(crate) const fn new() -> Self {
+        Self {
+            first: None,
+            len: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Puts a chunk in front.
+    ///
+    /// # Safety
+    /// The chunk is the list owner's and in no list.
+    pub(crate) unsafe fn push(&mut self, header: NonNull<ChunkHeader>) {
+        // SAFETY: the caller's promise; the two places are of different chunks and no reference to
+        // either outlives its statement.
+        unsafe {
+            *ChunkHeader::place(header) = Place {
+                next: self.first,
+                previous: None,
+            };
+            if let Some(second) = self.first {
+                ChunkHeader::place(second).previous = Some(header);
             }
         }
-        for (mark, chunk) in (1_u8..).zip(&chunks) {
-            // SAFETY: the loop above initialised all of it.
-            let last = unsafe { chunk.start().add(chunk.size_bytes() - 1).read() };
-            assert_eq!(last, mark);
-        }
-        unmap_pages(nudge, 4096);
+        self.first = Some(header);
+        self.len += 1;
     }
 
-    /// Goal: discarded pages are gone, their neighbours are not, and the place is usable again; a
-    /// refusal is told and leaves everything as it was.
-    #[test]
-    fn discarded_pages_are_gone() {
-        let chunk = Chunk::map_long(2 * CHUNK_BYTES).unwrap();
-        // SAFETY: the chunk is this test's; the second range is no whole pages, which the system
-        // refuses.
+    /// Takes a chunk out, wherever it stands.
+    ///
+    /// # Safety
+    /// The chunk is in this list.
+    pub(crate) unsafe fn remove(&mut self, header: NonNull<ChunkHeader>) {
+        // SAFETY: listed chunks are the owner's, who calls; one place is referred to at a time.
         unsafe {
-            chunk.start().write_bytes(7, 2 * CHUNK_BYTES);
-            let second = chunk.start().add(CHUNK_BYTES);
-            assert!(discard(second, CHUNK_BYTES));
-            assert_eq!((second.sub(1).read(), second.read()), (7, 0));
-            second.write(8);
-            assert!(cfg!(miri) || !discard(second.add(1), 4096));
-            assert_eq!(second.read(), 8);
+            let Place { next, previous } =
+                std::mem::replace(ChunkHeader::place(header), Place::NONE);
+            match previous {
+                Some(previous) => ChunkHeader::place(previous).next = next,
+                None => self.first = next,
+            }
+            if let Some(next) = next {
+                ChunkHeader::place(next).previous = previous;
+            }
+        }
+        self.len -= 1;
+    }
+
+    /// Takes the first chunk out.
+    pub(crate) fn pop(&mut self) -> Option<NonNull<ChunkHeader>> {
+        let first = self.first?;
+        // SAFETY: it is in this list.
+        unsafe { self.remove(first) };
+        Some(first)
+    }
+
+    /// Puts the chunks with the most blocks away from home in front, roughly: into one of
+    /// `FULLNESS_STEPS` steps. O(chunks).
+    pub(crate) fn order_by_fullness(&mut self, blocks_per_chunk: u32) {
+        let mut steps = [const { Self::new() }; FULLNESS_STEPS];
+        while let Some(header) = self.pop() {
+            // SAFETY: it was this owner's in no list after `pop`, and is so between the two pushes.
+            unsafe {
+                let out_count = ChunkHeader::shelf(header).out_count() as usize;
+                let step = out_count * (FULLNESS_STEPS - 1) / blocks_per_chunk as usize;
+                steps[step].push(header);
+            }
+        }
+        for mut step in steps {
+            while let Some(header) = step.pop() {
+                // SAFETY: as above.
+                unsafe { self.push(header) };
+            }
         }
     }
 
-    /// Goal: a size the system cannot give is an error, not a crash.
-    #[test]
-    fn impossible_size_is_refused() {
-        let requested_bytes = 1 << 62;
-        assert_eq!(
-            Chunk::map_long(requested_bytes).err(),
-            Some(PoolError::OutOfMemory { requested_bytes })
-        );
+    /// The first chunk.
+    pub(crate) fn first(&self) -> Option<NonNull<ChunkHeader>> {
+        self.first
+    }
+
+    /// The chunk behind one of this list.
+    ///
+    /// # Safety
+    /// The chunk is in this list.
+    pub(crate) unsafe fn behind(
+        &self,
+        header: NonNull<ChunkHeader>,
+    ) -> Option<NonNull<ChunkHeader>> {
+        // SAFETY: listed chunks are the owner's, who calls.
+        unsafe { ChunkHeader::place(header).next }
+    }
+
+    /// The chunks, first to last. They must stay in the list while this runs.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<ChunkHeader>> {
+        std::iter::successors(self.first, |header| {
+            // SAFETY: listed chunks are the owner's, who calls.
+            unsafe { ChunkHeader::place(*header).next }
+        })
     }
 }
+
+// What is known of a chunk, and how an address finds it.
+
+/// Size and alignment of a segment: one mapping of [`CHUNKS_PER_SEGMENT`] chunks.
+pub(crate) const SEGMENT_BYTES: usize = 4 << 20;
+/// Chunks of a segment; the first holds the headers of all.
+pub(crate) const CHUNKS_PER_SEGMENT: usize = SEGMENT_BYTES / CHUNK_BYTES;
+
+/// What a chunk is used for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum ChunkUse {
+    /// Nothing: the store has it.
+    Free,
+    /// Cut into blocks of one class.
+    Blocks,
+    /// The first of a run of chunks lent as one.
+    Run,
+}
+
+/// One chunk's header: a cache line that any thread may read, and one that the owner writes to.
+/// Invariant: the numbers outside `place` and `shelf` change only while no block of the chunk is
+/// lent, so any thread that holds a block may read them; these two are the owner's alone.
+#[repr(C, align(128))]
+pub(crate) struct ChunkHeader {
+    home: AtomicPtr<RemoteFrees>,
+    block_bytes: AtomicU32,
+    /// Chunks of a run; 1 for blocks.
+    chunk_count: AtomicU16,
+    class: AtomicU8,
+    used_for: AtomicU8,
+    place: UnsafeCell<Place>,
+    shelf: OwnersLine,
+}
+
+/// Where other threads, reading the rest, do not wait for the owner's writes.
+#[repr(C, align(64))]
+struct OwnersLine(UnsafeCell<ChunkShelf>);
+
+/// Where a chunk stands in a list of its owner's.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) next: Option<NonNull<ChunkHeader>>,
+    pub(crate) previous: Option<NonNull<ChunkHeader>>,
+}
+
+impl Place {
+    pub(crate) const NONE: Self = Self {
+        next: None,
+        previous: None,
+    };
+}
+
+const _: () = assert!(
+    size_of::<ChunkHeader>() == 128,
+    "a header is a power of two, so that it is found by a shift"
+);
+
+impl ChunkHeader {
+    /// The header of the chunk that `address` lies in. No load: a mask, a shift and an addition.
+    /// Means something only for addresses inside a segment's chunks; to read it, one must hold
+    /// memory of that chunk.
+    #[inline(always)]
+    pub(crate) fn of(address: NonNull<u8>) -> NonNull<Self> {
+        let header = address.as_ptr().map_addr(|address| {
+            let segment = address & !(SEGMENT_BYTES - 1);
+            let index = (address & (SEGMENT_BYTES - 1)) / CHUNK_BYTES;
+            segment + index * size_of::<Self>()
+        });
+        // SAFETY: `address` is not in the lowest page, and clearing bits below a segment's size of
+        // an address inside a mapped segment does not lead to null.
+        unsafe { NonNull::new_unchecked(header.cast()) }
+    }
+
+    /// The first byte of the header's chunk.
+    #[inline]
+    pub(crate) fn chunk_start(this: NonNull<Self>) -> NonNull<u8> {
+        let start = this.as_ptr().map_addr(|header| {
+            let segment = header & !(SEGMENT_BYTES - 1);
+            let index = (header & (SEGMENT_BYTES - 1)) / size_of::<Self>();
+            segment + index * CHUNK_BYTES
+        });
+        // SAFETY: as in `of`.
+        unsafe { NonNull::new_unchecked(start.cast()) }
+    }
+
+    /// Says what the chunk will be used for, before any of its memory is lent.
+    ///
+    /// # Safety
+    /// `this` is the header of a chunk the store lent to the caller, who has lent nothing of it.
+    pub(crate) unsafe fn dedicate(
+        this: NonNull<Self>,
+        used_for: ChunkUse,
+        home: *mut RemoteFrees,
+        class: u8,
+        block_bytes: u32,
+    ) {
+        // SAFETY: the header of a mapped segment; nobody else looks at a chunk that is not lent on.
+        let header = unsafe { this.as_ref() };
+        header.home.store(home, Ordering::Relaxed);
+        header.block_bytes.store(block_bytes, Ordering::Relaxed);
+        header.class.store(class, Ordering::Relaxed);
+        header.used_for.store(used_for as u8, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe {
+            *header.place.get() = Place::NONE;
+            *header.shelf.0.get() = ChunkShelf::NONE;
+        }
+    }
+
+    /// The owner's books.
+    ///
+    /// # Safety
+    /// The caller owns the chunk and holds no other reference to its shelf while this one lives.
+    #[inline]
+    pub(crate) unsafe fn shelf<'a>(this: NonNull<Self>) -> &'a mut ChunkShelf {
+        // SAFETY: the caller's promise; the cell lets it be written beside shared readers of the
+        // other numbers.
+        unsafe { &mut *(*this.as_ptr()).shelf.0.get() }
+    }
+
+    /// Where the chunk stands in its owner's lists.
+    ///
+    /// # Safety
+    /// As for `shelf`.
+    pub(crate) unsafe fn place<'a>(this: NonNull<Self>) -> &'a mut Place {
+        // SAFETY: as in `shelf`.
+        unsafe { &mut *(*this.as_ptr()).place.get() }
+    }
+
+    /// Where the chunk's blocks go when another thread frees them.
+    #[inline(always)]
+    pub(crate) fn home(&self) -> *mut RemoteFrees {
+        self.home.load(Ordering::Relaxed)
+    }
+
+    /// The class of the chunk's blocks.
+    #[inline(always)]
+    pub(crate) fn class(&self) -> u8 {
+        self.class.load(Ordering::Relaxed)
+    }
+
+    /// Size of the chunk's blocks.
+    #[inline(always)]
+    pub(crate) fn block_bytes(&self) -> u32 {
+        self.block_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Chunks lent together with this first one.
+    #[inline]
+    pub(crate) fn chunk_count(&self) -> u16 {
+        self.chunk_count.load(Ordering::Relaxed)
+    }
+
+    /// What the chunk is used for.
+    #[inline(always)]
+    pub(crate) fn used_for(&self) -> ChunkUse {
+        match self.used_for.load(Ordering::Relaxed) {
+            1 => ChunkUse::Blocks,
+            2 => ChunkUse::Run,
+            _ => ChunkUse::Free,
+        }
+    }
+
+    /// The store's note: the chunk is lent as the first of `chunk_count`, or free at 0.
+    pub(crate) fn note_lent(&self, chunk_count: u16) {
+        self.chunk_count.store(chunk_count, Ordering::Relaxed);
+        self.used_for.store(ChunkUse::Free as u8, Ordering::Relaxed);
+        self.home.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/chunk.rs"]
+mod tests;

@@ -3,18 +3,22 @@
 //! On the path: `block_pool`, `pool` and the malloc heap find out that they run on the owner's
 //! thread, then come here.
 //! Absent on purpose: atomics and locks; and what the bytes are for, which its users count.
+
 #![allow(unsafe_code)]
-use crate::PoolError;
+
+use std::array;
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::batch::ReturnedBlocks;
 use crate::block_class::{BlockClass, SweepLimit};
-use crate::budget::Budget;
-use crate::chunk::CHUNK_BYTES;
-use crate::chunk_header::ChunkHeader;
-use crate::chunk_store::{self, GiveBack};
+use crate::chunk::{CHUNK_BYTES, ChunkHeader};
+use crate::chunk_store::GiveBack;
 use crate::free_list::FreeList;
+use crate::pool_mode::Budget;
 use crate::remote_free::RemoteFrees;
-use std::array;
-use std::ptr::NonNull;
+use crate::{PoolError, chunk_store};
 
 /// The free blocks of a class that the next allocations get.
 struct Front {
@@ -332,3 +336,37 @@ pub(crate) struct Totals {
     pub(crate) lent_count: u64,
     pub(crate) chunks_taken: u64,
 }
+
+// A number for every thread, never used twice.
+
+/// No thread's number: a pool without an owner.
+pub(crate) const NOBODY: u64 = u64::MAX;
+/// The number of every thread that never asked for one, and so owns nothing.
+const UNNUMBERED: u64 = 0;
+
+// Constant start and nothing to drop: usable until the thread's very last instruction.
+thread_local!(static NUMBER: Cell<u64> = const { Cell::new(UNNUMBERED) });
+
+/// The calling thread's number.
+pub(crate) fn current() -> u64 {
+    if NUMBER.get() == UNNUMBERED {
+        NUMBER.set(next());
+    }
+    NUMBER.get()
+}
+
+/// Whether the calling thread has this number. One thread-local load.
+#[inline]
+pub(crate) fn is_current(number: u64) -> bool {
+    NUMBER.get() == number
+}
+
+#[cold]
+fn next() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(UNNUMBERED);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+#[cfg(test)]
+#[path = "tests/thread_number.rs"]
+mod thread_number_tests;

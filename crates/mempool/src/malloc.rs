@@ -23,27 +23,23 @@
 
 mod thread_slot;
 mod thread_heap;
-mod pace;
 mod orphanage;
 mod large;
-mod thread_end;
 mod checked;
-mod errno;
-mod verdict;
 
 use crate::Checks;
 use crate::chunk::CHUNK_BYTES;
-use crate::chunk_header::{ChunkHeader, ChunkUse};
+use crate::chunk::{ChunkHeader, ChunkUse};
 use crate::chunk_store::{self, GiveBack};
 use crate::remote_free::RemoteFrees;
 use crate::size_class::{BLOCK_ALIGN_BYTES, BLOCK_BYTES, POOLED_BYTES_MAX, SizeClass};
-use errno::KeptErrno;
+use checked::KeptErrno;
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::{self, NonNull};
 use thread_heap::{HeapFigures, ThreadHeap, class_of};
 use thread_slot::Stage;
 
-pub use thread_end::prepare;
+pub use thread_heap::prepare;
 
 /// A block of at least `size_bytes`, aligned to 16, if the calling thread has one ready; else
 /// [`allocate`] has to look for one. For who wants to do his own part of the work in between.
@@ -200,7 +196,7 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
         match header.as_ref().used_for() {
             ChunkUse::Blocks => header.as_ref().block_bytes() as usize,
             ChunkUse::Run => large::run_bytes(header),
-            ChunkUse::Free => verdict::foreign_pointer(block.addr()),
+            ChunkUse::Free => checked::foreign_pointer(block.addr()),
         }
     }
 }
@@ -287,7 +283,7 @@ fn heap_of_this_thread() -> Option<NonNull<ThreadHeap>> {
     thread_slot::set_heap(heap.as_ptr());
     thread_slot::set_stage(Stage::Running);
     // Only now: this may allocate.
-    thread_end::arm();
+    thread_heap::arm();
     Some(heap)
 }
 
@@ -354,7 +350,7 @@ unsafe fn free_slow(header: NonNull<ChunkHeader>, block: NonNull<u8>) {
                 free_away(home, class_of(header), block);
             }
             ChunkUse::Run if ChunkHeader::chunk_start(header) == block => large::free_run(header),
-            ChunkUse::Run | ChunkUse::Free => verdict::foreign_pointer(block.addr().get()),
+            ChunkUse::Run | ChunkUse::Free => checked::foreign_pointer(block.addr().get()),
         }
     }
 }
@@ -411,7 +407,7 @@ fn release_after_fork() {
 /// Call it before the process has a second thread: others' heaps are not taken from them. What was
 /// lent before is not checked.
 pub fn check(checks: Checks) {
-    thread_end::prepare();
+    thread_heap::prepare();
     if checked::switch_on(checks) {
         give_up_heap();
     }
@@ -476,7 +472,7 @@ pub fn stats() -> MallocStats {
         chunk_bytes: store.lent_count * CHUNK_BYTES,
         heap_chunk_bytes: blocks.chunk_count * CHUNK_BYTES,
         dirty_bytes: store.dirty_count * CHUNK_BYTES,
-        reserved_bytes: store.segment_count * crate::chunk_header::SEGMENT_BYTES,
+        reserved_bytes: store.segment_count * crate::chunk::SEGMENT_BYTES,
         mapped_count,
         mapped_bytes,
     }

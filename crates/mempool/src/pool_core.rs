@@ -10,9 +10,10 @@
 #![allow(unsafe_code)]
 use crate::PoolMode;
 use crate::batch::{LINE_BYTES, ReturnedBlocks};
-use crate::direct_memory::DirectMemory;
+use crate::heap::DirectMemory;
+use crate::local_pool;
+use crate::local_pool::NOBODY;
 use crate::remote_free::RemoteFrees;
-use crate::thread_number::{self, NOBODY};
 use std::cell::{Cell, UnsafeCell};
 use std::mem::offset_of;
 use std::ptr::NonNull;
@@ -96,12 +97,12 @@ impl<L> PoolCore<L> {
     /// Whether the calling thread may free into `local` without looking at anything else.
     #[inline(always)]
     pub(crate) fn is_quick_here(&self) -> bool {
-        thread_number::is_current(self.quick_owner.load(Ordering::Relaxed))
+        local_pool::is_current(self.quick_owner.load(Ordering::Relaxed))
     }
 
     /// Whether the calling thread is the owner of a pool that still has a handle.
     pub(crate) fn is_owned_here(&self) -> bool {
-        thread_number::is_current(self.owner.load(Ordering::Relaxed))
+        local_pool::is_current(self.owner.load(Ordering::Relaxed))
     }
 
     /// The owner's part.
@@ -167,7 +168,7 @@ pub(crate) struct CoreHandle<L: OwnerPart> {
 impl<L: OwnerPart> CoreHandle<L> {
     /// A pool of the calling thread. One malloc.
     pub(crate) fn new(name: &'static str, mode: PoolMode, local: L) -> Self {
-        let owner = thread_number::current();
+        let owner = local_pool::current();
         let quick_owner = if local.is_quick(mode) { owner } else { NOBODY };
         let core = Box::new(PoolCore {
             quick_owner: AtomicU64::new(quick_owner),

@@ -4,14 +4,20 @@
 //! connection carries the old handle and finds nothing.
 //! Absent on purpose: sharing. One owner, no atomics; and moving objects: one stays where it was
 //! put until it is removed.
+
 #![allow(unsafe_code)]
-use crate::direct_memory::DirectMemory;
-use crate::object_box::ObjectBox;
-use crate::slot_table::SlotTable;
-use crate::{PoolError, PoolMode, PoolStats};
+
+use std::alloc::Layout;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::ptr::NonNull;
+
+use crate::heap::DirectMemory;
+use crate::slot_chunk::SlotTable;
+use crate::{PoolError, PoolMode, PoolStats};
 
 /// Names one object of a [`Slab<T>`]. 8 bytes, `Copy`; once the object is removed it finds nothing,
 /// for ever, even though the place is used again.
@@ -375,3 +381,175 @@ impl<T> fmt::Debug for Slab<T> {
         formatter.debug_tuple("Slab").field(&self.stats()).finish()
     }
 }
+
+// Objects that never move behind handles that know when they are stale: futures, above all.
+
+/// A [`Slab`] whose objects are pinned from the moment they are in it.
+///
+/// ```
+/// use millpond_mempool::{PinSlab, PoolMode};
+/// use std::future::Future;
+/// use std::task::{Context, Poll, Waker};
+/// let mut futures = PinSlab::new("futures", PoolMode::On);
+/// let handle = futures.insert(async { 7 })?;
+/// let future = futures.get_mut(handle).expect("it is there");
+/// assert_eq!(future.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(7));
+/// assert!(futures.remove(handle));
+/// # Ok::<(), millpond_mempool::PoolError>(())
+/// ```
+pub struct PinSlab<T> {
+    /// `None` only between an object's end and its place's.
+    slab: Slab<Option<T>>,
+}
+
+impl<T> fmt::Debug for PinSlab<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("PinSlab").finish_non_exhaustive()
+    }
+}
+
+impl<T> PinSlab<T> {
+    /// An empty slab without memory.
+    #[must_use]
+    pub const fn new(name: &'static str, mode: PoolMode) -> Self {
+        Self {
+            slab: Slab::new(name, mode),
+        }
+    }
+
+    /// Stores `value`, which does not move from here on. On an error it is dropped.
+    pub fn insert(&mut self, value: T) -> Result<Handle<Option<T>>, PoolError> {
+        self.slab.insert(Some(value))
+    }
+
+    /// The object, unless it was removed.
+    pub fn get_mut(&mut self, handle: Handle<Option<T>>) -> Option<Pin<&mut T>> {
+        let place = self.slab.get_mut(handle)?;
+        // SAFETY: a slab leaves an object where it was put until it is removed, and then drops it
+        // before the memory is used again; nothing here gives out a plain reference to it, and
+        // `remove` drops it in its place before the slab moves the `None` out.
+        unsafe { Pin::new_unchecked(place) }.as_pin_mut()
+    }
+
+    /// Drops the object in its place; false when it was removed before.
+    pub fn remove(&mut self, handle: Handle<Option<T>>) -> bool {
+        let Some(place) = self.slab.get_mut(handle) else {
+            return false;
+        };
+        // SAFETY: as in `get_mut`; `set` drops the object before it overwrites it.
+        unsafe { Pin::new_unchecked(place) }.set(None);
+        self.slab.remove(handle).is_some()
+    }
+
+    /// Objects in it.
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// As [`Slab::trim`].
+    pub fn trim(&mut self) -> usize {
+        self.slab.trim()
+    }
+
+    /// As [`Slab::stats`].
+    pub fn stats(&self) -> PoolStats {
+        self.slab.stats()
+    }
+}
+
+// One object in memory of its own, where a slab does not keep it in a slot.
+
+/// Owns an object and its memory, until one of its methods ends both.
+/// Invariant: the object is initialised and nobody else's.
+#[repr(transparent)]
+pub(crate) struct ObjectBox<T>(NonNull<T>);
+
+// SAFETY: it owns a `T` as a box does.
+unsafe impl<T: Send> Send for ObjectBox<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for ObjectBox<T> {}
+
+impl<T> ObjectBox<T> {
+    /// Moves `value` into memory of its own; none for a type without size. On an error it is
+    /// dropped.
+    #[inline(always)]
+    pub(crate) fn new(direct: &DirectMemory, value: T) -> Result<Self, PoolError> {
+        let layout = Layout::new::<T>();
+        let start = match layout.size() {
+            0 => NonNull::dangling(),
+            _ => direct.allocate_layout(layout)?.cast::<T>(),
+        };
+        // SAFETY: fresh memory of `T`'s layout.
+        unsafe { start.write(value) };
+        Ok(Self(start))
+    }
+
+    /// Moves the object out and frees its memory.
+    ///
+    /// # Safety
+    /// `direct` is what `new` was given.
+    ///
+    /// # Panics
+    /// When that breaks a rule of checked memory.
+    #[inline(always)]
+    pub(crate) unsafe fn take(self, direct: &DirectMemory) -> T {
+        // SAFETY: the object is there, by the invariant, and `self` is gone after this.
+        let value = unsafe { self.0.read() };
+        // SAFETY: the caller's promise.
+        unsafe { self.free(direct) };
+        value
+    }
+
+    /// Drops the object where it is and frees its memory.
+    ///
+    /// # Safety
+    /// `direct` is what `new` was given.
+    ///
+    /// # Panics
+    /// As [`take`](Self::take), and where the object does.
+    pub(crate) unsafe fn discard(self, direct: &DirectMemory) {
+        // SAFETY: as in `take`.
+        unsafe {
+            self.0.drop_in_place();
+            self.free(direct);
+        }
+    }
+
+    /// # Safety
+    /// The object is gone, and `direct` is what `new` was given.
+    #[inline(always)]
+    unsafe fn free(self, direct: &DirectMemory) {
+        let layout = Layout::new::<T>();
+        if layout.size() > 0 {
+            // SAFETY: the memory came from `direct` by the caller's promise.
+            unsafe { direct.free_layout(self.0.cast::<u8>(), layout) }.report();
+        }
+    }
+}
+
+impl<T> Deref for ObjectBox<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: by the invariant.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T> DerefMut for ObjectBox<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: by the invariant.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/pin_slab.rs"]
+mod pin_slab_tests;

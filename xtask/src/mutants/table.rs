@@ -61,7 +61,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "slab-generation-stays",
-        file: "crates/mempool/src/slot_table.rs",
+        file: "crates/mempool/src/slot_chunk.rs",
         before: "        slot.generation = generation + 1;",
         after: "        slot.generation = generation - 1;",
         package: "millpond-mempool",
@@ -106,7 +106,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "epoll-does-not-wait-for-room",
-        file: "crates/io/src/driver/epoll/sending.rs",
+        file: "crates/io/src/driver/epoll/receiving.rs",
         before: "                self.watch_room(id, true);\n",
         after: "",
         package: "millpond-io",
@@ -169,7 +169,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "duplicate-content-length",
-        file: "crates/http/src/parse/framing.rs",
+        file: "crates/http/src/parse.rs",
         before: "        if self.has(Self::LENGTH) {\n            return Err(ParseError::DuplicateContentLength);\n        }\n",
         after: "",
         package: "millpond-http",
@@ -178,7 +178,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "length-beside-chunks",
-        file: "crates/http/src/parse/framing.rs",
+        file: "crates/http/src/parse.rs",
         before: "_ => Err(ParseError::LengthAndTransferEncoding),",
         after: "_ => Ok(Framing::Chunked),",
         package: "millpond-http",
@@ -232,7 +232,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "nominated-field-in-another-case",
-        file: "crates/http/src/proxy/field_rule.rs",
+        file: "crates/http/src/proxy/response_head.rs",
         before: "options(field.value.of(self.head)).any(|nominated| is_same_name(nominated, name))",
         after: "options(field.value.of(self.head)).any(|nominated| nominated == name)",
         package: "millpond-http",
@@ -313,7 +313,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "holm-without-order",
-        file: "crates/measure/src/statistics/holm.rs",
+        file: "crates/measure/src/statistics/verdict.rs",
         before: "    order.sort_by(|&a, &b| plain(p_values[a]).total_cmp(&plain(p_values[b])));\n",
         after: "",
         package: "millpond-measure",
@@ -331,7 +331,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "coordinated-omission",
-        file: "crates/load/src/flights.rs",
+        file: "crates/load/src/listener.rs",
         before: "        if is_closed_loop {\n            self.request.intended_ns = now_ns;",
         after: "        {\n            self.request.intended_ns = now_ns;",
         package: "millpond-load",
@@ -340,7 +340,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "schedule-drifts",
-        file: "crates/load/src/arrivals/rate.rs",
+        file: "crates/load/src/arrivals.rs",
         before: "let offset_ns = u128::from(number) * STEP_NS / u128::from(self.micro_per_s.get());",
         after: "let offset_ns = u128::from(number) * (STEP_NS / u128::from(self.micro_per_s.get()));",
         package: "millpond-load",
@@ -358,7 +358,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "preload-is-inherited",
-        file: "crates/lab/src/launch/exec.rs",
+        file: "crates/lab/src/launch.rs",
         before: "    command.env_remove(\"LD_PRELOAD\");\n",
         after: "",
         package: "millpond-lab",

@@ -2,14 +2,24 @@
 //!
 //! Absent on purpose: any figure that is not in the record.
 
-use super::earlier::{COMPARABLE, NOT_COMPARABLE};
-use super::pair::PairSample;
-use super::record::LoopbackRecord;
-use crate::report::{count, lay_out, paragraph};
-use crate::statistics::Ratio;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use millpond_lab::trace::{PATH_VARIABLE, Trace};
 use millpond_measure::histogram::LatencySummary;
 use millpond_measure::record::LoadSecond;
 use millpond_measure::units::{format_bytes, format_three_digits};
+
+use crate::child::PrivateDirectory;
+use crate::error::{BenchError, RunError};
+use crate::report::{count, lay_out, paragraph};
+use crate::statistics::Ratio;
+use crate::subject::{Launch, Preload, Subject};
+
+use super::earlier::{COMPARABLE, NOT_COMPARABLE};
+use super::pair::{PairSample, PairSpec};
+use super::record::LoopbackRecord;
+use super::run::{ChildSpec, Line};
 
 /// Narrower tables would wrap.
 const WIDTH_MIN: usize = 80;
@@ -259,43 +269,88 @@ fn in_ms(time_ns: u64) -> f64 {
     time_ns as f64 / 1e6
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use millpond_measure::record::LoadErrors;
+// Heap calls per transaction, of client and server together.
 
-    /// Goal: a second reads as the earlier program's did, with its variance in square milliseconds, and
-    /// failures show.
-    #[test]
-    fn a_second_is_a_line() {
-        let second = LoadSecond {
-            second: 2,
-            requests: 120_000,
-            requests_per_s: 120_000.0,
-            response_ns: LatencySummary {
-                mean: 4_100_000,
-                stdev: 500_000,
-                min: 80_000,
-                max: 11_000_000,
-                p50: 4_000_000,
-                p99: 6_000_000,
-                ..LatencySummary::default()
-            },
-            ..LoadSecond::default()
+/// Transactions of the second run beyond those of the first.
+const COUNTED: u64 = 100_000;
+/// Transactions on each connection of the first run: each has had its first ones by then.
+const FIRST_PER_CONNECTION: u64 = 8;
+const FIRST_MIN: u64 = 20_000;
+
+/// malloc and realloc calls for each transaction. `None`: they cannot be counted here.
+pub(super) fn per_transaction(
+    launcher: &Path,
+    pair: &PairSpec,
+    stop: &AtomicBool,
+) -> Result<Option<f64>, BenchError> {
+    let first = (pair.connections as u64 * FIRST_PER_CONNECTION).max(FIRST_MIN);
+    let mut calls = Vec::new();
+    for requests in [first, first + COUNTED] {
+        let directory = PrivateDirectory::create()?;
+        let trace = Trace::create(&directory.path).map_err(|error| BenchError::Output {
+            path: directory.path.clone(),
+            error,
+        })?;
+        let pair = PairSpec {
+            requests,
+            ..pair.clone()
         };
-        let line = second_line(&second);
-        assert_eq!(
-            line,
-            "   3 s: 120000.00/s, N=120000, latency ms mean=4.100, var=0.250, min=0.080, max=11.000, \
-             p50=4.000, p99=6.000"
-        );
-        let failing = LoadSecond {
-            errors: LoadErrors {
-                timeout: 7,
-                ..LoadErrors::default()
-            },
-            ..second
-        };
-        assert_eq!(second_line(&failing), format!("{line}, 7 failures"));
+        match heap_count(launcher, pair, &trace, stop) {
+            Ok(counted) => calls.push(counted),
+            // Absent from the report; the timed runs say what is wrong.
+            Err(_) => return Ok(None),
+        }
     }
+    let more = calls[1].saturating_sub(calls[0]);
+    Ok(Some(more as f64 / COUNTED as f64))
 }
+
+fn heap_count(
+    launcher: &Path,
+    pair: PairSpec,
+    trace: &Trace,
+    stop: &AtomicBool,
+) -> Result<u64, RunError> {
+    let environment = [(PATH_VARIABLE.into(), trace.counters().into())];
+    let launch = Launch {
+        program: launcher,
+        wrapper: &[],
+        preload: Preload::Before(trace.object()),
+        environment: &environment,
+    };
+    let requests = pair.requests;
+    let spec = ChildSpec {
+        pair,
+        library: None,
+        front: Some(trace.object().to_owned()),
+        tells_seconds: false,
+    };
+    let unreadable = |reason: String| RunError::Unreadable {
+        line: trace.counters().display().to_string(),
+        reason,
+    };
+    let words = spec.to_arguments().map_err(unreadable)?;
+    let mut subject = Subject::start_with(&launch, &words, None)?;
+    let sample = loop {
+        if let Line::End(sample) = subject.next(stop)? {
+            break sample;
+        }
+    };
+    subject.succeeded()?;
+    if sample.requests != requests {
+        return Err(unreadable(format!("{} failures", sample.errors.total())));
+    }
+    let calls = trace
+        .read()
+        .map_err(|error| unreadable(error.to_string()))?;
+    if calls.processes == 0 {
+        return Err(unreadable(
+            "the heap call counter was not loaded".to_owned(),
+        ));
+    }
+    Ok(calls.calls())
+}
+
+#[cfg(test)]
+#[path = "tests/report.rs"]
+mod tests;

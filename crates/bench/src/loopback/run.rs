@@ -5,21 +5,28 @@
 //! while disturbs them all, and pairs of one repetition can be compared.
 //! Absent on purpose: running beside each other. Two pairs would share the processors.
 
-use super::child::{ChildSpec, Line};
-use super::heap;
-use super::pair::{PairSample, PairSpec};
-use super::record::{CandidateRecord, LoopbackRecord};
-use crate::error::{BenchError, RunError};
-use crate::machine::Watch;
-use crate::subject::{Launch, Preload, Subject};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use fastrand::Rng;
 use millpond_io::{DriverChoice, DriverKind};
-use millpond_lab::allocator::{self, Allocator, GLIBC};
+use millpond_lab::allocator;
+use millpond_lab::allocator::{Allocator, GLIBC};
 use millpond_measure::environment::Environment;
 use millpond_measure::record::{LoadSecond, PoolSetting};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use serde::{Deserialize, Serialize};
+
+use crate::child;
+use crate::error::{BenchError, RunError};
+use crate::memory::Watch;
+use crate::subject::{Launch, Preload, Subject};
+
+use super::pair::{PairSample, PairSpec};
+use super::record::{CandidateRecord, LoopbackRecord};
+use super::{pair, report};
 
 /// What to measure.
 #[derive(Clone, Debug, PartialEq)]
@@ -286,7 +293,7 @@ impl<'a> Session<'a> {
             }
             (self.on_event)(&LoopbackEvent::HeapCalls { pools });
             let launcher = &self.config.launcher;
-            let calls = heap::per_transaction(launcher, &self.pair(pools), self.stop)?;
+            let calls = report::per_transaction(launcher, &self.pair(pools), self.stop)?;
             found.insert(pools == PoolSetting::On, calls);
         }
         Ok(found)
@@ -350,33 +357,74 @@ fn measured(
     candidates.into_iter().filter_map(of).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// The child's side of `bench loopback`: one pair in a process of its own, under the allocator that was
+// preloaded.
 
-    /// Goal: all combinations take part, each once, and the first is malloc as it is.
-    #[test]
-    fn every_combination_takes_part() {
-        let mut config = LoopbackConfig::new(PathBuf::from("/nowhere"));
-        let names = |config: &LoopbackConfig| -> Vec<String> {
-            let found = candidates(config).unwrap();
-            found.into_iter().map(|it| it.name).collect()
-        };
-        assert_eq!(names(&config), ["glibc, no pools", "glibc, pools"]);
-        config.pools = vec![PoolSetting::On, PoolSetting::Off];
-        config.allocators = Some(["mempool", "glibc"].map(str::to_owned).to_vec());
-        assert_eq!(
-            names(&config),
-            [
-                "glibc, no pools",
-                "glibc, pools",
-                "mempool, no pools",
-                "mempool, pools"
-            ]
-        );
-        config.pools = vec![PoolSetting::On];
-        assert_eq!(names(&config), ["glibc, pools", "mempool, pools"]);
-        config.allocators = Some(vec!["frobnicate".to_owned()]);
-        assert!(candidates(&config).is_err());
+/// The first word for such a child.
+pub(crate) const WORD: &str = "loopback";
+
+/// What to run, and under what.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(super) struct ChildSpec {
+    pub(super) pair: PairSpec,
+    /// The allocator's library, which has to be mapped; `None`: no allocator but the C library's
+    /// may be.
+    pub(super) library: Option<PathBuf>,
+    /// What stands in front of the allocator: the counter of heap calls.
+    pub(super) front: Option<PathBuf>,
+    /// Whether each second is told when it is over.
+    pub(super) tells_seconds: bool,
+}
+
+/// What a child says.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Line {
+    Second(Box<LoadSecond>),
+    End(Box<PairSample>),
+}
+
+impl ChildSpec {
+    /// The words that [`main`] is given back.
+    pub(super) fn to_arguments(&self) -> Result<[OsString; 2], String> {
+        let text = serde_json::to_string(self).map_err(|error| error.to_string())?;
+        Ok([WORD.into(), text.into()])
+    }
+
+    fn parse(word: Option<OsString>) -> Result<Self, String> {
+        let word = word.ok_or("what to run is missing")?;
+        let text = word.to_str().ok_or("what to run is not text")?;
+        serde_json::from_str(text).map_err(|error| format!("what to run cannot be read: {error}"))
     }
 }
+
+/// What follows `bench-child loopback`.
+pub(crate) fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
+    child::end(ChildSpec::parse(words.next()).and_then(|spec| child_run(&spec)))
+}
+
+fn child_run(spec: &ChildSpec) -> Result<(), String> {
+    child::die_with_parent()?;
+    pair::check(&spec.pair)?;
+    let sample = pair::run(&spec.pair, &|second| {
+        if spec.tells_seconds {
+            // A parent that is gone ends this process anyway.
+            let _ = say(&Line::Second(second.clone().into()));
+        }
+    })?;
+    child::prove(spec.library.as_deref(), spec.front.as_deref())?;
+    say(&Line::End(sample.into()))
+}
+
+fn say(line: &Line) -> Result<(), String> {
+    let text = serde_json::to_string(line).map_err(|error| error.to_string())?;
+    child::say(&text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+#[path = "tests/run.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/child.rs"]
+mod child_tests;

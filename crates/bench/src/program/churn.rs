@@ -11,15 +11,21 @@
 //! second when idle. An allocator that goes by the clock finds a day of seconds, and ten of them
 //! idle; it is not told anything. The tables of what is alive are made, and written to, beforehand.
 
-use super::{ALLOCATIONS_PER_ITERATION, Outcome, Plan, Retention};
-use crate::memory::Memory;
-use crate::resident;
-use crate::sizes::Sizes;
-use crate::stopwatch::Timed;
-use crate::tagged::{TAGGED_BYTES_MIN, Tagged};
-use fastrand::Rng;
+use std::hint::black_box;
 use std::thread;
 use std::time::Duration;
+
+use allocator_api2::alloc::Allocator;
+use allocator_api2::vec::Vec;
+use fastrand::Rng;
+
+use crate::counters::Timed;
+use crate::memory;
+use crate::memory::{Memory, Objects, Placed};
+use crate::sizes::Sizes;
+use crate::tagged::{TAGGED_BYTES_MIN, Tagged};
+
+use super::{ALLOCATIONS_PER_ITERATION, Outcome, Plan, Retention, WARM_UP_ITERATIONS};
 
 /// Looks at the memory, and ticks of the owner: every five minutes of the day.
 const TICK_COUNT: u64 = 288;
@@ -79,11 +85,11 @@ struct Watch {
 
 impl Watch {
     fn rss(&self) -> u64 {
-        resident::anonymous_bytes().saturating_sub(self.base_bytes)
+        memory::anonymous_bytes().saturating_sub(self.base_bytes)
     }
 
     fn look(&mut self, live_bytes: u64, is_filled: bool) {
-        let rss_bytes = resident::anonymous_bytes_quickly().saturating_sub(self.base_bytes);
+        let rss_bytes = memory::anonymous_bytes_quickly().saturating_sub(self.base_bytes);
         self.rss_peak_bytes = self.rss_peak_bytes.max(rss_bytes);
         let ratio = rss_bytes as f64 / live_bytes.max(1) as f64;
         if live_bytes > self.live_peak_bytes {
@@ -223,7 +229,7 @@ const fn scale_at(tick: u64) -> (usize, usize) {
 pub(super) fn run<M: Memory>(plan: &Plan, survivors: Survivors) -> Outcome {
     let mut day = Day::<M>::new(plan);
     let mut watch = Watch {
-        base_bytes: resident::anonymous_bytes(),
+        base_bytes: memory::anonymous_bytes(),
         ..Watch::default()
     };
     let steps = plan.iterations * ALLOCATIONS_PER_ITERATION;
@@ -264,60 +270,251 @@ pub(super) fn run<M: Memory>(plan: &Plan, survivors: Survivors) -> Outcome {
     outcome
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::Malloc;
+// Blocks of recorded sizes that live for a random time.
+//
+// Most objects die young: three blocks of four go in the place of a random one of 64 young ones,
+// the fourth in that of a random one of 16,384 old ones. Places and sizes are drawn beforehand.
 
-    /// Goal: the load is a wave from noon to noon.
-    #[test]
-    fn the_load_is_a_wave() {
-        for (time, load) in [(0.0, 1.0), (0.5, NIGHT), (1.0, 1.0)] {
-            assert!((load_at(time) - load).abs() < 1e-9);
+const YOUNG_COUNT: u16 = 64;
+const OLD_COUNT: u16 = 16_384;
+/// Of four blocks, how many are young.
+const YOUNG_OF_FOUR: u8 = 3;
+/// As many as are drawn beforehand.
+const PLACE_COUNT: usize = 1 << 16;
+
+/// The blocks of one thread.
+pub(super) struct Mixed<M: Memory> {
+    memory: M,
+    blocks: Vec<Tagged<M::Block>>,
+    places: Vec<u16>,
+    sizes: Sizes,
+    step: u64,
+}
+
+impl<M: Memory> Mixed<M> {
+    /// Fills every place once.
+    pub(super) fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let places = (0..PLACE_COUNT).map(|_| {
+            if rng.u8(..4) < YOUNG_OF_FOUR {
+                rng.u16(..YOUNG_COUNT)
+            } else {
+                YOUNG_COUNT + rng.u16(..OLD_COUNT)
+            }
+        });
+        let places = places.collect();
+        let mut sizes = Sizes::draw(&mut rng);
+        let memory = M::new();
+        let blocks = (0..YOUNG_COUNT + OLD_COUNT).map(|place| {
+            let size_bytes = sizes.next();
+            Tagged::new(memory.block(size_bytes), size_bytes, u64::from(place))
+        });
+        Self {
+            blocks: blocks.collect(),
+            memory,
+            places,
+            sizes,
+            step: 0,
         }
-        assert_eq!(
-            [0, 72, 144, 216].map(scale_at),
-            [(1, 1), (3, 2), (1, 1), (3, 4)]
-        );
     }
 
-    /// Goal: live bytes reach the peak and follow the load down; then what was to survive does, and
-    /// of the two ways one keeps the oldest.
-    #[test]
-    fn a_day_ends_with_its_survivors() {
-        let mut mean_births = Vec::new();
-        for survivors in [Survivors::Oldest, Survivors::Random] {
-            let plan = Plan {
-                iterations: 1_000,
-                seed: 1,
-                idle_seconds: 0,
-                on_idle: || {},
-            };
-            let mut day = Day::<Malloc>::new(&plan);
-            let mut watch = Watch::default();
-            day.live_through(plan.iterations * ALLOCATIONS_PER_ITERATION, &mut watch);
-            let peak_bytes = day.live_peak_bytes as f64;
-            assert!(watch.live_peak_bytes as f64 > 0.9 * peak_bytes);
-            let part = |bytes: u64| bytes as f64 / peak_bytes;
-            assert!(
-                (0.9..1.05).contains(&part(day.live_bytes)),
-                "{}",
-                day.live_bytes
-            );
-            day.drop_the_rest(survivors);
-            assert!(
-                (0.03..0.06).contains(&part(day.live_bytes)),
-                "{}",
-                day.live_bytes
-            );
-            let births: Vec<u64> = day
-                .long
-                .iter()
-                .flatten()
-                .map(|block| u64::from(block.tag_half()))
-                .collect();
-            mean_births.push(births.iter().sum::<u64>() / births.len() as u64);
+    /// The checksum is of the blocks that were replaced.
+    #[inline(never)]
+    pub(super) fn iterate(&mut self, iterations: u64) -> u64 {
+        let mut checksum = 0_u64;
+        for _ in 0..iterations * ALLOCATIONS_PER_ITERATION {
+            let place = usize::from(self.places[self.step as usize % PLACE_COUNT]);
+            let size_bytes = self.sizes.next();
+            self.step += 1;
+            let fresh = Tagged::new(self.memory.block(size_bytes), size_bytes, self.step);
+            let mut old = std::mem::replace(&mut self.blocks[place], fresh);
+            checksum = checksum.wrapping_add(old.tag());
         }
-        assert!(mean_births[0] < mean_births[1], "{mean_births:?}");
+        checksum
     }
 }
+
+pub(super) const fn operations(iterations: u64) -> u64 {
+    2 * ALLOCATIONS_PER_ITERATION * iterations
+}
+
+pub(super) fn mixed_run<M: Memory>(plan: &Plan) -> Outcome {
+    let mut mixed = Mixed::<M>::new(plan.seed);
+    mixed.iterate(WARM_UP_ITERATIONS);
+    let mut checksum = 0;
+    let timed = Timed::of(|| checksum = mixed.iterate(plan.iterations));
+    Outcome::new(operations(plan.iterations), timed, checksum)
+}
+
+// The earlier program, rebuilt from its facts.
+//
+// One iteration is two passes; a pass makes a fresh vector and 70 objects of 56 bytes with a short
+// string inside, then destroys them in the order in which they were made. The vector grows as
+// `std::vector` does: a new one of twice the size, copied, the old one freed. In `objects` it is
+// malloc's with every kind of memory, as it was there, and so are its 16 growths per iteration; in
+// `objects-vector` it comes from the same memory as the objects.
+// Without allocation the objects are placed into an array. In `objects` the vector stays then, since
+// it is part of what surrounds the objects; in `objects-vector` one with room for all is kept.
+
+/// Over the 64 that a chunk of the earlier pool held, so that it needed two.
+const OBJECT_COUNT: u32 = 70;
+const PASS_COUNT: u64 = 2;
+
+/// A string as `std::string` keeps a short one: 32 bytes, nothing on the heap.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Name {
+    len: u64,
+    bytes: [u8; 24],
+}
+
+impl Name {
+    /// `Child` and a number below 100. Put together in a register and written at once: bytes written
+    /// one by one and then copied as a whole stall the processor, which is not what is to be timed.
+    #[inline]
+    fn of_child(number: u32) -> Self {
+        let (tens, ones) = (u64::from(number / 10), u64::from(number % 10));
+        let child = u64::from_le_bytes(*b"Child\0\0\0");
+        let (digits, digit_count) = if tens > 0 {
+            ((u64::from(b'0') + tens) | (u64::from(b'0') + ones) << 8, 2)
+        } else {
+            (u64::from(b'0') + ones, 1)
+        };
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&(child | digits << 40).to_le_bytes());
+        Self {
+            len: 5 + digit_count,
+            bytes,
+        }
+    }
+
+    #[inline]
+    fn last(&self) -> u8 {
+        self.bytes[(self.len as usize - 1) % 24]
+    }
+}
+
+/// Fields in the order and of the sizes of the earlier object.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Child {
+    name: Name,
+    number: u32,
+    /// Address of the parent; none has one.
+    parent: usize,
+    has_parent: bool,
+}
+
+const _: () = assert!(size_of::<Child>() == 56);
+
+impl Child {
+    #[inline]
+    fn new(number: u32) -> Self {
+        Self {
+            name: Name::of_child(number),
+            number,
+            parent: 0,
+            has_parent: false,
+        }
+    }
+
+    /// Of all that is in it.
+    #[inline]
+    fn checksum(&self) -> u64 {
+        let flags = u64::from(self.has_parent) + self.parent as u64;
+        u64::from(self.number) + self.name.len + u64::from(self.name.last()) + flags
+    }
+}
+
+/// An array in place of allocations.
+pub(super) fn placed() -> Placed<Child> {
+    Placed::new(OBJECT_COUNT as usize, Child::new(0))
+}
+
+/// With fresh vectors out of `vectors`.
+pub(super) fn objects_run<O: Objects<Child>, A: Allocator>(
+    objects: &mut O,
+    vectors: &A,
+    plan: &Plan,
+) -> Outcome {
+    run_with(objects, plan, |_| Vec::new_in(vectors))
+}
+
+/// With one vector that has room for all: nothing is allocated.
+pub(super) fn run_without_growth<O: Objects<Child>>(objects: &mut O, plan: &Plan) -> Outcome {
+    run_with(objects, plan, |used: Option<Vec<O::Handle>>| {
+        used.unwrap_or_else(|| Vec::with_capacity(OBJECT_COUNT as usize))
+    })
+}
+
+fn run_with<O: Objects<Child>, A: Allocator + Copy>(
+    objects: &mut O,
+    plan: &Plan,
+    mut next: impl FnMut(Option<Vec<O::Handle, A>>) -> Vec<O::Handle, A>,
+) -> Outcome {
+    let mut checksum = iterate(objects, WARM_UP_ITERATIONS, &mut next);
+    let timed = Timed::of(|| checksum = iterate(objects, plan.iterations, &mut next));
+    let operations = 2 * PASS_COUNT * u64::from(OBJECT_COUNT) * plan.iterations;
+    Outcome::new(operations, timed, checksum)
+}
+
+/// `next` makes the vector of a pass, given the empty one of the pass before.
+#[inline(never)]
+fn iterate<O: Objects<Child>, A: Allocator + Copy>(
+    objects: &mut O,
+    iterations: u64,
+    next: &mut impl FnMut(Option<Vec<O::Handle, A>>) -> Vec<O::Handle, A>,
+) -> u64 {
+    let (mut checksum, mut used) = (0_u64, None);
+    for _ in 0..iterations * PASS_COUNT {
+        let mut handles = next(used.take());
+        checksum = checksum.wrapping_add(pass(objects, &mut handles));
+        used = Some(handles);
+    }
+    checksum
+}
+
+#[inline(always)]
+fn pass<O: Objects<Child>, A: Allocator + Copy>(
+    objects: &mut O,
+    handles: &mut Vec<O::Handle, A>,
+) -> u64 {
+    for number in 0..OBJECT_COUNT {
+        let child = Child::new(black_box(number));
+        let handle = objects.insert(child);
+        black_box(objects.get(&handle));
+        push(handles, handle);
+    }
+    let mut checksum = 0_u64;
+    for handle in handles.drain(..) {
+        checksum = checksum.wrapping_add(objects.get(&handle).checksum());
+        objects.remove(handle);
+    }
+    checksum
+}
+
+/// `push_back`: room for one, then for twice as many.
+#[inline(always)]
+fn push<T, A: Allocator + Copy>(values: &mut Vec<T, A>, value: T) {
+    if values.len() == values.capacity() {
+        grow(values);
+    }
+    values.push(value);
+}
+
+#[inline(never)]
+fn grow<T, A: Allocator + Copy>(values: &mut Vec<T, A>) {
+    // `reserve_exact` would ask for a larger block in place, by realloc, which a C++ vector cannot.
+    let capacity = (2 * values.len()).max(1);
+    let mut larger = Vec::with_capacity_in(capacity, *values.allocator());
+    larger.append(values);
+    *values = larger;
+}
+
+#[cfg(test)]
+#[path = "tests/churn.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/objects.rs"]
+mod objects_tests;

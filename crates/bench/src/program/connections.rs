@@ -5,17 +5,24 @@
 //! requests have begun, as answers wait for their readers. An idle connection keeps its object and
 //! nothing else. The tables are made beforehand.
 
-use super::{Outcome, PerConnection, Plan, WARM_UP_ITERATIONS};
-use crate::memory::{Memory, Objects};
-use crate::resident;
-use crate::sizes::Sizes;
-use crate::stopwatch::Timed;
-use crate::tagged::Tagged;
-use fastrand::Rng;
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::counters::Timed;
+use crate::memory;
+use crate::memory::{Memory, Objects};
+use crate::sizes::Sizes;
+use crate::subject::Cpus;
+use crate::tagged::Handover;
+use crate::tagged::Tagged;
+
+use super::churn::{Mixed, operations};
+use super::{ALLOCATIONS_PER_ITERATION, Outcome, PerConnection, Plan, WARM_UP_ITERATIONS};
 
 const CONNECTION_COUNT: usize = 10_000;
 const UNDER_WAY_COUNT: usize = 1_000;
@@ -162,9 +169,9 @@ impl<M: Memory> Server<M> {
 
 pub(super) fn run<M: Memory>(plan: &Plan) -> Outcome {
     let mut server = Server::<M>::new(plan);
-    let base_bytes = resident::anonymous_bytes();
+    let base_bytes = memory::anonymous_bytes();
     let per_connection = |bytes: u64| bytes as f64 / CONNECTION_COUNT as f64;
-    let rss = || per_connection(resident::anonymous_bytes().saturating_sub(base_bytes));
+    let rss = || per_connection(memory::anonymous_bytes().saturating_sub(base_bytes));
     server.open_all();
     let request_count = plan.iterations * REQUESTS_PER_ITERATION;
     server.serve(UNDER_WAY_COUNT as u64 + WARM_UP_ITERATIONS * REQUESTS_PER_ITERATION);
@@ -192,35 +199,144 @@ pub(super) fn run<M: Memory>(plan: &Plan) -> Outcome {
     outcome
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::Malloc;
+// Memory that is taken by one thread and given back by another.
+//
+// The consumer sends home what it freed only when it finds nothing to do, as a shard does before it
+// sleeps; the producer takes home what came back once for each batch, as a shard does in each tick.
 
-    /// Goal: a tenth of the connections is under way, what was asked for is counted exactly, and all
-    /// of it is given back.
-    #[test]
-    fn what_is_asked_for_is_counted() {
-        let plan = Plan {
-            iterations: 1,
-            seed: 3,
-            idle_seconds: 0,
-            on_idle: || {},
-        };
-        let mut server = Server::<Malloc>::new(&plan);
-        server.open_all();
-        let of_objects = server.asked_bytes;
-        assert_eq!(of_objects, 3_200_000);
-        server.serve(2_500);
-        assert_eq!(server.under_way.len(), UNDER_WAY_COUNT);
-        assert_eq!(
-            server.is_busy.iter().filter(|&&busy| busy).count(),
-            UNDER_WAY_COUNT
+/// Handed over at once: half an iteration.
+const BATCH_COUNT: u64 = ALLOCATIONS_PER_ITERATION / 2;
+const WORD_COUNT: usize = 16;
+
+/// 128 bytes, all of them written by the producer and read by the consumer.
+struct Message([u64; WORD_COUNT]);
+
+impl Message {
+    #[inline]
+    const fn new(number: u64) -> Self {
+        Self([number; WORD_COUNT])
+    }
+
+    #[inline]
+    fn number(&self) -> u64 {
+        let number = self.0[0];
+        assert!(
+            self.0.iter().all(|&word| word == number),
+            "a message arrived damaged"
         );
-        assert!(server.asked_bytes > of_objects + 5_000 * UNDER_WAY_COUNT as u64);
-        server.finish_all();
-        assert_eq!(server.asked_bytes, of_objects);
-        server.close_all();
-        assert!(server.connections.iter().all(Option::is_none));
+        number
     }
 }
+
+/// Objects of one type.
+pub(super) fn producer_consumer_run<M: Memory>(plan: &Plan) -> Outcome {
+    let mut messages = M::new().objects::<Message>();
+    let mut number = 0;
+    let fill = |batch: &mut Vec<M::Object<Message>>| {
+        messages.drain();
+        for _ in 0..BATCH_COUNT {
+            number += 1;
+            batch.push(messages.insert(Message::new(number)));
+        }
+    };
+    run_with::<M, _>(plan, fill, |message| message.number())
+}
+
+/// Blocks of recorded sizes.
+pub(super) fn run_mixed<M: Memory>(plan: &Plan) -> Outcome {
+    let memory = M::new();
+    let mut sizes = Sizes::draw(&mut Rng::with_seed(plan.seed));
+    let mut number = 0;
+    let fill = |batch: &mut Vec<Tagged<M::Block>>| {
+        memory.drain();
+        for _ in 0..BATCH_COUNT {
+            number += 1;
+            let size_bytes = sizes.next();
+            batch.push(Tagged::new(memory.block(size_bytes), size_bytes, number));
+        }
+    };
+    run_with::<M, _>(plan, fill, Tagged::tag)
+}
+
+/// Produces here, consumes in another thread. `fill` appends a batch; `number_of` reads what is about
+/// to be freed.
+fn run_with<M: Memory, T: Send>(
+    plan: &Plan,
+    mut fill: impl FnMut(&mut Vec<T>),
+    number_of: impl Fn(&mut T) -> u64 + Sync,
+) -> Outcome {
+    let cpus = Cpus::allowed();
+    let ring = Handover::new(BATCH_COUNT as usize);
+    let start = Barrier::new(2);
+    let (warm_up, batches) = (2 * WARM_UP_ITERATIONS, 2 * plan.iterations);
+    let mut produce = |batch: &mut Vec<T>, count: u64| {
+        for _ in 0..count {
+            fill(batch);
+            ring.give(batch);
+        }
+    };
+    let consume = |batch: &mut Vec<T>, count: u64| {
+        let mut checksum = 0_u64;
+        for _ in 0..count {
+            ring.take(batch, M::flush);
+            for mut item in batch.drain(..) {
+                checksum = checksum.wrapping_add(number_of(&mut item));
+            }
+        }
+        checksum
+    };
+    let (produced, consumed) = thread::scope(|scope| {
+        let consumer = scope.spawn(|| {
+            cpus.pin(1);
+            let mut batch = Vec::with_capacity(BATCH_COUNT as usize);
+            consume(&mut batch, warm_up);
+            start.wait();
+            let mut checksum = 0;
+            let timed = Timed::of(|| checksum = consume(&mut batch, batches));
+            (timed, checksum)
+        });
+        cpus.pin(0);
+        let mut batch = Vec::with_capacity(BATCH_COUNT as usize);
+        produce(&mut batch, warm_up);
+        start.wait();
+        let produced = Timed::of(|| produce(&mut batch, batches));
+        (produced, consumer.join())
+    });
+    let (consumed, checksum) = consumed.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let operations = 2 * BATCH_COUNT * batches;
+    Outcome::new(operations, produced.beside(consumed), checksum)
+}
+
+// `mixed` in two threads at once, each with memory of its own: what an allocator shares shows.
+
+const THREAD_COUNT: usize = 2;
+
+pub(super) fn two_threads_run<M: Memory>(plan: &Plan) -> Outcome {
+    let cpus = Cpus::allowed();
+    let start = Barrier::new(THREAD_COUNT);
+    let work = |number: u64| {
+        cpus.pin(number as usize);
+        let mut mixed = Mixed::<M>::new(plan.seed.wrapping_add(number));
+        mixed.iterate(WARM_UP_ITERATIONS);
+        start.wait();
+        let mut checksum = 0;
+        let timed = Timed::of(|| checksum = mixed.iterate(plan.iterations));
+        // Nobody tidies up while the other is still being timed.
+        start.wait();
+        (timed, checksum)
+    };
+    let (one, other) = thread::scope(|scope| {
+        let other = scope.spawn(|| work(1));
+        (work(0), other.join())
+    });
+    let other = other.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    Outcome::new(
+        THREAD_COUNT as u64 * operations(plan.iterations),
+        one.0.beside(other.0),
+        one.1.wrapping_add(other.1),
+    )
+}
+
+#[cfg(test)]
+#[path = "tests/connections.rs"]
+mod tests;

@@ -6,12 +6,12 @@
 //!
 //! Absent on purpose: waiting, locks, and the heap in steady state. What does not fit is counted.
 
-use super::bell::Bell;
 use super::entry::{
     Asker, Flags, Outcome, REQUEST_TEXTS, RequestText, STATUS_CLOSED, TEXT_BYTES_MAX, pack,
 };
-use super::relayed::{Fault, PACKED_BYTES_MAX, Relayed};
 use super::ring::RingWriter;
+use super::writer::Bell;
+use super::{Fault, PACKED_BYTES_MAX, Relayed};
 use crate::proxy::Failure;
 use millpond_io::{Peer, monotonic_ns};
 use millpond_mempool::{BlockPool, Buffer, Pool, PoolMode, PoolStats, Pooled};

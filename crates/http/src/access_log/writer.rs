@@ -5,17 +5,27 @@
 //! is counted by the shards. So a full disk costs entries, and neither memory nor answers. What was
 //! not written is tried again every second, from the byte where it stopped, so that no line is cut.
 
-use super::bell::{Bell, Rest};
-use super::entry::Entry;
-use super::format::{AccessLogFormat, write_line};
-use super::ring::{Record, RingReader};
-use crate::log::{self, Grouped, LogLevel, Repeated, Told};
-use crate::thread_panics::{self, HelperThread};
-use millpond_io::monotonic_ns;
-use std::io::{self, ErrorKind, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use millpond_io::file_modes::share_new_file;
+use millpond_io::monotonic_ns;
+
+use crate::error::HelperThread;
+use crate::log::{Grouped, LogLevel, Repeated, Told};
+use crate::{error, log};
+
+use super::AccessLogTarget;
+use super::entry::{AccessLogFormat, Entry, write_line};
+use super::ring::{Record, RingReader};
 
 /// A batch is written as soon as it has so much.
 const BATCH_BYTES: usize = 128 * 1024;
@@ -122,7 +132,7 @@ impl Writer {
     /// The same, whatever panics: the entry at hand and what is half of a line are lost.
     pub(super) fn run_on(mut self) -> u64 {
         loop {
-            if let Some(lost_count) = thread_panics::catch(HelperThread::AccessLog, || self.run()) {
+            if let Some(lost_count) = error::catch(HelperThread::AccessLog, || self.run()) {
                 return lost_count;
             }
             self.batch.cut_after_last_line();
@@ -292,188 +302,205 @@ impl WallClock {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::entry::{Asker, Outcome, RequestText, pack};
-    use super::super::ring::ring;
-    use super::*;
-    use millpond_io::Peer;
-    use std::collections::VecDeque;
-    use std::sync::Mutex;
+// How shards wake the writer, and how seldom.
+//
+// While requests come, the writer naps and takes what has gathered, so that it writes much at once
+// and nobody has to wake it; only a queue more than half full does. After a while without entries
+// it sleeps, and the end of the next tick with an entry wakes it: one system call for a silence.
 
-    /// A disk that takes so many bytes at a time, or none; then all. Keeps each file's bytes.
-    #[derive(Clone, Default)]
-    struct Disk(Arc<Mutex<DiskState>>);
+const AWAKE: u8 = 0;
+const NAPPING: u8 = 1;
+const ASLEEP: u8 = 2;
 
-    #[derive(Default)]
-    struct DiskState {
-        takes: VecDeque<usize>,
-        files: Vec<Vec<u8>>,
+/// How the writer waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rest {
+    /// For more entries; a queue that fills ends it.
+    Nap(Duration),
+    /// For the first entry.
+    Sleep,
+    /// For a file that cannot be written to: entries change nothing about that.
+    Retry(Duration),
+}
+
+/// What the writer and everybody else share.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    writer: OnceLock<Thread>,
+    state: AtomicU8,
+    reopens: AtomicBool,
+    stops: AtomicBool,
+}
+
+impl Bell {
+    /// The writer introduces itself, before anybody rings.
+    pub(super) fn belongs_to(&self, writer: Thread) {
+        // There is one writer, which comes once.
+        let _ = self.writer.set(writer);
     }
 
-    impl Disk {
-        fn taking(counts: &[usize]) -> Self {
-            let disk = Self::default();
-            *disk.0.lock().unwrap() = DiskState {
-                takes: counts.iter().copied().collect(),
-                files: vec![Vec::new()],
-            };
-            disk
-        }
-
-        fn files(&self) -> Vec<Vec<u8>> {
-            self.0.lock().unwrap().files.clone()
-        }
-    }
-
-    impl Write for Disk {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let DiskState { takes, files } = &mut *self.0.lock().unwrap();
-            let count = takes.pop_front().unwrap_or(bytes.len()).min(bytes.len());
-            if count == 0 {
-                return Err(ErrorKind::StorageFull.into());
-            }
-            files.last_mut().unwrap().extend_from_slice(&bytes[..count]);
-            Ok(count)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
+    /// A queue is filling.
+    pub(super) fn ring_if_idle(&self) {
+        if self.state.load(Ordering::Relaxed) != AWAKE {
+            self.ring();
         }
     }
 
-    impl Sink for Disk {
-        fn reopen(&mut self) -> io::Result<()> {
-            self.0.lock().unwrap().files.push(Vec::new());
-            Ok(())
-        }
-
-        fn name(&self) -> String {
-            "of a test".to_owned()
+    /// Entries were put into a queue.
+    pub(super) fn ring_if_asleep(&self) {
+        // Pairs with the one in `rest`: either the writer sees the entry, or we see it asleep.
+        fence(Ordering::SeqCst);
+        if self.state.load(Ordering::Relaxed) == ASLEEP {
+            self.ring();
         }
     }
 
-    /// A writer over `disk` with `count` entries in its queue.
-    fn writer(disk: &Disk, count: u32) -> Writer {
-        let (mut pushing, reader) = ring(1 << 16);
-        for request in 1..=count {
-            let asker = Asker {
-                peer: Peer::Unix,
-                connection: 1,
-                request,
-            };
-            let outcome = Outcome {
-                status: 200,
-                is_complete: true,
-                started_ns: monotonic_ns(),
-                duration_ns: 0,
-                body_bytes: 5,
-            };
-            let text = RequestText::of_line(b"GET / HTTP/1.1\r\n");
-            assert!(pushing.push(
-                &pack(&asker, &text, &outcome),
-                [text.texts[0], &[], &[], &[]]
-            ));
-        }
-        let (bell, counters) = (Arc::default(), Arc::default());
-        let sink = Box::new(disk.clone());
-        Writer::new(sink, AccessLogFormat::Json, vec![reader], bell, counters)
+    pub(super) fn ask_to_reopen(&self) {
+        self.reopens.store(true, Ordering::Release);
+        self.ring();
     }
 
-    fn requests(file: &[u8]) -> Vec<u64> {
-        let lines = std::str::from_utf8(file).unwrap().lines();
-        lines
-            .map(|line| {
-                let entry: serde_json::Value = serde_json::from_str(line).unwrap();
-                entry["request_number"].as_u64().unwrap()
-            })
-            .collect()
+    pub(super) fn ask_to_stop(&self) {
+        self.stops.store(true, Ordering::Release);
+        self.ring();
     }
 
-    /// Goal: a disk that takes a few bytes, then none, then some again gets every line once and
-    /// whole, and each failure is counted.
-    #[test]
-    fn lines_survive_a_disk_that_fills() {
-        let disk = Disk::taking(&[10, 300, 0, 1, 0, 7]);
-        let mut writer = writer(&disk, 10);
-        assert!(writer.take_batch(&mut Record::default()) > 1000);
-        assert!(!writer.write_batch());
-        assert!(!writer.write_batch());
-        assert_eq!(
-            writer.take_batch(&mut Record::default()),
-            0,
-            "one batch at a time"
+    pub(super) fn takes_reopening(&self) -> bool {
+        self.reopens.swap(false, Ordering::Acquire)
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stops.load(Ordering::Acquire)
+    }
+
+    /// Waits; not at all when `has_something` says so once the others can see that we wait.
+    pub(super) fn rest(&self, rest: Rest, has_something: impl Fn() -> bool) {
+        self.state.store(
+            match rest {
+                Rest::Nap(_) => NAPPING,
+                Rest::Sleep => ASLEEP,
+                Rest::Retry(_) => AWAKE,
+            },
+            Ordering::Relaxed,
         );
-        assert!(writer.write_batch());
-        assert_eq!(requests(&disk.files()[0]), (1..=10).collect::<Vec<_>>());
-        assert_eq!(writer.counters.failures.load(Ordering::Relaxed), 2);
-        assert_eq!(writer.counters.lines.load(Ordering::Relaxed), 10);
-    }
-
-    /// Goal: a new file begins with a whole line, also where the old one has a part of it.
-    #[test]
-    fn a_new_file_begins_with_a_line() {
-        let disk = Disk::taking(&[500, 0, 0]);
-        let mut writer = writer(&disk, 10);
-        writer.take_batch(&mut Record::default());
-        assert!(!writer.write_batch());
-        writer.reopen();
-        assert!(writer.write_batch());
-        let [old, new] = &disk.files()[..] else {
-            panic!("two files")
-        };
-        let old = &old[..memchr::memrchr(b'\n', old).unwrap() + 1];
-        let both = [requests(old), requests(new)].concat();
-        assert_eq!(both, (1..=10).collect::<Vec<_>>());
-    }
-
-    /// A sink that panics once.
-    struct Panicking(Disk, bool);
-
-    impl Write for Panicking {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            assert!(!std::mem::take(&mut self.1), "planted panic");
-            self.0.write(bytes)
+        fence(Ordering::SeqCst);
+        let is_asked = self.is_stopping() || self.reopens.load(Ordering::Acquire);
+        if !is_asked && !has_something() {
+            match rest {
+                Rest::Nap(duration) | Rest::Retry(duration) => std::thread::park_timeout(duration),
+                Rest::Sleep => std::thread::park(),
+            }
         }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
+        self.state.store(AWAKE, Ordering::Relaxed);
     }
 
-    impl Sink for Panicking {
-        fn reopen(&mut self) -> io::Result<()> {
-            Ok(())
+    fn ring(&self) {
+        self.state.store(AWAKE, Ordering::Relaxed);
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
         }
-
-        fn name(&self) -> String {
-            self.0.name()
-        }
-    }
-
-    /// Goal: a panic in the middle of the writer's work is counted and costs no line that is whole.
-    #[test]
-    fn the_writer_goes_on_after_a_panic() {
-        let disk = Disk::taking(&[]);
-        let mut writer = writer(&disk, 10);
-        writer.sink = Box::new(Panicking(disk.clone(), true));
-        writer.bell.ask_to_stop();
-        let before = thread_panics::counts()[0].1;
-        assert_eq!(writer.run_on(), 0);
-        assert!(thread_panics::counts()[0].1 > before);
-        assert_eq!(requests(&disk.files()[0]), (1..=10).collect::<Vec<_>>());
-    }
-
-    /// Goal: what cannot be written at the end is counted to the last entry.
-    #[test]
-    fn what_is_lost_is_counted() {
-        let disk = Disk::taking(&[500, 0]);
-        let mut writer = writer(&disk, 10);
-        writer.take_batch(&mut Record::default());
-        assert!(!writer.write_batch());
-        let lost_count = writer.give_up(&mut Record::default());
-        let whole = disk.files()[0].iter().filter(|&&b| b == b'\n').count() as u64;
-        assert!(whole > 0);
-        assert_eq!(whole + lost_count, 10);
     }
 }
+
+// The file behind an access log, or stdout.
+
+/// Opens the log; a file that is there is continued.
+pub(super) fn open(target: &AccessLogTarget) -> io::Result<Box<dyn Sink>> {
+    Ok(match target {
+        AccessLogTarget::File(path) => Box::new(LogFile {
+            file: open_file(path)?,
+            path: path.clone(),
+        }),
+        // Not through the standard library's handle, which looks for line ends and has a lock.
+        AccessLogTarget::Stdout => {
+            Box::new(Stdout(io::stdout().as_fd().try_clone_to_owned()?.into()))
+        }
+    })
+}
+
+struct LogFile {
+    file: File,
+    path: PathBuf,
+}
+
+struct Stdout(File);
+
+fn open_file(path: &Path) -> io::Result<File> {
+    // Who asked for what concerns the server's group at most.
+    const MODE: u32 = 0o640;
+    let mut options = OpenOptions::new();
+    options.append(true).mode(MODE);
+    let file = match options.clone().create_new(true).open(path) {
+        Ok(file) => {
+            share_new_file(path, MODE)?;
+            file
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            options.create(true).open(path)?
+        }
+        Err(error) => return Err(error),
+    };
+    if file.metadata()?.is_file() && ends_within_line(path)? {
+        (&file).write_all(b"\n")?;
+    }
+    Ok(file)
+}
+
+/// Whether an earlier server was killed while it wrote: its last line must not swallow our first.
+fn ends_within_line(path: &Path) -> io::Result<bool> {
+    // A log that may be written and not read is fine: then nobody can know.
+    let Ok(file) = File::open(path) else {
+        return Ok(false);
+    };
+    let length = file.metadata()?.len();
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    Ok(last != *b"\n")
+}
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink for LogFile {
+    fn reopen(&mut self) -> io::Result<()> {
+        self.file = open_file(&self.path)?;
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink for Stdout {
+    fn reopen(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        "on stdout".to_owned()
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/writer.rs"]
+mod tests;

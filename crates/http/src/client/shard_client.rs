@@ -13,12 +13,12 @@
 //! Absent on purpose: several requests on one connection at a time (an answer that stalls would hold
 //! up the others), and sharing between shards.
 
-use super::answer_heads::AnswerHeads;
+use super::driving::{Exchange, Outgoing, Stage};
 use super::exchange::{ExchangeId, ExchangeReport, OutgoingRequest};
-use super::running::{Exchange, Outgoing, Stage};
+use super::reading::AnswerHeads;
+use crate::body::KeptInput;
 use crate::head::Framing;
 use crate::head_text::Field;
-use crate::kept_input::KeptInput;
 use crate::limits::Limits;
 use crate::service::ShardStart;
 use millpond_io::connection_pool::{

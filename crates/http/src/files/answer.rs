@@ -4,26 +4,28 @@
 //! not sent at once comes back as a [`Todo`], which waits as a task.
 //! Absent on purpose: deciding which part is sent (`selection`).
 
-use super::cache::CachedFile;
-use super::disk::Work;
-use super::question::{KeptQuestion, Question};
-use super::refusal::{redirect_to_directory, refuse_open};
-use super::root::{OpenRefusal, Opened};
-use super::selection::{ByteRange, Selection, select};
-use super::transfer::{Step, Transfer, read_cached};
-use super::version::{Validators, Version, seconds_since_epoch};
-use super::{Files, Task, media_type};
+use std::io::{IoSliceMut, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use millpond_mempool::{BlockPool, Buffer};
+use rustix::fs::{fstat, fstatfs};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
+
 use crate::head_text::{Field, FieldName, FieldValue};
 use crate::response::{BodyLength, Response};
 use crate::service::{Flow, RequestToken, Wants};
 use crate::status::StatusCode;
-use millpond_mempool::{BlockPool, Buffer};
-use rustix::fs::fstat;
-use rustix::io::Errno;
-use std::io::Write;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::time::SystemTime;
+
+use super::cache::CachedFile;
+use super::path::Work;
+use super::path::{OpenRefusal, Opened};
+use super::selection::{
+    ByteRange, KeptQuestion, Question, Selection, Validators, Version, redirect_to_directory,
+    refuse_open, seconds_since_epoch, select,
+};
+use super::{Files, Task, path};
 
 const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
 
@@ -241,7 +243,7 @@ impl Files {
         }
         let head = FileHead {
             validators: &Validators::new(&version, now),
-            media_type: media_type::media_type(relative),
+            media_type: path::media_type(relative),
             size_bytes: version.size_bytes,
         };
         self.answer_from_file(file, &head, question, fields, now, response)
@@ -298,7 +300,7 @@ impl Files {
         let cached = CachedFile {
             version,
             validators: Validators::new(&version, now),
-            media_type: media_type::media_type(relative),
+            media_type: path::media_type(relative),
             body,
         };
         let (cached, evicted_count) = self.cache.insert(relative, cached, place.now_ns)?;
@@ -461,3 +463,141 @@ fn read_from_disk(transfer: &mut Transfer, blocks: &BlockPool) -> Option<Work> {
         buffer,
     })
 }
+
+// A file on its way: its next bytes from the kernel's memory to the client.
+//
+// ```text
+// head, first block   read, written into the answer                    one send for both
+// the rest            straight from the file to the socket             in memory, and the client reads
+//                     read and written, a block at a time              the client is slow, or TLS
+//                     read by the disk thread                          not in memory
+// ```
+// Memory per transfer is the connection's output, one block of 32 KiB, and another while the disk
+// thread reads. `preadv2` with `RWF_NOWAIT` takes what is in the page cache; what is not is asked
+// of the disk thread, so no shard waits for a disk.
+
+/// The most that is read at once.
+pub(super) const PART_BYTES: usize = 32 * 1024;
+
+/// The most that goes straight to the socket in one turn: some ten microseconds.
+const FILE_TURN_BYTES: u64 = 128 * 1024;
+
+/// Less room than this is not worth a read, unless it is enough.
+const ROOM_BYTES_MIN: usize = 4 * 1024;
+
+/// Which bytes of which file are still to be sent. Without a file the disk thread has it.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub(super) file: Option<OwnedFd>,
+    pub(super) at: u64,
+    pub(super) end: u64,
+}
+
+/// How far a transfer came.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Step {
+    /// All bytes are written.
+    Complete,
+    /// The output is full.
+    NeedsRoom,
+    /// The next bytes are on the disk.
+    NeedsDisk,
+    /// The file is shorter than announced, unreadable, or there is no memory: the answer cannot be
+    /// completed.
+    Broken,
+}
+
+impl Transfer {
+    /// Writes as much as there is room for and memory holds.
+    pub(super) fn advance(&mut self, response: &mut Response<'_>, scratch: &mut [u8]) -> Step {
+        let turn_bytes = FILE_TURN_BYTES.min(self.end - self.at);
+        if self.send_file(response, turn_bytes) == turn_bytes {
+            return match self.at == self.end {
+                true => Step::Complete,
+                false => Step::NeedsRoom,
+            };
+        }
+        self.write_parts(response, scratch)
+    }
+
+    /// Sends up to so many bytes past the answer, as far as that is possible; the last ones are left
+    /// for the usual way if they fit into one part.
+    fn send_file(&mut self, response: &mut Response<'_>, turn_bytes: u64) -> u64 {
+        let Some(file) = self
+            .file
+            .as_ref()
+            .filter(|_| turn_bytes > PART_BYTES as u64)
+        else {
+            return 0;
+        };
+        let sent_bytes = response.send_file(file.as_fd(), self.at..self.at + turn_bytes);
+        self.at += sent_bytes;
+        sent_bytes
+    }
+
+    fn write_parts(&mut self, response: &mut Response<'_>, scratch: &mut [u8]) -> Step {
+        loop {
+            let left_bytes = self.end - self.at;
+            let part_bytes = left_bytes
+                .min(response.room_bytes() as u64)
+                .min(scratch.len() as u64) as usize;
+            if left_bytes == 0 {
+                return Step::Complete;
+            }
+            if part_bytes < ROOM_BYTES_MIN && (part_bytes as u64) < left_bytes {
+                return Step::NeedsRoom;
+            }
+            let Some(file) = &self.file else {
+                return Step::Broken;
+            };
+            match read_cached(file, &mut scratch[..part_bytes], self.at) {
+                Ok(0) => return Step::Broken,
+                Ok(count) => {
+                    if !self.write(&scratch[..count], response) {
+                        return Step::Broken;
+                    }
+                }
+                // The others: a file system, an emulator or an old kernel that cannot tell.
+                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => return Step::NeedsDisk,
+                Err(Errno::INTR) => {}
+                Err(_) => return Step::Broken,
+            }
+        }
+    }
+
+    /// Writes the next bytes. False: the answer cannot be completed.
+    pub(super) fn write(&mut self, bytes: &[u8], response: &mut Response<'_>) -> bool {
+        self.at += bytes.len() as u64;
+        response.write(bytes).is_ok()
+    }
+}
+
+/// File systems that are memory: their kernel code knows no `RWF_NOWAIT`, and has nothing to wait for
+/// (but for what was swapped out).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58f6;
+
+/// Reads what is in memory; `EAGAIN` when the first byte is not, `EOPNOTSUPP` or `ENOSYS` where nobody
+/// can tell.
+pub(super) fn read_cached(file: impl AsFd, room: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let file = file.as_fd();
+    let read = preadv2(
+        file,
+        &mut [IoSliceMut::new(room)],
+        offset,
+        ReadWriteFlags::NOWAIT,
+    );
+    match read {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) if is_memory(file) => pread(file, room, offset),
+        read => read,
+    }
+}
+
+fn is_memory(file: BorrowedFd<'_>) -> bool {
+    // The width of the magic number depends on the platform.
+    fstatfs(file).is_ok_and(|system| matches!(system.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC))
+}
+
+#[cfg(test)]
+#[path = "tests/transfer.rs"]
+mod transfer_tests;

@@ -7,10 +7,15 @@
 //! Absent on purpose: files that are missing (each is asked for anew), and watching for changes.
 //! What is thrown out is found by a clock hand: a use between two passes saves an entry.
 
-use super::version::{Validators, Version};
-use crate::head_text::FieldValue;
-use millpond_mempool::Buffer;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use millpond_mempool::Buffer;
+
+use crate::head_text::FieldValue;
+use crate::metrics::MetricsText;
+
+use super::selection::{Validators, Version};
 
 /// How long an entry is believed without looking.
 pub(super) const FRESH_NS: u64 = 1_000_000_000;
@@ -181,89 +186,76 @@ impl Cache {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::version::tests::version;
-    use super::*;
-    use millpond_mempool::{BlockPool, PoolMode};
-    use proptest::prelude::*;
-    use std::time::SystemTime;
+// What the files of one shard count; others read it a moment late.
 
-    fn file(blocks: &BlockPool, bytes: &[u8]) -> CachedFile {
-        let mut body = Buffer::new();
-        body.extend_from_slice(blocks, bytes).unwrap();
-        let version = version(bytes.len() as u64, 1);
-        CachedFile {
-            version,
-            validators: Validators::new(&version, SystemTime::UNIX_EPOCH),
-            media_type: FieldValue::TEXT_PLAIN,
-            body,
-        }
+/// A number that one thread changes and any thread reads.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Only the owning thread may call it: not atomic as a whole.
+    pub(super) fn add(&self, count: u64) {
+        self.set(self.value() + count);
     }
 
-    /// Goal: an entry is fresh for a second from its last look, and a look renews it.
-    #[test]
-    fn an_entry_is_believed_for_a_second() {
-        let blocks = BlockPool::new("test", PoolMode::On);
-        let mut cache = Cache::new(1 << 20);
-        assert_eq!(cache.find(b"a", 0), Known::Nothing);
-        assert_eq!(cache.insert(b"a", file(&blocks, b"1"), 5).unwrap(), (0, 0));
-        assert_eq!(cache.find(b"a", 4 + FRESH_NS), Known::Fresh(0));
-        assert_eq!(cache.find(b"a", 5 + FRESH_NS), Known::Old(0));
-        cache.refresh(0, 5 + FRESH_NS);
-        assert_eq!(cache.find(b"a", 6 + FRESH_NS), Known::Fresh(0));
-        cache.insert(b"a", file(&blocks, b"2"), 9).unwrap();
-        assert_eq!((cache.len(), &*cache.file(0).body), (1, &b"2"[..]));
+    /// Only the owning thread may call it.
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Goal: room is made by throwing out what was not used lately; what never fits is given back.
-    #[test]
-    fn used_entries_stay() {
-        let blocks = BlockPool::new("test", PoolMode::On);
-        let one = ENTRY_BYTES + 2 + file(&blocks, &[0; 100]).body.capacity();
-        let mut cache = Cache::new(3 * one);
-        for name in [b"a", b"b", b"c"] {
-            cache.insert(name, file(&blocks, &[0; 100]), 0).unwrap();
-        }
-        assert_ne!(cache.find(b"a", 0), Known::Nothing);
-        let (_, evicted_count) = cache.insert(b"d", file(&blocks, &[0; 100]), 0).unwrap();
-        assert_eq!(evicted_count, 1);
-        assert_ne!(cache.find(b"a", 0), Known::Nothing);
-        assert_ne!(cache.find(b"d", 0), Known::Nothing);
-        assert_eq!(cache.insert(b"e", file(&blocks, &[0; 3000]), 0), None);
-        assert_eq!(cache.len(), 3);
-        assert!(!cache.takes(3 * one as u64) && cache.takes(100));
-        assert!(!Cache::new(1 << 30).takes(FILE_BYTES_MAX + 1));
-    }
-
-    proptest! {
-        /// Goal: after any insertions and removals every name leads to its own bytes, and the sum of
-        /// bytes is that of the entries and below the limit.
-        #[test]
-        fn names_lead_to_their_own_bytes(steps in proptest::collection::vec((0_u8..12, 0_usize..4), 0..200)) {
-            let blocks = BlockPool::new("test", PoolMode::On);
-            let mut cache = Cache::new(8 * (ENTRY_BYTES + 66));
-            let mut latest = HashMap::new();
-            for (name, kind) in steps {
-                match kind {
-                    0 => cache.remove(&[name]),
-                    1 => { cache.find(&[name], 0); }
-                    _ => {
-                        let body = [name, kind as u8, latest.len() as u8];
-                        latest.insert(name, body);
-                        cache.insert(&[name], file(&blocks, &body), 0).unwrap();
-                    }
-                }
-                let sum: usize = cache.entries.iter().map(Entry::bytes).sum();
-                prop_assert_eq!(sum, cache.bytes());
-                prop_assert!(sum <= cache.capacity_bytes);
-                prop_assert_eq!(cache.places.len(), cache.len());
-                for name in 0..12 {
-                    if let Known::Fresh(place) = cache.find(&[name], 0) {
-                        prop_assert_eq!(&*cache.file(place).body, &latest[&name][..]);
-                    }
-                }
-            }
-        }
+    fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
+
+macro_rules! counters {
+    ($($field:ident $kind:literal $name:literal $help:literal;)*) => {
+        /// Aligned to the two cache lines that CPUs fetch at a time, so that shards do not slow each
+        /// other by counting.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub(super) struct FileCounters {
+            $(#[doc = $help] pub(super) $field: Counter,)*
+        }
+
+        /// The sums over all shards.
+        pub(super) fn write_metrics(shards: &[FileCounters], out: &mut MetricsText<'_>) {
+            $(
+                let sum: u64 = shards.iter().map(|shard| shard.$field.value()).sum();
+                out.describe($name, $kind, $help);
+                out.sample($name, &[], sum);
+            )*
+        }
+    };
+}
+
+counters! {
+    cache_hits "counter" "millpond_files_cache_hits_total"
+        "Requests answered from the cache of small files.";
+    cache_misses "counter" "millpond_files_cache_misses_total"
+        "Requests for which a file was opened.";
+    cache_evictions "counter" "millpond_files_cache_evictions_total"
+        "Files that made room for others in the cache.";
+    cache_entries "gauge" "millpond_files_cache_entries"
+        "Files in the cache now.";
+    cache_bytes "gauge" "millpond_files_cache_bytes"
+        "Bytes that the cache holds now.";
+    not_modified "counter" "millpond_files_not_modified_total"
+        "Requests answered with 304, because the client has the file.";
+    partial "counter" "millpond_files_partial_total"
+        "Requests answered with 206, a range.";
+    body_bytes "counter" "millpond_files_body_bytes_total"
+        "Bytes of files written to clients.";
+    cold_opens "counter" "millpond_files_cold_opens_total"
+        "Files whose names were not in memory and were opened by the disk thread.";
+    cold_reads "counter" "millpond_files_cold_reads_total"
+        "Reads of bytes that were not in memory, done by the disk thread.";
+    transfers "gauge" "millpond_files_transfers"
+        "Requests now that wait for the disk or whose file is being sent.";
+    cut "counter" "millpond_files_cut_total"
+        "Answers cut short, because their file shrank or could not be read while being sent.";
+}
+
+#[cfg(test)]
+#[path = "tests/cache.rs"]
+mod tests;

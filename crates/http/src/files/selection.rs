@@ -7,7 +7,23 @@
 //! Absent on purpose: several ranges in one answer. `Range` may be ignored (14.2), the whole file is
 //! always right, and `multipart/byteranges` lets a short request ask for much more than the file.
 
-use super::version::Validators;
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+use httpdate::HttpDate;
+use millpond_mempool::{BlockPool, Buffer, PoolError};
+use rustix::fs::Stat;
+
+use crate::head_text::{Field, FieldName, FieldValue};
+use crate::method::Method;
+use crate::request::Request;
+use crate::request::{READ_ONLY, answer_other_method};
+use crate::response::Response;
+use crate::service::Flow;
+use crate::status::StatusCode;
+
+use super::path::OpenRefusal;
+use super::path::{FilePath, PathRefusal};
 
 /// What to answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -147,7 +163,7 @@ pub(super) fn select<'a>(
 
 fn date_s(value: &[u8]) -> Option<u64> {
     let date = httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
-    Some(super::version::seconds_since_epoch(date))
+    Some(seconds_since_epoch(date))
 }
 
 /// Whether a list of entity tags (RFC 9110 8.8.3) holds this one; what is malformed ends the list.
@@ -231,199 +247,300 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::version::tests::version;
-    use super::*;
-    use proptest::prelude::*;
-    use std::time::{Duration, SystemTime};
+// Which state of which file: what the kernel says of it, and the validators made from that.
+//
+// The entity tag is strong and made of inode, size and time of change in nanoseconds. It promises:
+// two answers with one tag carry the same bytes, as long as files are replaced by renaming, or
+// rewritten with a time of change that differs. A file overwritten in place, to the same length and
+// within one step of the file system's clock (4 ms, or a time set back by hand), keeps its tag.
+// Tags are those of one copy: another machine with the same files gives others.
 
-    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
-    const EXACT: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
-    const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
-    const MODIFIED_S: u64 = 784_111_777;
+const SECOND_NS: i64 = 1_000_000_000;
 
-    fn validators(size_bytes: u64) -> Validators {
-        let file = version(size_bytes, MODIFIED_S as i64 * 1_000_000_000);
-        Validators::new(
-            &file,
-            SystemTime::UNIX_EPOCH + Duration::from_secs(MODIFIED_S + 9),
-        )
-    }
+/// Two quotes, two hyphens and three numbers of up to 16 digits.
+const TAG_BYTES_MAX: usize = 52;
 
-    fn selected(size_bytes: u64, is_get: bool, fields: &[(&str, &str)]) -> Selection {
-        let validators = validators(size_bytes);
-        let tag = String::from_utf8(validators.tag().to_vec()).unwrap();
-        let fields: Vec<_> = fields
-            .iter()
-            .map(|(name, value)| (*name, value.replace("TAG", &tag)))
-            .collect();
-        let fields = fields
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        select(fields, &validators, size_bytes, is_get, || MODIFIED_S + 9)
-    }
+const DATE_BYTES: usize = "Sun, 06 Nov 1994 08:49:37 GMT".len();
 
-    fn part(first: u64, last: u64) -> Selection {
-        Selection::Part(ByteRange { first, last })
-    }
+/// The last second that an HTTP date can say: the end of the year 9999.
+const DATE_S_MAX: u64 = 253_402_300_799;
 
-    /// Goal: the table of RFC 9110 13.2.2: each condition alone, and which one wins.
-    #[test]
-    fn preconditions_are_evaluated_in_their_order() {
-        use Selection::{NotModified, PreconditionFailed, Whole};
-        let cases: &[(&[(&str, &str)], Selection)] = &[
-            (&[], Whole),
-            (&[("If-Match", "*")], Whole),
-            (&[("If-Match", "TAG")], Whole),
-            (&[("If-Match", "\"x\", TAG")], Whole),
-            (&[("If-Match", "\"x\""), ("If-Match", "TAG")], Whole),
-            (&[("If-Match", "W/TAG")], PreconditionFailed),
-            (&[("If-Match", "\"x\"")], PreconditionFailed),
-            (&[("If-Match", "")], PreconditionFailed),
-            (
-                &[("If-Match", "TAG"), ("If-Unmodified-Since", BEFORE)],
-                Whole,
-            ),
-            (&[("If-Unmodified-Since", BEFORE)], PreconditionFailed),
-            (&[("If-Unmodified-Since", EXACT)], Whole),
-            (&[("If-Unmodified-Since", "yesterday")], Whole),
-            (&[("If-None-Match", "*")], NotModified),
-            (&[("if-none-match", "TAG")], NotModified),
-            (&[("If-None-Match", "W/TAG")], NotModified),
-            (&[("If-None-Match", "\"a\",\t\"b,c\" , TAG")], NotModified),
-            (&[("If-None-Match", ",, TAG ,")], NotModified),
-            (&[("If-None-Match", "\"a\" TAG")], Whole),
-            (&[("If-None-Match", "a, TAG")], Whole),
-            (&[("If-None-Match", "w/TAG")], Whole),
-            (
-                &[("If-None-Match", "\"x\""), ("If-Modified-Since", AFTER)],
-                Whole,
-            ),
-            (&[("If-Modified-Since", EXACT)], NotModified),
-            (&[("If-Modified-Since", AFTER)], NotModified),
-            (&[("If-Modified-Since", BEFORE)], Whole),
-            (
-                &[("If-Modified-Since", "Sunday, 06-Nov-94 08:49:37 GMT")],
-                NotModified,
-            ),
-            (&[("If-Modified-Since", "0")], Whole),
-            (
-                &[("If-Modified-Since", EXACT), ("If-Modified-Since", EXACT)],
-                Whole,
-            ),
-            (
-                &[("If-Match", "\"x\""), ("If-None-Match", "TAG")],
-                PreconditionFailed,
-            ),
-            (
-                &[("If-None-Match", "TAG"), ("Range", "bytes=0-1")],
-                NotModified,
-            ),
-        ];
-        for (fields, expected) in cases {
-            for is_get in [true, false] {
-                assert_eq!(selected(100, is_get, fields), *expected, "{fields:?}");
-            }
+/// One state of one file. Two that are equal have the same bytes, with the reserve above and one
+/// less: the time of the inode's change is part of it, which nobody sets by hand.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Version {
+    pub(super) size_bytes: u64,
+    device: u64,
+    inode: u64,
+    modified_ns: i64,
+    changed_ns: i64,
+}
+
+impl Version {
+    #[expect(
+        clippy::unnecessary_cast,
+        reason = "the fields' types differ between architectures"
+    )]
+    pub(super) fn of(stat: &Stat) -> Self {
+        // Times from a disk may be anything: they wrap, which at worst is one tag for two states.
+        let ns = |seconds: i64, ns: i64| seconds.wrapping_mul(SECOND_NS).wrapping_add(ns);
+        Self {
+            size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            modified_ns: ns(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            changed_ns: ns(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
         }
     }
 
-    /// Goal: RFC 9110 14.1.2 and its examples; what is not one valid range of bytes is ignored.
-    #[test]
-    fn one_range_is_cut_and_the_rest_ignored() {
-        use Selection::{Unsatisfiable, Whole};
-        for (range, expected) in [
-            ("bytes=0-0", part(0, 0)),
-            ("bytes=0-499", part(0, 99)),
-            ("bytes=10-", part(10, 99)),
-            ("bytes=99-99", part(99, 99)),
-            ("bytes=-1", part(99, 99)),
-            ("bytes=-100", part(0, 99)),
-            ("bytes=-500", part(0, 99)),
-            ("BYTES=1-2", part(1, 2)),
-            ("bytes= 1-2 ", part(1, 2)),
-            ("bytes=0-99999999999999999999999999", part(0, 99)),
-            ("bytes=100-", Unsatisfiable),
-            ("bytes=100-200", Unsatisfiable),
-            ("bytes=99999999999999999999999999-", Unsatisfiable),
-            ("bytes=-0", Unsatisfiable),
-            ("bytes=2-1", Whole),
-            ("bytes=0-1,5-6", Whole),
-            ("bytes=", Whole),
-            ("bytes=-", Whole),
-            ("bytes=--1", Whole),
-            ("bytes=1", Whole),
-            ("bytes=+1-2", Whole),
-            ("bytes=1 -2", Whole),
-            ("bytes=0x1-2", Whole),
-            ("bytes 1-2", Whole),
-            ("lines=1-2", Whole),
-            ("", Whole),
-        ] {
-            assert_eq!(
-                selected(100, true, &[("Range", range)]),
-                expected,
-                "{range}"
-            );
-            assert_eq!(
-                selected(100, false, &[("Range", range)]),
-                Whole,
-                "HEAD {range}"
-            );
-        }
-        assert_eq!(selected(0, true, &[("Range", "bytes=0-")]), Unsatisfiable);
-        assert_eq!(selected(0, true, &[("Range", "bytes=-5")]), Whole);
-        let twice = [("Range", "bytes=0-1"), ("Range", "bytes=0-1")];
-        assert_eq!(selected(100, true, &twice), Whole);
+    /// Whether the file has been left alone for so long that its next change will show: the clock of
+    /// file systems stands still for some milliseconds at a time.
+    pub(super) fn is_settled(&self, now: SystemTime) -> bool {
+        const SETTLING: Duration = Duration::from_millis(100);
+        let Ok(changed_ns) = u64::try_from(self.changed_ns) else {
+            return false;
+        };
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_nanos(changed_ns);
+        now.duration_since(changed).is_ok_and(|age| age >= SETTLING)
     }
+}
 
-    /// Goal: a range of another state of the file is never sent.
-    #[test]
-    fn if_range_guards_the_range() {
-        for (if_range, expected) in [
-            ("TAG", part(0, 1)),
-            (EXACT, part(0, 1)),
-            ("W/TAG", Selection::Whole),
-            ("\"x\"", Selection::Whole),
-            (BEFORE, Selection::Whole),
-            (AFTER, Selection::Whole),
-            ("", Selection::Whole),
-        ] {
-            let fields = [("If-Range", if_range), ("Range", "bytes=0-1")];
-            assert_eq!(selected(100, true, &fields), expected, "{if_range}");
-        }
-        let same_second = select(
-            [
-                (&b"range"[..], &b"bytes=0-1"[..]),
-                (b"if-range", EXACT.as_bytes()),
-            ]
-            .into_iter(),
-            &validators(100),
-            100,
-            true,
-            || MODIFIED_S,
+/// What a client may compare: as text, made once for each opening of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Validators {
+    tag: [u8; TAG_BYTES_MAX],
+    tag_bytes: u8,
+    date: [u8; DATE_BYTES],
+    /// The second that `date` says.
+    pub(super) modified_s: u64,
+}
+
+impl Validators {
+    /// `now` caps the date: one in the future would never expire (RFC 9110 8.8.2.1).
+    pub(super) fn new(version: &Version, now: SystemTime) -> Self {
+        let mut tag = [0; TAG_BYTES_MAX];
+        let mut rest = &mut tag[..];
+        let (inode, size_bytes) = (version.inode, version.size_bytes);
+        // Cannot fail: the array holds the longest numbers.
+        let written = write!(
+            rest,
+            "\"{inode:x}-{size_bytes:x}-{:x}\"",
+            version.modified_ns
         );
-        assert_eq!(same_second, Selection::Whole, "the second is not over yet");
+        debug_assert!(written.is_ok());
+        let tag_bytes = (TAG_BYTES_MAX - rest.len()) as u8;
+        let now_s = seconds_since_epoch(now);
+        let modified_s = u64::try_from(version.modified_ns.div_euclid(SECOND_NS))
+            .unwrap_or(0)
+            .min(now_s)
+            .min(DATE_S_MAX);
+        let http_date = HttpDate::from(SystemTime::UNIX_EPOCH + Duration::from_secs(modified_s));
+        let mut date = [0; DATE_BYTES];
+        let mut rest = &mut date[..];
+        // Cannot fail: an HTTP date has one length.
+        let written = write!(rest, "{http_date}");
+        debug_assert!(written.is_ok() && rest.is_empty());
+        Self {
+            tag,
+            tag_bytes,
+            date,
+            modified_s,
+        }
     }
 
-    proptest! {
-        /// Goal: whatever is asked for, a part lies within the file.
-        #[test]
-        fn a_part_lies_within_the_file(range in "bytes=[0-9]{0,22}-[0-9]{0,22}", size_bytes: u64) {
-            if let Selection::Part(range) = selected(size_bytes, true, &[("Range", &range)]) {
-                prop_assert!(range.first <= range.last && range.last < size_bytes);
-                prop_assert!(range.len_bytes() <= size_bytes);
+    /// The entity tag, quotes included.
+    pub(super) fn tag(&self) -> &[u8] {
+        &self.tag[..usize::from(self.tag_bytes)]
+    }
+
+    /// `Last-Modified`.
+    pub(super) fn date(&self) -> &[u8] {
+        &self.date
+    }
+}
+
+/// Zero for a clock that stands before 1970.
+pub(super) fn seconds_since_epoch(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+// What a request asks of the files, whether its head is still there or was copied to wait.
+
+/// A request for a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question<'a> {
+    pub(super) file: FilePath<'a>,
+    /// Path and query as sent, for a redirection.
+    pub(super) path: &'a [u8],
+    pub(super) query: Option<&'a [u8]>,
+    pub(super) is_get: bool,
+}
+
+/// A question that waits, with the fields that decide about its answer.
+#[derive(Debug)]
+pub(super) struct KeptQuestion {
+    /// Name, path, query, then one line for each field.
+    text: Buffer,
+    name_bytes: usize,
+    path_bytes: usize,
+    query_bytes: Option<usize>,
+    is_index: bool,
+    is_get: bool,
+}
+
+fn decides(name: &[u8]) -> bool {
+    [
+        "range",
+        "if-range",
+        "if-match",
+        "if-none-match",
+        "if-modified-since",
+        "if-unmodified-since",
+    ]
+    .iter()
+    .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+impl KeptQuestion {
+    pub(super) fn keep(
+        question: &Question<'_>,
+        request: &Request<'_>,
+        blocks: &BlockPool,
+    ) -> Result<Self, PoolError> {
+        let mut text = Buffer::new();
+        let query = question.query.unwrap_or_default();
+        for part in [question.file.relative, question.path, query] {
+            text.extend_from_slice(blocks, part)?;
+        }
+        for (name, value) in request.headers().filter(|(name, _)| decides(name)) {
+            // Neither has a line feed in it, and a name has no colon: the parser saw to that.
+            for part in [name, b":", value, b"\n"] {
+                text.extend_from_slice(blocks, part)?;
             }
         }
+        Ok(Self {
+            text,
+            name_bytes: question.file.relative.len(),
+            path_bytes: question.path.len(),
+            query_bytes: question.query.map(<[u8]>::len),
+            is_index: question.file.is_index,
+            is_get: question.is_get,
+        })
+    }
 
-        /// Goal: no field value panics.
-        #[test]
-        fn any_value_is_survived(value in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let names = ["range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since"];
-            for name in names {
-                let fields = [(name.as_bytes(), &value[..]), (b"range", b"bytes=0-1")];
-                select(fields.into_iter(), &validators(10), 10, true, || 0);
-            }
+    pub(super) fn question(&self) -> Question<'_> {
+        let (name, rest) = self.text.split_at(self.name_bytes);
+        let (path, rest) = rest.split_at(self.path_bytes);
+        Question {
+            file: FilePath {
+                relative: name,
+                is_index: self.is_index,
+            },
+            path,
+            query: self.query_bytes.map(|query_bytes| &rest[..query_bytes]),
+            is_get: self.is_get,
+        }
+    }
+
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let start = self.name_bytes + self.path_bytes + self.query_bytes.unwrap_or(0);
+        self.text[start..]
+            .split(|&byte| byte == b'\n')
+            .filter_map(|line| {
+                let colon = memchr::memchr(b':', line)?;
+                Some((&line[..colon], &line[colon + 1..]))
+            })
+    }
+}
+
+impl<'a> Question<'a> {
+    pub(super) fn new(file: FilePath<'a>, request: &Request<'a>) -> Self {
+        Self {
+            file,
+            path: request.path(),
+            query: request.query(),
+            is_get: request.method == Method::Get,
         }
     }
 }
+
+// Answers without a file: a redirection, or a refusal in one sentence that says what to do.
+
+const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
+const CONTENT_IS_TEXT: Field<'_> = (FieldName::CONTENT_TYPE, FieldValue::TEXT_PLAIN);
+
+#[cold]
+pub(super) fn redirect_to_directory(
+    question: &Question<'_>,
+    response: &mut Response<'_>,
+    blocks: &BlockPool,
+) {
+    // The path begins with one slash, so that the location is on this server.
+    let mut location = Buffer::new();
+    let query = question
+        .query
+        .map_or([&b""[..], b""], |query| [b"?", query]);
+    let is_whole = [question.path, b"/", query[0], query[1]]
+        .iter()
+        .all(|part| location.extend_from_slice(blocks, part).is_ok());
+    if is_whole && let Ok(location) = FieldValue::new(&*location) {
+        // Without memory nothing is sent, which the server answers with 503.
+        let _ = response.send_with(
+            StatusCode::MOVED_PERMANENTLY,
+            &[CONTENT_IS_TEXT, (FieldName::LOCATION, location)],
+            b"this is a directory: its name ends with a slash\n",
+        );
+    }
+}
+
+pub(super) fn refuse_method(method: Method, response: &mut Response<'_>) -> Flow {
+    let sentence = b"files can only be read: use GET or HEAD\n";
+    answer_other_method(method, response, READ_ONLY, sentence)
+}
+
+#[cold]
+pub(super) fn refuse_path(refusal: PathRefusal, response: &mut Response<'_>) -> Flow {
+    match refusal {
+        PathRefusal::Malformed => {
+            // Without memory nothing is sent, which the server answers with 503.
+            let _ = response.send(
+                StatusCode::BAD_REQUEST,
+                TEXT_PLAIN,
+                b"this path names no file: write it without . and .. segments, empty ones, and \
+                  escaped slashes or zeros\n",
+            );
+        }
+        PathRefusal::Hidden => refuse_open(OpenRefusal::NotFound, response),
+        // Not answering is 503.
+        PathRefusal::Memory => {}
+    }
+    Flow::Done
+}
+
+#[cold]
+pub(super) fn refuse_open(refusal: OpenRefusal, response: &mut Response<'_>) {
+    let (status, text): (StatusCode, &[u8]) = match refusal {
+        OpenRefusal::NotFound => (StatusCode::NOT_FOUND, b"no such file\n"),
+        OpenRefusal::Forbidden => (
+            StatusCode::FORBIDDEN,
+            b"the server may not read this file\n",
+        ),
+        OpenRefusal::Failed => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            b"the file cannot be read\n",
+        ),
+        // The server's own words: 503.
+        OpenRefusal::Exhausted | OpenRefusal::NotCached => return,
+    };
+    // Without memory nothing is sent, which the server answers with 503.
+    let _ = response.send(status, TEXT_PLAIN, text);
+}
+
+#[cfg(test)]
+#[path = "tests/selection.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/version.rs"]
+pub(super) mod version_tests;

@@ -1,16 +1,20 @@
 //! Snapshots as Prometheus text, and as a table for a person who sends SIGUSR1.
 
-use super::MetricsText;
-use super::proxy_protocol::write_proxy_heads;
-use super::snapshot::ShardSnapshot;
-use super::tls::write_tls;
+use std::fmt;
+use std::fmt::{Display, Write};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use millpond_io::proxy_protocol::{ProxyHeadCounters, ProxyHeadFailure};
+use millpond_io::tls::{TlsCounters, TlsFailure};
+use millpond_io::{DriverCounters, Peer, Waker};
+use millpond_mempool::{BlockPool, Buffer, ClassStats, PoolError, PoolStats};
+
 use crate::access_log::{AccessLogCounters, WriterCounters};
 use crate::counters::HttpCounters;
 use crate::limits::{Limit, Limits};
-use millpond_io::DriverCounters;
-use millpond_mempool::PoolStats;
-use std::fmt::{Display, Write};
-use std::sync::atomic::Ordering;
+use crate::request::Request;
 
 /// What a server is, as labels of `millpond_build_info`.
 pub(crate) type BuildLabels = [(&'static str, String)];
@@ -52,7 +56,7 @@ fn write_thread_panics(out: &mut MetricsText<'_>) {
         "counter",
         "Panics of helper threads, which go on after them.",
     );
-    for (thread, count) in crate::thread_panics::counts() {
+    for (thread, count) in crate::error::counts() {
         out.sample(name, &[("thread", &thread)], count);
     }
 }
@@ -492,3 +496,408 @@ pub(crate) fn accounting_table(name: &str, shards: &[ShardSnapshot]) -> String {
     }
     text
 }
+
+// A copy of one shard's numbers, for the other shards and for SIGUSR1.
+
+/// One shard's numbers at some moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShardSnapshot {
+    pub(crate) http: HttpCounters,
+    pub(crate) driver: DriverCounters,
+    /// Of a server that speaks TLS.
+    pub(crate) tls: Option<TlsCounters>,
+    /// Of a server whose clients begin with a head of the PROXY protocol.
+    pub(crate) proxy_heads: Option<ProxyHeadCounters>,
+    pub(crate) driver_name: &'static str,
+    /// With a log only.
+    pub(crate) access_log: Option<AccessLogCounters>,
+    pub(crate) pools: Vec<PoolStats>,
+    pub(crate) classes: Vec<ClassStats>,
+    /// What the pools have given back because nobody used it, ever.
+    pub(crate) bytes_given_back: u64,
+    /// Addresses of the buffers the kernel writes to, with pages or without.
+    pub(crate) io_buffers_addressed_bytes: u64,
+}
+
+/// The latest copy of every shard. Locked for the time of a copy, about once a second.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    shards: Vec<Mutex<ShardSnapshot>>,
+    /// Counts as it goes, and of all shards.
+    pub(crate) log_writer: Option<Arc<WriterCounters>>,
+}
+
+impl Snapshots {
+    pub(crate) fn new(shard_count: usize) -> Self {
+        Self {
+            shards: (0..shard_count).map(|_| Mutex::default()).collect(),
+            log_writer: None,
+        }
+    }
+
+    /// The place of one shard. A panic elsewhere leaves only numbers behind: still good to read.
+    pub(crate) fn lock(&self, shard_index: usize) -> MutexGuard<'_, ShardSnapshot> {
+        self.shards[shard_index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.shards.len()
+    }
+
+    pub(crate) fn to_vec(&self) -> Vec<ShardSnapshot> {
+        (0..self.len())
+            .map(|index| self.lock(index).clone())
+            .collect()
+    }
+}
+
+// Who may read `/metrics` on the listener that serves everything else.
+
+/// Which peers `GET /metrics` on the main listener is answered for. For all others the path is one of the service's.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum MetricsAccess {
+    /// Peers on a loopback address or a unix socket, unless a proxy of this machine passes the request on for others.
+    #[default]
+    Loopback,
+    /// Every peer.
+    All,
+    /// No peer.
+    None,
+}
+
+impl FromStr for MetricsAccess {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "loopback" => Ok(Self::Loopback),
+            "all" => Ok(Self::All),
+            "none" => Ok(Self::None),
+            _ => Err("use loopback, all or none".to_owned()),
+        }
+    }
+}
+
+impl MetricsAccess {
+    /// Whether this request may be answered. `peer`: asked only where it matters.
+    pub(crate) fn allows(self, request: &Request<'_>, peer: impl FnOnce() -> Option<Peer>) -> bool {
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::Loopback => !is_forwarded(request) && peer().is_some_and(is_local),
+        }
+    }
+}
+
+/// A peer that is not known is not local.
+fn is_local(peer: Peer) -> bool {
+    match peer {
+        Peer::Unix => true,
+        Peer::Inet(address) => address.ip().to_canonical().is_loopback(),
+    }
+}
+
+/// Whether the request carries what proxies add when they pass a request on.
+fn is_forwarded(request: &Request<'_>) -> bool {
+    const NAMES: [&[u8]; 3] = [b"forwarded", b"via", b"x-real-ip"];
+    const PREFIX: &[u8] = b"x-forwarded-";
+    request.headers().any(|(name, _)| {
+        let start = &name[..name.len().min(PREFIX.len())];
+        start.eq_ignore_ascii_case(PREFIX) || NAMES.iter().any(|one| name.eq_ignore_ascii_case(one))
+    })
+}
+
+// Heads of the PROXY protocol as Prometheus text; nothing of a server that awaits none.
+
+pub(super) fn write_proxy_heads(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
+    let heads: Vec<(usize, ProxyHeadCounters)> = shards
+        .iter()
+        .enumerate()
+        .filter_map(|(shard, snapshot)| Some((shard, snapshot.proxy_heads?)))
+        .collect();
+    if heads.is_empty() {
+        return;
+    }
+    let name = "millpond_proxy_protocol_heads_total";
+    out.describe(
+        name,
+        "counter",
+        "Heads of the PROXY protocol that were taken.",
+    );
+    for (shard, counters) in &heads {
+        for (version, count) in [("1", counters.taken_v1), ("2", counters.taken_v2)] {
+            let labels: [(&str, &dyn Display); 2] = [("shard", shard), ("version", &version)];
+            out.sample(name, &labels, count);
+        }
+    }
+    let name = "millpond_proxy_protocol_refused_total";
+    out.describe(
+        name,
+        "counter",
+        "Connections closed for want of a head of the PROXY protocol, by reason.",
+    );
+    for (shard, counters) in &heads {
+        for failure in ProxyHeadFailure::ALL {
+            let labels: [(&str, &dyn Display); 2] = [("shard", shard), ("reason", &failure.name())];
+            out.sample(name, &labels, counters.refused_by(failure));
+        }
+    }
+    type Read = fn(&ProxyHeadCounters) -> u64;
+    let metrics: [(&str, &str, &str, Read); 2] = [
+        (
+            "awaited",
+            "gauge",
+            "Connections whose head is not whole.",
+            |counters| counters.awaited,
+        ),
+        (
+            "without_address_total",
+            "counter",
+            "Heads that told no address, so that the connection's own was taken.",
+            |counters| counters.without_address,
+        ),
+    ];
+    for (suffix, kind, help, read) in metrics {
+        let name = format!("millpond_proxy_protocol_{suffix}");
+        out.describe(&name, kind, help);
+        for (shard, counters) in &heads {
+            out.sample(&name, &[("shard", shard)], read(counters));
+        }
+    }
+}
+
+// Handshakes and their failures as Prometheus text; nothing of a server without TLS.
+
+pub(super) fn write_tls(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
+    let tls: Vec<(usize, TlsCounters)> = shards
+        .iter()
+        .enumerate()
+        .filter_map(|(shard, snapshot)| Some((shard, snapshot.tls?)))
+        .collect();
+    if tls.is_empty() {
+        return;
+    }
+    let name = "millpond_tls_handshakes_total";
+    out.describe(name, "counter", "Handshakes that succeeded.");
+    for (shard, c) in &tls {
+        for (version, kind, count) in [
+            ("1.2", "full", c.full_tls12),
+            ("1.2", "resumed", c.resumed_tls12),
+            ("1.3", "full", c.full_tls13),
+            ("1.3", "resumed", c.resumed_tls13),
+        ] {
+            let labels: [(&str, &dyn Display); 3] =
+                [("shard", shard), ("version", &version), ("kind", &kind)];
+            out.sample(name, &labels, count);
+        }
+    }
+    let name = "millpond_tls_handshake_failures_total";
+    out.describe(name, "counter", "Handshakes that failed, by reason.");
+    for (shard, c) in &tls {
+        for failure in TlsFailure::ALL {
+            let labels: [(&str, &dyn Display); 2] = [("shard", shard), ("reason", &failure.name())];
+            out.sample(name, &labels, c.failed_by(failure));
+        }
+    }
+    type Read = fn(&TlsCounters) -> u64;
+    let metrics: [(&str, &str, &str, Read); 5] = [
+        (
+            "handshaking",
+            "gauge",
+            "Connections in the middle of their handshake.",
+            |c| c.handshaking,
+        ),
+        (
+            "established",
+            "gauge",
+            "Connections past their handshake.",
+            |c| c.established,
+        ),
+        (
+            "broken_total",
+            "counter",
+            "Established connections ended by what TLS does not allow.",
+            |c| c.broken,
+        ),
+        (
+            "truncated_total",
+            "counter",
+            "Connections whose peer did not announce the end of what it sends.",
+            |c| c.truncated,
+        ),
+        (
+            "handshake_received_bytes_total",
+            "counter",
+            "Bytes of handshakes, from peers.",
+            |c| c.handshake_bytes,
+        ),
+    ];
+    for (suffix, kind, help, read) in metrics {
+        let name = format!("millpond_tls_{suffix}");
+        out.describe(&name, kind, help);
+        for (shard, c) in &tls {
+            out.sample(&name, &[("shard", shard)], read(c));
+        }
+    }
+}
+
+// The Prometheus text format, written into pooled memory.
+
+/// Prometheus text being written.
+pub struct MetricsText<'a> {
+    out: Buffer,
+    blocks: &'a BlockPool,
+    error: Option<PoolError>,
+}
+
+impl fmt::Debug for MetricsText<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MetricsText")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> MetricsText<'a> {
+    pub(crate) fn new(blocks: &'a BlockPool) -> Self {
+        Self {
+            out: Buffer::new(),
+            blocks,
+            error: None,
+        }
+    }
+
+    pub(crate) fn finish(self) -> Result<Buffer, PoolError> {
+        self.error.map_or(Ok(self.out), Err)
+    }
+
+    /// Begins a metric: its help and type lines. `kind` is `counter` or `gauge`.
+    pub fn describe(&mut self, name: &str, kind: &str, help: &str) {
+        self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+    }
+
+    /// One sample. Label values are escaped.
+    pub fn sample(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
+        self.write(format_args!("{name}"));
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            self.write(format_args!("{before}{label}=\"{}\"", Escaped(*text)));
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        self.write(format_args!("{end} {value}\n"));
+    }
+
+    fn write(&mut self, text: fmt::Arguments<'_>) {
+        // The cause is kept in `error`, which `finish` returns.
+        let _ = self.write_fmt(text);
+    }
+}
+
+impl Write for MetricsText<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.out
+            .extend_from_slice(self.blocks, text.as_bytes())
+            .map_err(|error| {
+                self.error = Some(error);
+                fmt::Error
+            })
+    }
+}
+
+/// A label value with backslash, quote and line feed escaped.
+struct Escaped<'a>(&'a dyn Display);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(Escaper(f), "{}", self.0)
+    }
+}
+
+struct Escaper<'f, 'g>(&'f mut fmt::Formatter<'g>);
+
+impl Write for Escaper<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|character| match character {
+            '\\' => self.0.write_str("\\\\"),
+            '"' => self.0.write_str("\\\""),
+            '\n' => self.0.write_str("\\n"),
+            character => self.0.write_char(character),
+        })
+    }
+}
+
+// `/metrics` for a listener of its own: its thread asks a shard for the text, and the shard writes it.
+//
+// The text has what the service of a shard adds, which only its thread can read. One text is asked for at a time,
+// however many peers wait for it.
+
+/// The question, the answer, and who is to be woken for each.
+#[derive(Default)]
+pub(crate) struct Scrape {
+    is_asked: AtomicBool,
+    text: Mutex<Option<Vec<u8>>>,
+    /// Of the shard that writes.
+    writer: OnceLock<Waker>,
+    /// Of the thread that asks.
+    reader: OnceLock<Waker>,
+}
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Scrape")
+            .field("is_asked", &self.is_asked)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Scrape {
+    /// The first call counts: one shard writes.
+    pub(crate) fn set_writer(&self, waker: Waker) {
+        let _ = self.writer.set(waker);
+    }
+
+    pub(crate) fn set_reader(&self, waker: Waker) {
+        let _ = self.reader.set(waker);
+    }
+
+    /// Asks for a text; the reader is woken when it is there.
+    pub(crate) fn ask(&self) {
+        self.is_asked.store(true, Ordering::Release);
+        if let Some(writer) = self.writer.get() {
+            writer.wake();
+        }
+    }
+
+    /// Whether a text is asked for, which the caller writes then.
+    pub(crate) fn take_question(&self) -> bool {
+        // Looked at first: a shard is woken often, and writes cost the others the cache line.
+        self.is_asked.load(Ordering::Relaxed) && self.is_asked.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn answer(&self, text: Vec<u8>) {
+        *self.lock() = Some(text);
+        if let Some(reader) = self.reader.get() {
+            reader.wake();
+        }
+    }
+
+    pub(crate) fn take_answer(&self) -> Option<Vec<u8>> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/access.rs"]
+mod access_tests;
+
+#[cfg(test)]
+#[path = "tests/text.rs"]
+mod text_tests;

@@ -1,7 +1,7 @@
 //! The status line, and what a response's fields must say.
 
-use super::fields::parse_fields;
-use super::framing::FramingFields;
+use super::FramingFields;
+use super::request::parse_fields;
 use super::request::parse_version;
 use super::{Stop, byte_at, expect_line_end, skip_empty_line};
 use crate::error::ParseError;

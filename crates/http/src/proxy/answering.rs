@@ -4,20 +4,34 @@
 //!
 //! Absent on purpose: the choice of upstreams, and what a failure is worth: see `upstreams`, `retry`.
 
+use millpond_mempool::{Buffer, Handle};
+
+use crate::access_log::Relayed;
+use crate::client::{
+    AnswerHead, ExchangeFailure, ExchangeId, ExchangeReport, PART_BYTES_MAX, Phase,
+};
+use crate::completions::Completions;
+use crate::head::Manner;
+use crate::head::{Framing, HeadFields};
+use crate::head_text::Field;
+use crate::limits::Limits;
+use crate::method::Method;
+use crate::parse::parse_trailer_fields;
+use crate::response::Response;
+use crate::service::{Flow, RequestToken, Wants};
+use crate::status::StatusCode;
+use crate::streaming::{Outgoing, has_room_for_part};
+
 use super::counters::Cell;
 use super::failure::Failure;
-use super::proxied::{BodyState, Proxied};
-use super::response_head::{HeadRefused, forward_informational, forward_switch};
-use super::retry::may_retry;
-use super::service::Proxy;
-use super::upgrade::is_agreed;
-use crate::access_log::Relayed;
-use crate::client::{AnswerHead, ExchangeFailure, ExchangeReport, Phase};
-use crate::completions::Completions;
-use crate::service::Flow;
-use crate::status::StatusCode;
-use crate::streaming::has_room_for_part;
-use millpond_mempool::Handle;
+use super::mirrors::Copied;
+use super::request_head::OutgoingHead;
+use super::response_head::FieldChanges;
+use super::response_head::HeadMemory;
+use super::response_head::{FieldRule, Nominated, begins, is};
+use super::response_head::{HeadRefused, forward_head, forward_informational, forward_switch};
+use super::service::{Proxy, is_agreed};
+use super::upstreams::{Chosen, Tried};
 
 /// Until there was a connection, from then to the first byte, and in all.
 fn times_ns(report: &ExchangeReport) -> [u64; 3] {
@@ -346,3 +360,303 @@ impl Proxy {
         }
     }
 }
+
+// Heads of answers that were written for a client before: they are copied.
+
+/// All that decides what is written for a head, but the head.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct AnswerKey {
+    manner: Manner,
+    framing: Framing,
+}
+
+/// How the answer goes on behind its head.
+#[derive(Clone, Copy, Debug)]
+struct AnswerRest {
+    manner: Manner,
+    outgoing: Outgoing,
+    passes_trailers: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct KnownAnswers {
+    memory: HeadMemory<AnswerKey, AnswerRest>,
+}
+
+impl KnownAnswers {
+    pub(super) fn new() -> Self {
+        Self {
+            memory: HeadMemory::new(),
+        }
+    }
+
+    /// Writes the final head of an answer; `changes` are the same every time. On failure nothing was written. True: fields behind its body
+    /// may go on.
+    pub(super) fn forward(
+        &mut self,
+        response: &mut Response<'_>,
+        answer: &AnswerHead<'_>,
+        changes: &FieldChanges,
+    ) -> Result<bool, HeadRefused> {
+        let key = AnswerKey {
+            manner: response.manner,
+            framing: answer.framing,
+        };
+        if let Some((written, rest)) = self.memory.find(answer.bytes, |it| *it == key, 0) {
+            let body_bytes = match answer.framing {
+                Framing::Length(length) => length.min(PART_BYTES_MAX as u64) as usize,
+                _ => 0,
+            };
+            let room_bytes = written.len() + body_bytes;
+            let reserved = response.output.reserve(response.blocks, room_bytes);
+            reserved.map_err(HeadRefused::Memory)?;
+            response.output.append_within_capacity(written);
+            response.sent = Some(answer.status());
+            (response.manner, response.outgoing) = (rest.manner, rest.outgoing);
+            return Ok(rest.passes_trailers);
+        }
+        let written_from = response.output.len();
+        let passes_trailers = forward_head(response, answer, changes)?;
+        if answer.value_of(b"date").is_some() {
+            let rest = AnswerRest {
+                manner: response.manner,
+                outgoing: response.outgoing,
+                passes_trailers,
+            };
+            let written = &response.output[written_from..];
+            self.memory.remember((answer.bytes, key, 0), written, rest);
+        }
+        Ok(passes_trailers)
+    }
+}
+
+// One request under way through the proxy: what is kept of it until its answer is complete.
+
+/// What of the client's body is still to be had.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum BodyState {
+    /// There is none, or all of it is kept here.
+    Kept,
+    /// The client waits for the upstream's 100 Continue.
+    AwaitsContinue,
+    /// Parts are wanted as they come.
+    Passing,
+    /// The upstream has to take what it was given first.
+    Blocked,
+    /// All of it was passed on.
+    Passed,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Proxied {
+    pub(super) token: RequestToken,
+    pub(super) method: Method,
+    pub(super) head: OutgoingHead,
+    pub(super) framing: Framing,
+    /// A body that came with the head, or was gathered.
+    pub(super) body: Buffer,
+    pub(super) body_state: BodyState,
+    /// A copy of the body in parts, for mirrors.
+    pub(super) copy: Option<Handle<Copied>>,
+    /// Parts of the body, or its end, were passed on that nobody has any more.
+    pub(super) is_body_lost: bool,
+    pub(super) expects_continue: bool,
+    pub(super) may_upgrade: bool,
+    /// Fields behind the client's body go to the upstream.
+    pub(super) passes_trailers: bool,
+    /// Fields behind the answer's body go to the client.
+    pub(super) passes_answer_trailers: bool,
+    /// The client knows of informational answers.
+    pub(super) is_new_version: bool,
+    pub(super) key_hash: Option<u64>,
+    pub(super) tried: Tried,
+    pub(super) tries: u32,
+    pub(super) started_ns: u64,
+    /// A kept connection had ended before this request was answered. The next try has a new one.
+    pub(super) met_stale: bool,
+    /// The try under way.
+    pub(super) current: Option<(Chosen, ExchangeId)>,
+    /// The client has the head of the answer, or more.
+    pub(super) is_answering: bool,
+    /// The client has all of the answer.
+    pub(super) is_answered: bool,
+    /// The client has sent a FIN, and is answered all the same.
+    pub(super) is_half_closed: bool,
+    /// The answer is not received until the client has taken what there is.
+    pub(super) is_paused: bool,
+}
+
+impl Proxied {
+    /// What to wait for on the client's side.
+    pub(super) fn wants(&self) -> Wants {
+        Wants {
+            body: self.body_state == BodyState::Passing,
+            room: self.is_paused,
+        }
+    }
+}
+
+/// The word that the server keeps for us: never zero, which it begins with.
+pub(super) fn state_of(handle: Handle<Proxied>) -> u64 {
+    handle.to_bits().wrapping_add(1)
+}
+
+pub(super) fn handle_of(state: u64) -> Handle<Proxied> {
+    Handle::from_bits(state.wrapping_sub(1))
+}
+
+// Whether a request that met with no answer may be sent again, and how often all of them may.
+
+/// Whether another try can do no harm: the request provably did not start, or doing it twice is the
+/// same as once and the client has seen nothing of an answer. `is_body_lost`: parts of the client's
+/// body were handed on and not kept.
+pub(super) fn may_retry(
+    method: Method,
+    head: &OutgoingHead,
+    failure: &ExchangeFailure,
+    is_body_lost: bool,
+) -> bool {
+    // A slow upstream gets no second chance to be slow: the client has waited once.
+    let was_slow = failure.may_have_arrived && failure.is_timeout();
+    !is_body_lost && !was_slow && failure.may_repeat(method_by_meaning(method, head, failure))
+}
+
+/// Fields that make a write depend on what is stored: with the first try done, the second one fails.
+const PRECONDITIONS: [&str; 4] = [
+    "If-Match",
+    "If-None-Match",
+    "If-Unmodified-Since",
+    "If-Modified-Since",
+];
+
+/// The method that is repeated as this request may be, if it may have arrived: a PUT with a precondition is no
+/// more idempotent than a POST (its repetition is answered 412, though the write was done), and a request with an
+/// `Idempotency-Key` is done once by whoever understands that, as a PUT is.
+fn method_by_meaning(method: Method, head: &OutgoingHead, failure: &ExchangeFailure) -> Method {
+    if !failure.may_have_arrived || method.is_safe() {
+        return method;
+    }
+    if PRECONDITIONS.iter().any(|name| head.has_field(name)) {
+        return Method::Post;
+    }
+    match head.has_field("Idempotency-Key") {
+        true => Method::Put,
+        false => method,
+    }
+}
+
+/// Retries as a share of requests, so that an outage does not double the load on what is left.
+#[derive(Clone, Debug)]
+pub(super) struct RetryBudget {
+    /// Of a retry, that each request earns.
+    per_mille: u32,
+    saved_per_mille: u32,
+}
+
+/// Retries that may be saved up, and are there at the beginning.
+const SAVED_RETRIES_MAX: u32 = 10;
+
+impl RetryBudget {
+    pub(super) fn new(percent: u32) -> Self {
+        let per_mille = percent.saturating_mul(10);
+        Self {
+            per_mille,
+            saved_per_mille: match per_mille {
+                0 => 0,
+                _ => SAVED_RETRIES_MAX * 1000,
+            },
+        }
+    }
+
+    #[inline]
+    pub(super) fn earn(&mut self) {
+        let saved = self.saved_per_mille.saturating_add(self.per_mille);
+        self.saved_per_mille = saved.min(SAVED_RETRIES_MAX * 1000);
+    }
+
+    /// Whether there is one left, which is then gone.
+    pub(super) fn spend(&mut self) -> bool {
+        let left = self.saved_per_mille.checked_sub(1000);
+        self.saved_per_mille = left.unwrap_or(self.saved_per_mille);
+        left.is_some()
+    }
+}
+
+// Fields behind a body: which of them pass, and how they come to the other side.
+//
+// Where they pass: behind a body that goes out in chunks, so to no HTTP/1.0 client; and only if the
+// message's `Connection` names no field. What it names is to be dropped from the trailers too (RFC 9110
+// 7.6.1), the head is long gone by then, and nobody who sends trailers names such fields.
+
+/// Whether what is behind a body that came like this may go on.
+pub(super) fn may_pass(framing: Framing, nominated: &Nominated<'_>) -> bool {
+    framing == Framing::Chunked && !nominated.has_fields
+}
+
+/// Where one shard takes trailer sections apart: one at a time.
+#[derive(Debug)]
+pub(super) struct Trailers {
+    limits: Limits,
+    fields: Box<HeadFields>,
+}
+
+impl Trailers {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            fields: Box::default(),
+        }
+    }
+
+    /// The fields of a section that go on: names and values. None of one that is no sound section.
+    pub(super) fn passing<'t>(
+        &'t mut self,
+        section: &'t [u8],
+    ) -> impl Iterator<Item = Field<'t>> + Clone {
+        let parsed = parse_trailer_fields(section, &self.limits, &mut self.fields);
+        let fields = parsed.unwrap_or_default().into_iter();
+        fields.filter(|(name, _)| may_follow_a_body(name.as_bytes()))
+    }
+}
+
+/// Whether a field may stand behind a body: not those that frame or route a message, change what a
+/// request asks for, authenticate, control an answer or say how to read the body (RFC 7230 4.1.2), and
+/// none that a proxy drops or writes itself. Such a field could be taken for one of the head's.
+fn may_follow_a_body(name: &[u8]) -> bool {
+    if FieldRule::of(name) != FieldRule::PassOn {
+        return false;
+    }
+    let is_about_head = match name.len() {
+        3 => is(name, b"age"),
+        4 => is(name, b"vary"),
+        5 => is(name, b"range"),
+        6 => is(name, b"cookie") || is(name, b"pragma"),
+        7 => is(name, b"expires") || is(name, b"warning"),
+        8 => is(name, b"location"),
+        10 => is(name, b"set-cookie"),
+        11 => is(name, b"retry-after") || is(name, b"set-cookie2"),
+        13 => is(name, b"authorization") || is(name, b"cache-control"),
+        16 => is(name, b"www-authenticate"),
+        _ => false,
+    };
+    let is_about_head = is_about_head
+        || begins(name, b"content-")
+        || begins(name, b"if-")
+        || begins(name, b"authentication-")
+        || begins(name, b"x-http-method");
+    !is_about_head
+}
+
+#[cfg(test)]
+#[path = "tests/known_answer.rs"]
+mod known_answer_tests;
+
+#[cfg(test)]
+#[path = "tests/retry.rs"]
+mod retry_tests;
+
+#[cfg(test)]
+#[path = "tests/trailers.rs"]
+mod trailers_tests;

@@ -11,9 +11,11 @@
 //! Absent on purpose: what makes an upstream usable (`health`, limits), and anything shared between
 //! shards: each balances what it sees.
 
-use super::keyed_hash::{Random, mix};
 use std::fmt;
 use std::str::FromStr;
+
+use crate::method::Method;
+use crate::request::Request;
 
 /// How upstreams are chosen.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -250,167 +252,95 @@ fn highest_score(candidates: &[Candidate], key_hash: u64) -> Option<usize> {
     best.map(|(index, _)| index)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+// Two small pieces of arithmetic for balancing: a hash of bytes, and numbers nobody can foresee.
 
-    fn candidates(weights: &[u32]) -> Vec<Candidate> {
-        let make = |(index, &weight): (usize, &u32)| Candidate {
-            weight,
-            identity: mix(index as u64 + 1),
-            outstanding: 0,
-            is_usable: true,
-        };
-        weights.iter().enumerate().map(make).collect()
+/// Spreads every bit over all others: the finisher of splitmix64.
+#[inline]
+pub(super) const fn mix(bits: u64) -> u64 {
+    let bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
+}
+
+/// The same number for the same bytes, on every shard and after every restart: FNV-1a, mixed.
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+/// splitmix64.
+#[derive(Clone, Debug)]
+pub(super) struct Random {
+    state: u64,
+}
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { state: seed }
     }
 
-    fn balancer(text: &str) -> Balancer {
-        Balancer::new(text.parse().unwrap(), 7)
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.state)
     }
 
-    /// Goal: what is written is read, and nothing else; the sentence names every way there is.
-    #[test]
-    fn names_are_read_and_written() {
-        for text in [
-            "round-robin",
-            "least-requests",
-            "two-choices",
-            "hash:path",
-            "hash:header:X-User",
-            "hash:cookie:session",
-        ] {
-            assert_eq!(text.parse::<Balance>().unwrap().to_string(), text);
-        }
-        for text in [
-            "",
-            "hash",
-            "hash:",
-            "hash:header:",
-            "hash:cookie:a b",
-            "Round-Robin",
-        ] {
-            let error = text.parse::<Balance>().unwrap_err().to_string();
-            assert!(
-                error.contains("two-choices") && error.contains("hash:cookie:NAME"),
-                "{error}"
-            );
-        }
-    }
-
-    /// Goal: nginx's own example (weights 5, 1, 1): shares are exact, and the heavy one is spread.
-    #[test]
-    fn turns_are_smooth() {
-        let (mut balancer, candidates) = (balancer("round-robin"), candidates(&[5, 1, 1]));
-        let chosen: Vec<_> = (0..14)
-            .map(|_| balancer.choose(&candidates, None).unwrap())
-            .collect();
-        assert_eq!(chosen, [0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 2, 0, 0]);
-    }
-
-    /// Goal: the least busy for its weight is taken, and equals take turns.
-    #[test]
-    fn the_least_busy_is_taken() {
-        let mut balancer = balancer("least-requests");
-        let mut list = candidates(&[1, 1, 4]);
-        for (index, outstanding) in [3, 2, 8].into_iter().enumerate() {
-            list[index].outstanding = outstanding;
-        }
-        assert_eq!(
-            balancer.choose(&list, None),
-            Some(2),
-            "9 of 4 is less than 3 of 1"
-        );
-        list[2].is_usable = false;
-        assert_eq!(balancer.choose(&list, None), Some(1));
-        let equals = candidates(&[1, 1, 1]);
-        let mut seen = [0; 3];
-        for _ in 0..9 {
-            seen[balancer.choose(&equals, None).unwrap()] += 1;
-        }
-        assert_eq!(seen, [3, 3, 3]);
-    }
-
-    /// Goal: the busier of any two is never taken, so the busiest of all is not either.
-    #[test]
-    fn the_busiest_loses_every_draw() {
-        let mut balancer = balancer("two-choices");
-        let mut list = candidates(&[1, 1, 1, 1]);
-        list[2].outstanding = 5;
-        for _ in 0..1000 {
-            assert_ne!(balancer.choose(&list, None), Some(2));
-        }
-        list.iter_mut()
-            .for_each(|it| it.is_usable = it.outstanding > 0);
-        assert_eq!(
-            balancer.choose(&list, None),
-            Some(2),
-            "unless it is the only one"
-        );
-    }
-
-    /// Goal: keys fall to upstreams by weight, within a few standard deviations.
-    #[test]
-    fn hashed_shares_follow_weights() {
-        let list = candidates(&[1, 2, 5]);
-        let mut counts = [0_u32; 3];
-        for key in 0..80_000_u64 {
-            counts[highest_score(&list, mix(key)).unwrap()] += 1;
-        }
-        for (count, expected) in counts.into_iter().zip([10_000, 20_000, 50_000]) {
-            assert!(count.abs_diff(expected) < 600, "{counts:?}");
-        }
-    }
-
-    fn any_candidates() -> impl Strategy<Value = Vec<Candidate>> {
-        let any = (1..20_u32, any::<u64>(), 0..50_u32, any::<bool>());
-        let make = |(weight, identity, outstanding, is_usable)| Candidate {
-            weight,
-            identity,
-            outstanding,
-            is_usable,
-        };
-        proptest::collection::vec(any.prop_map(make), 0..12)
-    }
-
-    proptest! {
-        /// Goal: whatever the way, a usable one is chosen if there is one, and never another.
-        #[test]
-        fn only_usable_ones_are_chosen(list in any_candidates(), key in any::<Option<u64>>()) {
-            for text in ["round-robin", "least-requests", "two-choices", "hash:path"] {
-                let mut balancer = balancer(text);
-                for _ in 0..5 {
-                    match balancer.choose(&list, key) {
-                        Some(index) => prop_assert!(list[index].is_usable),
-                        None => prop_assert!(list.iter().all(|it| !it.is_usable)),
-                    }
-                }
-            }
-        }
-
-        /// Goal: an upstream that goes takes only its own keys along, and gets the same ones back.
-        #[test]
-        fn a_loss_moves_only_its_own_keys(list in any_candidates(), key in any::<u64>(), gone in 0..12_usize) {
-            let before = highest_score(&list, key);
-            let mut fewer = list.clone();
-            if let Some(it) = fewer.get_mut(gone) {
-                it.is_usable = false;
-            }
-            if before != Some(gone) {
-                prop_assert_eq!(highest_score(&fewer, key), before);
-            }
-        }
-
-        /// Goal: over a full cycle, round robin gives each exactly its weight.
-        #[test]
-        fn a_cycle_of_turns_is_exact(weights in proptest::collection::vec(1..9_u32, 1..6)) {
-            let (mut balancer, list) = (balancer("round-robin"), candidates(&weights));
-            let mut counts = vec![0_u32; weights.len()];
-            for _ in 0..2 * weights.iter().sum::<u32>() {
-                counts[balancer.choose(&list, None).unwrap()] += 1;
-            }
-            let expected: Vec<u32> = weights.iter().map(|weight| 2 * weight).collect();
-            prop_assert_eq!(counts, expected);
-        }
+    /// From 0 to `limit - 1`; `limit` is not 0.
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        // The product's upper half: off by less than one in 2^32 for any limit that occurs.
+        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 }
+
+// What of a request decides its way: the key that is hashed, and how far it may still go.
+
+/// The hash of the key, if upstreams are chosen by one and the request has it.
+pub(super) fn key_hash(balance: &Balance, request: &Request<'_>) -> Option<u64> {
+    let Balance::Hash(key) = balance else {
+        return None;
+    };
+    let value = match key {
+        HashKey::Path => Some(request.path()),
+        HashKey::Header(name) => request.header(name),
+        HashKey::Cookie(name) => cookie(request, name.as_bytes()),
+    };
+    value.map(hash)
+}
+
+/// Value of the first cookie with this name, which has a case (RFC 6265 5.3).
+fn cookie<'h>(request: &Request<'h>, name: &[u8]) -> Option<&'h [u8]> {
+    let is_cookies = |field: &(&[u8], &[u8])| field.0.eq_ignore_ascii_case(b"cookie");
+    for (_, cookies) in request.headers().filter(is_cookies) {
+        for pair in cookies.split(|&byte| byte == b';').map(<[u8]>::trim_ascii) {
+            let value = pair
+                .strip_prefix(name)
+                .and_then(|rest| rest.strip_prefix(b"="));
+            if value.is_some() {
+                return value;
+            }
+        }
+    }
+    None
+}
+
+/// `Max-Forwards`, of the methods that have it (RFC 9110 7.6.2). One that is no number is passed on.
+pub(super) fn forwards_left(request: &Request<'_>) -> Option<u32> {
+    if !matches!(request.method, Method::Options | Method::Trace) {
+        return None;
+    }
+    let text = std::str::from_utf8(request.header("max-forwards")?).ok()?;
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    // A larger one than fits is as good as the largest.
+    is_number.then(|| text.parse().unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+#[path = "tests/balance.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/keyed_hash.rs"]
+mod keyed_hash_tests;
+
+#[cfg(test)]
+#[path = "tests/key.rs"]
+mod key_tests;

@@ -4,11 +4,21 @@
 //!
 //! Absent on purpose: trust in a request's own word unless its peer was named by `--trust`.
 
-use millpond_io::Peer;
-use millpond_io::proxy_protocol::{Ends, ProxyHeadText, ProxyProtocol};
-use std::fmt::{self, Write};
+use std::fmt;
+use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use millpond_io::Peer;
+use millpond_io::connection_pool::{AcquireError, Place, PoolKey};
+use millpond_io::proxy_protocol::{Ends, ProxyHeadText, ProxyProtocol};
+
+use crate::client::Client;
+use crate::log;
+use crate::log::LogLevel;
+
+use super::service::Proxy;
 
 /// Addresses whose `Forwarded` and `X-Forwarded-*` are passed on: a network, or all unix sockets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -202,71 +212,141 @@ impl fmt::Display for ClientPeer {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Names of upstreams and mirrors: looked up from the start on, and told when they have no address.
+//
+// Each shard looks names up for itself, before any request needs them and again and again; what it finds
+// is told to the control that all shards share, which writes a line when it is news.
 
-    fn peer(text: &str) -> Peer {
-        match text {
-            "unix" => Peer::Unix,
-            text => Peer::Inet(text.parse().unwrap()),
+/// From one look to the next: addresses hold for 30 s, and that there are none holds for 1 s.
+const RESOLVED_CHECK_NS: u64 = 30_000_000_000;
+const UNRESOLVED_CHECK_NS: u64 = 2_000_000_000;
+
+/// What one shard has found of one name.
+#[derive(Debug)]
+pub(super) struct NameWatch {
+    key: PoolKey,
+    is_name: bool,
+    is_unresolved: bool,
+}
+
+impl NameWatch {
+    pub(super) fn new(key: PoolKey, place: &Place) -> Self {
+        Self {
+            key,
+            is_name: matches!(place, Place::Name { .. }),
+            is_unresolved: false,
         }
     }
 
-    /// Goal: networks hold what is in them and nothing else, an IPv4 client of an IPv6 socket too.
-    #[test]
-    fn networks_are_matched_by_their_bits() {
-        for (network, client, expected) in [
-            ("10.0.0.0/8", "10.255.0.1:9", true),
-            ("10.0.0.0/8", "11.0.0.1:9", false),
-            ("10.0.0.0/8", "[::ffff:10.1.2.3]:9", true),
-            ("0.0.0.0/0", "1.2.3.4:9", true),
-            ("0.0.0.0/0", "[2001:db8::1]:9", false),
-            ("127.0.0.1", "127.0.0.1:9", true),
-            ("127.0.0.1", "127.0.0.2:9", false),
-            ("2001:db8::/33", "[2001:db8:7fff::1]:9", true),
-            ("2001:db8::/33", "[2001:db8:8000::1]:9", false),
-            ("unix", "unix", true),
-            ("unix", "127.0.0.1:9", false),
-            ("::/0", "unix", false),
-        ] {
-            let trusted: TrustedPeers = network.parse().unwrap();
-            let client = ClientPeer::new(peer(client), None, &[trusted]);
-            assert_eq!(client.is_trusted, expected, "{network} {client}");
+    /// Whether it is news, and why it has no address now.
+    fn look(&mut self, client: &Client) -> Option<Option<AcquireError>> {
+        if !self.is_name {
+            return None;
         }
-    }
-
-    /// Goal: what is no network is refused by name.
-    #[test]
-    fn what_is_no_network_is_refused() {
-        for text in [
-            "",
-            "10.0.0.0/33",
-            "10.0.0/8",
-            "::/129",
-            "localhost",
-            "10.0.0.0/-1",
-        ] {
-            let error = text.parse::<TrustedPeers>().unwrap_err().to_string();
-            assert!(error.contains(&format!("{text:?}")), "{error}");
-        }
-        assert_eq!(
-            "10.0.0.1".parse::<TrustedPeers>().unwrap().to_string(),
-            "10.0.0.1/32"
-        );
-    }
-
-    /// Goal: the longest address fits, and IPv6 is quoted as RFC 7239 wants it.
-    #[test]
-    fn addresses_are_written_as_the_fields_want_them() {
-        let longest = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:1";
-        let client = ClientPeer::new(peer(longest), None, &[]);
-        assert_eq!(client.text().len(), 39);
-        assert_eq!(client.quotes(), [b"\"[".as_slice(), b"]\""]);
-        let client = ClientPeer::new(peer("192.0.2.1:5"), None, &[]);
-        assert_eq!(
-            (client.text(), client.quotes()[0]),
-            (b"192.0.2.1".as_slice(), b"".as_slice())
-        );
+        let why = client.why_unresolved(self.key);
+        let was_unresolved = std::mem::replace(&mut self.is_unresolved, why.is_some());
+        (was_unresolved != why.is_some()).then_some(why)
     }
 }
+
+/// Names without an address, as some shard has found them.
+#[derive(Debug, Default)]
+pub(super) struct NameStates {
+    unresolved: Mutex<Vec<String>>,
+}
+
+impl NameStates {
+    /// True: no shard has said so before.
+    fn is_news(&self, name: &str, is_unresolved: bool) -> bool {
+        let mut unresolved = self
+            .unresolved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known = unresolved.iter().position(|known| known == name);
+        match (known, is_unresolved) {
+            (None, true) => unresolved.push(name.to_owned()),
+            (Some(index), false) => drop(unresolved.swap_remove(index)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl Proxy {
+    /// Has names looked up that are due, and plans the next time.
+    pub(super) fn check_names(&mut self, now_ns: u64) {
+        let all = self.upstreams.names().chain(self.mirrors.names());
+        let mut names = all.map(|(_, name)| name).filter(|it| it.is_name).peekable();
+        if names.peek().is_none() {
+            return;
+        }
+        if now_ns >= self.names_due_ns {
+            let mut next_ns = RESOLVED_CHECK_NS;
+            for name in names {
+                self.client.resolve_target(name.key);
+                if name.is_unresolved {
+                    next_ns = UNRESOLVED_CHECK_NS;
+                }
+            }
+            self.names_due_ns = now_ns.saturating_add(next_ns);
+        }
+        self.client.alarm_at(self.names_due_ns);
+    }
+
+    /// Tells what has been found since the last time.
+    pub(super) fn tell_names(&mut self) {
+        let Self {
+            upstreams,
+            mirrors,
+            client,
+            control,
+            names_due_ns,
+            ..
+        } = self;
+        let upstreams = upstreams.names().map(|it| ("upstream", it));
+        let mirrors = mirrors.names().map(|it| ("mirror", it));
+        for (kind, (name, watch)) in upstreams.chain(mirrors) {
+            let Some(why) = watch.look(client) else {
+                continue;
+            };
+            if why.is_some() {
+                // Sooner than it was planned.
+                *names_due_ns = 0;
+            }
+            if control.names.is_news(name, why.is_some()) {
+                tell(kind, name, why.as_ref());
+            }
+        }
+        if self.names_due_ns == 0 {
+            let soon_ns = millpond_io::monotonic_ns().saturating_add(UNRESOLVED_CHECK_NS);
+            self.names_due_ns = soon_ns;
+            self.client.alarm_at(soon_ns);
+        }
+    }
+}
+
+#[cold]
+fn tell(kind: &str, name: &str, why: Option<&AcquireError>) {
+    match why {
+        Some(why) => log::write_event(
+            LogLevel::Warn,
+            "name_unresolved",
+            1,
+            format_args!("{kind} {name}: {why}; it is looked up again every 2 s"),
+        ),
+        None => log::write_event(
+            LogLevel::Info,
+            "name_resolved",
+            1,
+            format_args!("{kind} {name}: its name has an address"),
+        ),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/client_peer.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/names.rs"]
+mod names_tests;

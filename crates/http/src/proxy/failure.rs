@@ -5,15 +5,20 @@
 //!
 //! No text has anything about the upstream that a client could use: no address, no port.
 
+use std::fmt;
+
+use millpond_io::Errno;
+use millpond_io::connection_pool::{AcquireError, AcquirePhase, HandshakeError};
+use millpond_mempool::PoolError;
+
 use crate::access_log::Fault;
 use crate::client::{ClientError, ExchangeFailure, FailureCause, Phase};
 use crate::error::{BodyError, ParseError};
 use crate::head_text::{FieldName, FieldValue};
+use crate::log;
+use crate::log::LogLevel;
 use crate::response::Response;
 use crate::status::StatusCode;
-use millpond_io::Errno;
-use millpond_io::connection_pool::{AcquireError, AcquirePhase, HandshakeError};
-use millpond_mempool::PoolError;
 
 /// Whose fault it was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -314,56 +319,76 @@ impl From<PoolError> for Refused {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::client::Phase;
+// Lines about the failures of one upstream or mirror: enough to see what is wrong, never one per request.
 
-    /// Goal: each cause has the status that RFC 9110 15.6 gives it, and the side that it says.
-    #[test]
-    fn causes_have_status_and_side() {
-        let failed = |cause, phase| ExchangeFailure {
-            cause,
-            phase,
-            is_reused: false,
-            may_have_arrived: phase >= Phase::Write,
-            has_answer_begun: false,
+/// From a line about failures to the next of the same cause, and of another one.
+const SAME_FAILURE_SILENCE_NS: u64 = 60_000_000_000;
+const OTHER_FAILURE_SILENCE_NS: u64 = 1_000_000_000;
+
+/// Of what.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Upstream,
+    Mirror,
+}
+
+/// What was written last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FailureLog {
+    /// What the last line said, and when.
+    told: Option<(Failure, u64)>,
+    /// Failures since then.
+    untold_count: u64,
+}
+
+impl FailureLog {
+    /// Writes a line about a failure: at once when its cause is another one than that of the last line, but
+    /// none sooner than a second after that, and once a minute while it stays. `kind` and `name`: of what.
+    #[cold]
+    pub(super) fn failed(
+        &mut self,
+        (kind, name): (Kind, &str),
+        failure: Failure,
+        error: Option<&ExchangeFailure>,
+        now_ns: u64,
+    ) {
+        self.untold_count += 1;
+        let silence_ns = match self.told {
+            None => 0,
+            Some((told, _)) if told == failure => SAME_FAILURE_SILENCE_NS,
+            Some(_) => OTHER_FAILURE_SILENCE_NS,
         };
-        for (cause, phase, status, side) in [
-            (
-                AcquireError::Connect(Errno::CONNREFUSED).into(),
-                Phase::Connect,
-                502,
-                "upstream",
+        let told_ns = self.told.map_or(0, |(_, told_ns)| told_ns);
+        if now_ns < told_ns.saturating_add(silence_ns) {
+            return;
+        }
+        self.told = Some((failure, now_ns));
+        let count = std::mem::take(&mut self.untold_count);
+        let (sentence, cause) = (failure.sentence(), failure.cause());
+        let write = |event, text: fmt::Arguments<'_>| {
+            log::write_event(LogLevel::Warn, event, count, text);
+        };
+        match (kind, error) {
+            (Kind::Mirror, Some(error)) => write(
+                "mirror_failed",
+                format_args!("mirror {name}: {error} ({cause}); failures: {count}"),
             ),
-            (
-                AcquireError::QueueFull { limit: 1 }.into(),
-                Phase::Queue,
-                503,
-                "proxy",
+            (Kind::Mirror, None) => write(
+                "mirror_failed",
+                format_args!("mirror {name}: {cause}; failures: {count}"),
             ),
-            (
-                AcquireError::Tls(HandshakeError::CertificateName).into(),
-                Phase::Tls,
-                502,
-                "upstream",
+            (Kind::Upstream, Some(error)) => write(
+                "upstream_failed",
+                format_args!("upstream {name}: {sentence} ({cause}; {error}); failures: {count}"),
             ),
-            (FailureCause::TimedOut, Phase::Connect, 504, "upstream"),
-            (FailureCause::TimedOut, Phase::Write, 504, "upstream"),
-            (FailureCause::TimedOut, Phase::FirstByte, 504, "upstream"),
-            (FailureCause::ClosedEarly, Phase::FirstByte, 502, "upstream"),
-        ] {
-            let failure = Failure::from(&failed(cause, phase));
-            assert_eq!(failure.status().code(), status, "{failure:?}");
-            let fault = format!("; fault={side}");
-            assert!(
-                failure
-                    .proxy_status()
-                    .as_bytes()
-                    .ends_with(fault.as_bytes()),
-                "{failure:?}"
-            );
-            assert_eq!(failure.side() == Side::Upstream, side == "upstream");
+            (Kind::Upstream, None) => write(
+                "upstream_failed",
+                format_args!("upstream {name}: {sentence} ({cause}); failures: {count}"),
+            ),
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tests/failure.rs"]
+mod tests;

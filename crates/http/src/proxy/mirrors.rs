@@ -12,27 +12,29 @@
 //! The sample is taken by adding up shares, so it is as even as can be, and the same for all mirrors of
 //! the same share: they get the same requests, which is what a comparison of two of them needs.
 
-use super::config::{HostPolicy, ProxyConfig};
-use super::failure::Failure;
-use super::failure_log::{FailureLog, Kind};
-use super::mirror_config::{
-    MILLION, MIRROR_IN_FLIGHT_MAX, MIRRORS_MAX, MirrorConfig, MirrorPolicy,
-};
-use super::mirror_counters::{MirrorCell, MirrorCounters, MirrorRegistry};
-use super::names::NameWatch;
-use super::request_head::OutgoingHead;
+use std::sync::Arc;
+
+use millpond_io::connection_pool::{PoolKey, Target};
+use millpond_mempool::{BlockPool, Buffer, Handle, PoolMode, PoolStats, Slab};
+
 use crate::client::{
     Client, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, ExchangeWriteError,
     OutgoingRequest, Timeouts,
 };
 use crate::head::Framing;
 use crate::head_text::{Authority, Field};
-use crate::log::{self, LogLevel};
+use crate::log;
+use crate::log::LogLevel;
 use crate::method::Method;
 use crate::status::StatusCode;
-use millpond_io::connection_pool::{PoolKey, Target};
-use millpond_mempool::{BlockPool, Buffer, Handle, PoolMode, PoolStats, Slab};
-use std::sync::Arc;
+
+use super::client_peer::NameWatch;
+use super::config::{
+    HostPolicy, MILLION, MIRROR_IN_FLIGHT_MAX, MIRRORS_MAX, MirrorConfig, MirrorPolicy, ProxyConfig,
+};
+use super::counters::{CellIndex, Counters, Metric, Registry, Shown};
+use super::failure::{Failure, FailureLog, Kind};
+use super::request_head::OutgoingHead;
 
 /// Bodies that are being copied, of one shard.
 const COPIES_MAX: usize = 64;
@@ -505,3 +507,138 @@ fn send_body<'t>(
         _ => Ok(()),
     }
 }
+
+// What a proxy counts of each mirror.
+
+/// What is counted or measured of a mirror, one place each.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(usize)]
+pub(super) enum MirrorCell {
+    Mirrored,
+    DroppedInFlight,
+    DroppedPaused,
+    DroppedBody,
+    DroppedUnfinished,
+    DroppedMemory,
+    ExcludedMethod,
+    ExcludedUpgrade,
+    ExcludedExpect,
+    Answers2xx,
+    Answers3xx,
+    Answers4xx,
+    Answers5xx,
+    Failed,
+    AnswersCut,
+    FirstByteNs,
+    TotalNs,
+    BodyBytes,
+    // From here on what is now, not counts.
+    InFlight,
+}
+
+impl CellIndex for MirrorCell {
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+const CELLS: usize = MirrorCell::InFlight as usize + 1;
+
+/// One shard's cells of one mirror.
+pub(super) type MirrorCounters = Counters<MirrorCell, CELLS>;
+
+/// All shards' cells, by the mirror's name.
+pub(super) type MirrorRegistry = Registry<MirrorCell, CELLS>;
+
+/// In `/metrics`.
+pub(super) const MIRRORS: Shown<MirrorCell> = Shown {
+    label: "mirror",
+    metrics: &METRICS,
+    failures: (
+        "millpond_mirror_errors_total",
+        "Copies without a whole response, by the error type of RFC 9209 and the cause; those there were.",
+    ),
+};
+
+const METRICS: [Metric<MirrorCell>; 10] = [
+    Metric {
+        name: "millpond_mirror_requests_total",
+        kind: "counter",
+        help: "Requests copied to the mirror.",
+        cells: &[("", "", MirrorCell::Mirrored)],
+    },
+    Metric {
+        name: "millpond_mirror_dropped_total",
+        kind: "counter",
+        help: "Requests of the sample that were not copied: as many copies as may be were under way (in_flight), \
+               the mirror had failed five times in a row within the last second (paused), the body was too long or did not come whole, no memory.",
+        cells: &[
+            ("reason", "in_flight", MirrorCell::DroppedInFlight),
+            ("reason", "paused", MirrorCell::DroppedPaused),
+            ("reason", "body_too_long", MirrorCell::DroppedBody),
+            ("reason", "body_unfinished", MirrorCell::DroppedUnfinished),
+            ("reason", "memory", MirrorCell::DroppedMemory),
+        ],
+    },
+    Metric {
+        name: "millpond_mirror_excluded_total",
+        kind: "counter",
+        help: "Requests of kinds that are never copied, before the sample is taken.",
+        cells: &[
+            ("reason", "method", MirrorCell::ExcludedMethod),
+            ("reason", "upgrade", MirrorCell::ExcludedUpgrade),
+            ("reason", "expect", MirrorCell::ExcludedExpect),
+        ],
+    },
+    Metric {
+        name: "millpond_mirror_answers_total",
+        kind: "counter",
+        help: "Responses of the mirror by class of their status; all are dropped.",
+        cells: &[
+            ("class", "2xx", MirrorCell::Answers2xx),
+            ("class", "3xx", MirrorCell::Answers3xx),
+            ("class", "4xx", MirrorCell::Answers4xx),
+            ("class", "5xx", MirrorCell::Answers5xx),
+        ],
+    },
+    Metric {
+        name: "millpond_mirror_failures_total",
+        kind: "counter",
+        help: "Copies without a whole response.",
+        cells: &[("", "", MirrorCell::Failed)],
+    },
+    Metric {
+        name: "millpond_mirror_answers_cut_total",
+        kind: "counter",
+        help: "Responses that were longer than a mirror's may be; the connection was closed.",
+        cells: &[("", "", MirrorCell::AnswersCut)],
+    },
+    Metric {
+        name: "millpond_mirror_first_byte_ns_total",
+        kind: "counter",
+        help: "Nanoseconds from having a connection to the first byte of the response, of whole ones, added up.",
+        cells: &[("", "", MirrorCell::FirstByteNs)],
+    },
+    Metric {
+        name: "millpond_mirror_total_ns_total",
+        kind: "counter",
+        help: "Nanoseconds from the beginning of a copy to the end of its response, of whole ones, added up.",
+        cells: &[("", "", MirrorCell::TotalNs)],
+    },
+    Metric {
+        name: "millpond_mirror_body_bytes_total",
+        kind: "counter",
+        help: "Bytes of the bodies of whole responses.",
+        cells: &[("", "", MirrorCell::BodyBytes)],
+    },
+    Metric {
+        name: "millpond_mirror_in_flight",
+        kind: "gauge",
+        help: "Copies under way.",
+        cells: &[("", "", MirrorCell::InFlight)],
+    },
+];
+
+#[cfg(test)]
+#[path = "tests/mirror_counters.rs"]
+mod mirror_counters_tests;

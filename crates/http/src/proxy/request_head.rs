@@ -9,21 +9,27 @@
 //! which is true of the proxy if it is of the client. Values are copied
 //! as they were checked; nothing is formatted, and room is reserved once.
 
-use super::client_peer::ClientPeer;
-use super::field_change::FieldChanges;
-use super::field_rule::{FieldRule, Nominated, welcomes_trailers};
-use super::forwarded::sound_elements;
-use super::trailers::may_pass;
-use super::upgrade::UpgradeProtocols;
-use super::via::ViaName;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::Range;
+use std::str::FromStr;
+
+use millpond_mempool::{BlockPool, Buffer, PoolError};
+
 use crate::head::{Framing, HeadFields, Version};
 use crate::head_text::{Authority, Field, FieldName, FieldValue};
 use crate::method::Method;
 use crate::request::Request;
-use millpond_mempool::{BlockPool, Buffer, PoolError};
-use std::fmt;
-use std::ops::Range;
-use std::str::FromStr;
+use crate::scan::is_token;
+
+use super::answering::may_pass;
+use super::client_peer::ClientPeer;
+use super::response_head::FieldChanges;
+use super::response_head::{FieldRule, Nominated, welcomes_trailers};
+use super::service::UpgradeProtocols;
 
 /// Which fields tell upstreams about the client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -490,5 +496,141 @@ impl HeadWriter<'_> {
     }
 }
 
+// The name by which a proxy knows itself in `Via` (RFC 9110 7.6.3), and requests that it has passed on
+// before.
+//
+// A proxy that is its own upstream, or one of a ring, would pass a request on until descriptors run
+// out. Each proxy writes a name that no other one has into the `Via` of requests, and answers 508 to a
+// request that has its name already.
+
+const NAME_BYTES: usize = "millpond-".len() + 16;
+
+/// `millpond-` and 64 random bits in hexadecimal digits: one of each [`super::ProxyControl`], for all its
+/// shards.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct ViaName([u8; NAME_BYTES]);
+
+impl ViaName {
+    /// One that no other proxy has.
+    pub(super) fn random() -> Self {
+        // Keyed anew from the system's random numbers.
+        Self::of_bits(RandomState::new().build_hasher().finish())
+    }
+
+    pub(super) fn of_bits(bits: u64) -> Self {
+        let mut name = [0; NAME_BYTES];
+        name.copy_from_slice(format!("millpond-{bits:016x}").as_bytes());
+        Self(name)
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether the request has this name in any of its `Via` lines: the proxy has passed it on before.
+    pub(super) fn is_in(&self, request: &Request<'_>) -> bool {
+        request.fields.spans().iter().any(|field| {
+            FieldRule::of(field.name.of(request.bytes)) == FieldRule::Via
+                && self.is_listed(field.value.of(request.bytes))
+        })
+    }
+
+    /// Members are what stands between commas, also within comments: a parenthesis that a client has
+    /// opened and not closed must not hide what proxies have written behind it.
+    fn is_listed(&self, list: &[u8]) -> bool {
+        list.split(|&byte| byte == b',').any(|member| {
+            let mut words = member
+                .split(|byte| matches!(byte, b' ' | b'\t'))
+                .filter(|word| !word.is_empty());
+            let _protocol = words.next();
+            // Names are compared without regard to case, as hosts are, in whose place this one stands.
+            let received_by = words.next();
+            received_by.is_some_and(|name| name.eq_ignore_ascii_case(&self.0))
+        })
+    }
+}
+
+// `Forwarded` as it came from a trusted peer (RFC 7239 4): a list that another element is going to follow.
+//
+// What a client wrote may be in it, passed on by the peer. A quote without an end would make our own
+// element a part of the client's; so elements that are malformed are replaced.
+
+/// Stands where an element was that is not one.
+pub(super) const UNKNOWN: &[u8] = b"for=unknown";
+
+/// The elements of one field value, with the whitespace around them, without the commas between them. The
+/// first malformed one is [`UNKNOWN`] and all others are left out: so a value grows by the length of
+/// that at most, however many there are.
+pub(super) fn sound_elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(value);
+    let mut has_unknown = false;
+    std::iter::from_fn(move || {
+        loop {
+            let (element, after) = split_first(rest?);
+            rest = after;
+            if is_element(element.trim_ascii()) {
+                return Some(element);
+            }
+            if !has_unknown {
+                has_unknown = true;
+                return Some(UNKNOWN);
+            }
+        }
+    })
+}
+
+/// Up to the first comma outside of quotes, and what is behind that; without an end of the quotes, all of it.
+fn split_first(value: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, &byte) in value.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b',' if !is_quoted => return (&value[..at], Some(&value[at + 1..])),
+            _ => {}
+        }
+    }
+    (value, None)
+}
+
+/// `[pair] *(";" [pair])`; empty ones are allowed in a list (RFC 9110 5.6.1).
+fn is_element(element: &[u8]) -> bool {
+    let mut rest = element;
+    loop {
+        if let Some(after) = pair_end(rest) {
+            rest = after;
+        }
+        match rest {
+            [] => return true,
+            [b';', after @ ..] => rest = after,
+            _ => return false,
+        }
+    }
+}
+
+/// What is behind the pair with which this begins; `None`: it begins with none.
+fn pair_end(text: &[u8]) -> Option<&[u8]> {
+    let token_end = |text: &[u8]| text.iter().position(|&byte| !is_token(byte));
+    let name_bytes = token_end(text).filter(|&bytes| bytes > 0)?;
+    let value = text[name_bytes..].strip_prefix(b"=")?;
+    if let Some(quoted) = value.strip_prefix(b"\"") {
+        let mut is_escaped = false;
+        let end = quoted.iter().position(|&byte| {
+            let is_end = byte == b'"' && !is_escaped;
+            is_escaped = byte == b'\\' && !is_escaped;
+            is_end
+        })?;
+        return Some(&quoted[end + 1..]);
+    }
+    let bytes = token_end(value).unwrap_or(value.len());
+    (bytes > 0).then(|| &value[bytes..])
+}
+
 #[cfg(test)]
-mod tests;
+#[path = "tests/via.rs"]
+mod via_tests;
+
+#[cfg(test)]
+#[path = "tests/forwarded.rs"]
+mod forwarded_tests;

@@ -7,17 +7,20 @@
 //! Absent on purpose: the upstream's word on what becomes of the client's connection, and on trailers
 //! where they do not pass (see `trailers`).
 
-use super::failure::Failure;
-use super::field_change::FieldChanges;
-use super::field_rule::{FieldRule, Nominated};
-use super::trailers::may_pass;
+use std::fmt;
+use std::str::FromStr;
+
+use millpond_mempool::{Buffer, PoolError};
+
 use crate::client::AnswerHead;
 use crate::encode::Persistence;
-use crate::head::{Framing, Version};
+use crate::head::{FieldSpan, Framing, HeadFields, Version};
 use crate::head_text::{Field, FieldName, FieldValue};
 use crate::response::Response;
 use crate::streaming::Outgoing;
-use millpond_mempool::{Buffer, PoolError};
+
+use super::answering::may_pass;
+use super::failure::Failure;
 
 /// Of informational heads, and of 101.
 static NO_CHANGES: FieldChanges = FieldChanges::none();
@@ -187,216 +190,461 @@ fn write_line(output: &mut Buffer, (name, value): Field<'_>) {
     output.append_all_within_capacity([name, b": ", value, b"\r\n"]);
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::date::StandingLines;
-    use crate::head::{HeadFields, RequestHead};
-    use crate::limits::Limits;
-    use crate::manner::Manner;
-    use crate::method::Method;
-    use crate::parse::{Parsed, parse_response_head};
-    use millpond_mempool::{BlockPool, PoolMode};
-    use proptest::prelude::*;
+// Fields that the operator sets, adds or removes, of requests to upstreams and of their answers.
+//
+// A change cannot touch what frames a message, what is about one connection, or what the proxy says itself:
+// these would make two sides disagree. Where nothing is changed, a head costs one look at an empty list.
 
-    /// What the client gets for `text`, and how its body goes on.
-    fn rewrite(text: &[u8], method: Method, version: Version) -> Option<(String, Outgoing)> {
-        let mut fields = HeadFields::new();
-        let parsed = parse_response_head(text, &Limits::default(), &mut fields);
-        let Ok(Parsed::Complete(head)) = parsed else {
-            return None;
-        };
-        let answer = AnswerHead {
-            bytes: &text[..head.head_bytes],
-            head: &head,
-            fields: &fields,
-            framing: head.framing(method),
-        };
-        let asked = RequestHead {
-            method,
-            version,
-            keep_alive: version == Version::Http11,
-            ..RequestHead::EMPTY
-        };
-        let blocks = BlockPool::new("test", PoolMode::Off);
-        let (mut output, mut standing_lines) = (Buffer::new(), StandingLines::new());
-        let mut response = Response {
-            output: &mut output,
-            blocks: &blocks,
-            standing_lines: &mut standing_lines,
-            manner: Manner::of(&asked, false),
-            sent: None,
-            outgoing: Outgoing::Whole,
-            failure: None,
-            wire: None,
-        };
-        forward_head(&mut response, &answer, &NO_CHANGES).ok()?;
-        let outgoing = response.outgoing;
-        Some((String::from_utf8_lossy(&output).into_owned(), outgoing))
-    }
+/// Changes of one direction: each costs a comparison with each field.
+const CHANGES_MAX: usize = 32;
+/// Bytes of all lines that they write.
+const LINES_BYTES_MAX: usize = 4096;
 
-    /// Goal: each framing becomes the one that this client knows; HEAD, 204 and 304 have no body.
-    #[test]
-    fn framing_is_written_for_the_client() {
-        const NEW: Version = Version::Http11;
-        const OLD: Version = Version::Http10;
-        let length = "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 5\r\n\r\n";
-        let chunked = "HTTP/1.1 200 OK\r\nDate: d\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let closing = "HTTP/1.0 200 OK\r\nDate: d\r\n\r\n";
-        let empty = "HTTP/1.1 204 No\r\nDate: d\r\nContent-Length: 0\r\n\r\n";
-        let same = "HTTP/1.1 304 Same\r\nDate: d\r\nContent-Length: 9\r\n\r\n";
-        let known = Outgoing::Length { remaining_bytes: 5 };
-        for (text, method, version, expected, outgoing) in [
-            (length, Method::Get, NEW, "Content-Length: 5\r\n\r\n", known),
-            (
-                length,
-                Method::Get,
-                OLD,
-                "Content-Length: 5\r\nConnection: close\r\n\r\n",
-                known,
-            ),
-            (
-                length,
-                Method::Head,
-                NEW,
-                "Content-Length: 5\r\n\r\n",
-                Outgoing::Bodyless,
-            ),
-            (
-                chunked,
-                Method::Get,
-                NEW,
-                "Transfer-Encoding: chunked\r\n\r\n",
-                Outgoing::Chunked,
-            ),
-            (
-                chunked,
-                Method::Get,
-                OLD,
-                "Connection: close\r\n\r\n",
-                Outgoing::UntilClose,
-            ),
-            (chunked, Method::Head, NEW, "\r\n", Outgoing::Bodyless),
-            (
-                closing,
-                Method::Get,
-                NEW,
-                "Transfer-Encoding: chunked\r\n\r\n",
-                Outgoing::Chunked,
-            ),
-            (empty, Method::Get, NEW, "\r\n", Outgoing::Bodyless),
-            (
-                same,
-                Method::Get,
-                NEW,
-                "Content-Length: 9\r\n\r\n",
-                Outgoing::Bodyless,
-            ),
-        ] {
-            let (head, found) = rewrite(text.as_bytes(), method, version).unwrap();
-            let (_, end) = head.split_once("millpond\r\n").unwrap();
-            assert_eq!((end, found), (expected, outgoing), "{text}");
+/// One change, as it is written: `NAME: VALUE`, `+NAME: VALUE` or `-NAME`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum FieldChange {
+    /// Replaces all fields of this name.
+    Set(String, String),
+    /// Behind the others.
+    Add(String, String),
+    /// All fields of this name.
+    Remove(String),
+}
+
+/// A change that cannot be made.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum FieldChangeError {
+    /// Not one of the three forms, or a byte that no field has.
+    #[error(
+        "{text:?} is no change of a field: write NAME: VALUE to set it, +NAME: VALUE to add it, or -NAME to \
+         remove it"
+    )]
+    Malformed {
+        /// As it was given.
+        text: String,
+    },
+    /// The proxy writes it, or it is about one connection.
+    #[error("{name} cannot be changed: it is about the connection, or the proxy writes it itself")]
+    Reserved {
+        /// The field.
+        name: String,
+    },
+    /// A `*`, which is a character of names: nobody has such a field.
+    #[error("{name} is the name of one field, not a pattern: name each field by itself")]
+    Pattern {
+        /// What was given.
+        name: String,
+    },
+    /// More than are compared with each field.
+    #[error("{count} changes of fields are too many: give at most {CHANGES_MAX}")]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
+    /// More bytes than a head has room for.
+    #[error(
+        "the fields that are set have {bytes} bytes: they can have at most {LINES_BYTES_MAX} together"
+    )]
+    TooLong {
+        /// How many.
+        bytes: usize,
+    },
+}
+
+impl FromStr for FieldChange {
+    type Err = FieldChangeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let malformed = || FieldChangeError::Malformed {
+            text: text.to_owned(),
+        };
+        let (kind, rest) = match text.as_bytes().first() {
+            Some(b'+') => ('+', &text[1..]),
+            Some(b'-') => ('-', &text[1..]),
+            _ => ('=', text),
+        };
+        let (name, value) = match (kind, rest.split_once(':')) {
+            ('-', None) => (rest, ""),
+            ('+' | '=', Some((name, value))) => (name, value.trim_matches([' ', '\t'])),
+            _ => return Err(malformed()),
+        };
+        // First: a name that frames a message is no name of a field to be written either.
+        if FieldRule::of(name.as_bytes()) != FieldRule::PassOn {
+            return Err(FieldChangeError::Reserved {
+                name: name.to_owned(),
+            });
         }
-    }
-
-    /// Goal: the upstream's Date and Server stay, a missing Date is added, nothing about its
-    /// connection goes through.
-    #[test]
-    fn only_end_to_end_fields_pass() {
-        let text = b"HTTP/1.1 404 Gone fishing\r\nServer: s\r\nConnection: close, X-Mine\r\nX-Mine: 1\r\n\
-                     Keep-Alive: timeout=5\r\nProxy-Authenticate: p\r\nSet-Cookie: a\r\nSet-Cookie: b\r\n\
-                     Content-Length: 0\r\n\r\n";
-        let (head, _) = rewrite(text, Method::Get, Version::Http11).unwrap();
-        let lines: Vec<&str> = head.split("\r\n").collect();
-        let expected = [
-            "HTTP/1.1 404 Gone fishing",
-            "Server: s",
-            "Set-Cookie: a",
-            "Set-Cookie: b",
-        ];
-        assert_eq!(lines[..4], expected);
-        assert!(
-            lines[4].starts_with("Date: ") && lines[4].ends_with("GMT"),
-            "{head}"
-        );
-        assert_eq!(
-            lines[5..],
-            ["Via: 1.1 millpond", "Content-Length: 0", "", ""]
-        );
-    }
-
-    /// Goal: of several Date fields the first remains, and one that Connection names is replaced by ours.
-    #[test]
-    fn one_date_remains() {
-        for (fields, expected) in [
-            ("Date: a\r\nDate: b\r\ndate: c\r\n", "a"),
-            ("Connection: Date\r\nDate: a\r\n", "GMT"),
-            ("", "GMT"),
-        ] {
-            let text = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 0\r\n\r\n");
-            let (head, _) = rewrite(text.as_bytes(), Method::Get, Version::Http11).unwrap();
-            let lines = head.lines();
-            let dates: Vec<&str> = lines
-                .filter(|line| line.to_lowercase().starts_with("date:"))
-                .collect();
-            assert!(dates.len() == 1 && dates[0].ends_with(expected), "{head}");
+        if FieldName::new(name).is_err() || FieldValue::new(value).is_err() {
+            return Err(malformed());
         }
-    }
-
-    /// Goal: the names of trailers go where trailers go: in chunks, to those who know of them, unless
-    /// Connection names fields.
-    #[test]
-    fn trailers_are_announced_where_they_pass() {
-        for (fields, version, passes) in [
-            ("Transfer-Encoding: chunked", Version::Http11, true),
-            ("Transfer-Encoding: chunked", Version::Http10, false),
-            ("Content-Length: 5", Version::Http11, false),
-            ("Connection: close", Version::Http11, false),
-            (
-                "Connection: TE\r\nTransfer-Encoding: chunked",
-                Version::Http11,
-                true,
-            ),
-            (
-                "Connection: x-sum\r\nTransfer-Encoding: chunked",
-                Version::Http11,
-                false,
-            ),
-        ] {
-            let text = format!("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\n{fields}\r\n\r\n");
-            let (head, _) = rewrite(text.as_bytes(), Method::Get, version).unwrap();
-            assert_eq!(head.contains("Trailer: X-Sum\r\n"), passes, "{head}");
+        let (name, value) = (name.to_owned(), value.to_owned());
+        if name.contains('*') {
+            return Err(FieldChangeError::Pattern { name });
         }
+        Ok(match kind {
+            '-' => Self::Remove(name),
+            '+' => Self::Add(name, value),
+            _ => Self::Set(name, value),
+        })
     }
+}
 
-    proptest! {
-        /// Goal: whatever an upstream sends that is an answer, the client gets one sound head with
-        /// the same status, framed as the body will be written.
-        #[test]
-        fn what_goes_back_is_one_sound_answer(
-            lines in proptest::collection::vec("[A-Za-z_-]{1,16}:[ -~]{0,20}\r\n", 0..20),
-            framing in proptest::sample::select(vec!["", "Content-Length: 7\r\n", "Transfer-Encoding: chunked\r\n"]),
-            code in 200..600_u16,
-            is_old in any::<bool>(),
-        ) {
-            let version = if is_old { Version::Http10 } else { Version::Http11 };
-            let text = format!("HTTP/1.1 {code} R\r\n{framing}{}\r\n", lines.concat());
-            if let Some((head, outgoing)) = rewrite(text.as_bytes(), Method::Get, version) {
-                let mut fields = HeadFields::new();
-                let parsed = parse_response_head(head.as_bytes(), &Limits::default(), &mut fields);
-                let Ok(Parsed::Complete(parsed)) = parsed else {
-                    return Err(TestCaseError::fail(head));
-                };
-                prop_assert_eq!(parsed.head_bytes, head.len());
-                prop_assert_eq!(parsed.status.code(), code);
-                let expected = match outgoing {
-                    Outgoing::Length { remaining_bytes } => Framing::Length(remaining_bytes),
-                    Outgoing::Chunked => Framing::Chunked,
-                    Outgoing::UntilClose => Framing::UntilClose,
-                    _ => Framing::None,
-                };
-                prop_assert_eq!(parsed.framing(Method::Get), expected);
-            }
+impl fmt::Display for FieldChange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Set(name, value) => write!(formatter, "{name}: {value}"),
+            Self::Add(name, value) => write!(formatter, "+{name}: {value}"),
+            Self::Remove(name) => write!(formatter, "-{name}"),
         }
     }
 }
+
+/// All changes of one direction, ready to be made.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct FieldChanges {
+    /// Names of fields that do not pass.
+    dropped: Vec<String>,
+    /// What is written behind the others, each line with its end.
+    lines: Vec<u8>,
+}
+
+impl FieldChanges {
+    /// Nothing is changed.
+    pub(super) const fn none() -> Self {
+        Self {
+            dropped: Vec::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// In this order.
+    ///
+    /// # Errors
+    /// When there are too many, or their lines are too long.
+    pub fn new(changes: &[FieldChange]) -> Result<Self, FieldChangeError> {
+        if changes.len() > CHANGES_MAX {
+            return Err(FieldChangeError::TooMany {
+                count: changes.len(),
+            });
+        }
+        let mut all = Self::default();
+        for change in changes {
+            if let FieldChange::Set(name, _) | FieldChange::Remove(name) = change {
+                all.dropped.push(name.clone());
+            }
+            if let FieldChange::Set(name, value) | FieldChange::Add(name, value) = change {
+                for part in [name, ": ", value, "\r\n"] {
+                    all.lines.extend_from_slice(part.as_bytes());
+                }
+            }
+        }
+        match all.lines.len() {
+            0..=LINES_BYTES_MAX => Ok(all),
+            bytes => Err(FieldChangeError::TooLong { bytes }),
+        }
+    }
+
+    /// Whether a field that came does not pass.
+    #[inline]
+    pub(super) fn drops(&self, name: &[u8]) -> bool {
+        let mut dropped = self.dropped.iter();
+        dropped.any(|it| is_same_name(it.as_bytes(), name))
+    }
+
+    /// What stands behind the fields that pass.
+    pub(super) fn lines(&self) -> &[u8] {
+        &self.lines
+    }
+}
+
+// What a proxy does with a field, by its name: pass it on, drop it, or write it itself.
+//
+// Names are compared with `_` taken for `-`. A server behind a CGI-like interface reads `X_Real_IP`
+// and `X-Real-IP` as one variable: a proxy that drops only one of them lets the client say what the proxy
+// says. The spelling with `_` of a field that has a rule is dropped, from trusted peers too: these pass on
+// what their clients send, and write the field itself with `-`.
+
+/// What becomes of a field.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum FieldRule {
+    /// It is between client and server.
+    PassOn,
+    /// It is about one connection, or about framing, which is written anew.
+    Drop,
+    /// Its options name further fields to drop.
+    Connection,
+    Host,
+    Via,
+    Forwarded,
+    ForwardedFor,
+    ForwardedProto,
+    ForwardedHost,
+    /// Whatever else proxies tell about clients.
+    ForwardedOther,
+    MaxForwards,
+    Date,
+    /// What the sender takes: chunks anyway, and perhaps trailers.
+    Te,
+    /// Which fields will follow the body.
+    Trailer,
+}
+
+/// A byte of a name, for comparing: in lower case, and `-` for `_`.
+#[inline(always)]
+const fn folded(byte: u8) -> u8 {
+    match byte {
+        b'_' => b'-',
+        byte => byte.to_ascii_lowercase(),
+    }
+}
+
+/// Field names are the same without regard to case, and to `_` for `-`. The length is known where it
+/// is compiled, so that all bytes are compared at once.
+#[inline]
+pub(super) fn is<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]) -> bool {
+    let Ok(name) = <&[u8; LENGTH]>::try_from(name) else {
+        return false;
+    };
+    let mut differing = 0;
+    for (&byte, &expected) in name.iter().zip(lower_case) {
+        differing |= folded(byte) ^ expected;
+    }
+    differing == 0
+}
+
+pub(super) fn begins<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]) -> bool {
+    name.get(..LENGTH)
+        .is_some_and(|begin| is(begin, lower_case))
+}
+
+/// The same for names of any length.
+pub(super) fn is_same_name(one: &[u8], other: &[u8]) -> bool {
+    let mut pairs = one.iter().zip(other);
+    one.len() == other.len() && pairs.all(|(&one, &other)| folded(one) == folded(other))
+}
+
+impl FieldRule {
+    #[inline]
+    pub(super) fn of(name: &[u8]) -> Self {
+        match Self::of_either_spelling(name) {
+            Self::PassOn => Self::PassOn,
+            _ if name.contains(&b'_') => Self::Drop,
+            rule => rule,
+        }
+    }
+
+    /// By length first: most names that pass on differ in it from all that do not.
+    #[inline]
+    fn of_either_spelling(name: &[u8]) -> Self {
+        match name.len() {
+            2 if is(name, b"te") => Self::Te,
+            3 if is(name, b"via") => Self::Via,
+            4 if is(name, b"host") => Self::Host,
+            4 if is(name, b"date") => Self::Date,
+            5 if is(name, b"proxy") => Self::Drop,
+            6 if is(name, b"expect") => Self::Drop,
+            7 if is(name, b"trailer") => Self::Trailer,
+            7 if is(name, b"upgrade") => Self::Drop,
+            9 if is(name, b"forwarded") => Self::Forwarded,
+            9 if is(name, b"x-real-ip") => Self::ForwardedOther,
+            10 if is(name, b"connection") => Self::Connection,
+            10 if is(name, b"keep-alive") => Self::Drop,
+            12 if is(name, b"max-forwards") => Self::MaxForwards,
+            14 if is(name, b"content-length") || is(name, b"http2-settings") => Self::Drop,
+            15 if is(name, b"x-forwarded-for") => Self::ForwardedFor,
+            16 if is(name, b"x-forwarded-host") => Self::ForwardedHost,
+            17 if is(name, b"transfer-encoding") => Self::Drop,
+            17 if is(name, b"x-forwarded-proto") => Self::ForwardedProto,
+            _ => Self::by_beginning(name),
+        }
+    }
+
+    /// Of a name that no rule is about as a whole.
+    #[inline]
+    fn by_beginning(name: &[u8]) -> Self {
+        match name.first() {
+            // Proxy-Connection, Proxy-Authorization and what else is meant for a proxy.
+            Some(b'p' | b'P') if begins(name, b"proxy-") => Self::Drop,
+            Some(b'x' | b'X') if begins(name, b"x-forwarded-") => Self::ForwardedOther,
+            _ => Self::PassOn,
+        }
+    }
+}
+
+/// Whether a value of `TE` says that trailers are welcome (RFC 9110 10.1.4).
+pub(super) fn welcomes_trailers(value: &[u8]) -> bool {
+    let mut options = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    options.any(|option| is(option, b"trailers"))
+}
+
+/// Options of `Connection` that are looked at; nobody has use for more.
+const OPTIONS_MAX: usize = 16;
+
+/// The fields that a head's `Connection` names. Nearly always none: they are counted, and looked for
+/// again where there are any.
+pub(super) struct Nominated<'h> {
+    head: &'h [u8],
+    fields: &'h HeadFields,
+    count: usize,
+    pub(super) has_upgrade: bool,
+    /// It names others than those that every message has to name.
+    pub(super) has_fields: bool,
+}
+
+/// More options than any sender has use for: each costs a look at every field.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct TooManyOptions;
+
+impl<'h> Nominated<'h> {
+    pub(super) fn of(head: &'h [u8], fields: &'h HeadFields) -> Result<Self, TooManyOptions> {
+        let mut nominated = Self {
+            head,
+            fields,
+            count: 0,
+            has_upgrade: false,
+            has_fields: false,
+        };
+        for field in fields.spans() {
+            if is(field.name.of(head), b"connection") {
+                nominated.add(field.value.of(head))?;
+            }
+        }
+        Ok(nominated)
+    }
+
+    #[cold]
+    fn add(&mut self, value: &[u8]) -> Result<(), TooManyOptions> {
+        for option in options(value) {
+            let is_upgrade = is(option, b"upgrade");
+            self.has_upgrade |= is_upgrade;
+            self.has_fields |= !is_upgrade && !is(option, b"te");
+            self.count += 1;
+        }
+        match self.count > OPTIONS_MAX {
+            true => Err(TooManyOptions),
+            false => Ok(()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn has(&self, name: &[u8]) -> bool {
+        self.count > 0 && self.finds(name)
+    }
+
+    #[cold]
+    fn finds(&self, name: &[u8]) -> bool {
+        let is_connection = |field: &&FieldSpan| is(field.name.of(self.head), b"connection");
+        let mut found = self.fields.spans().iter().filter(is_connection);
+        found.any(|field| {
+            options(field.value.of(self.head)).any(|nominated| is_same_name(nominated, name))
+        })
+    }
+}
+
+/// The options of one `Connection` that name a field.
+fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let options = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    options.filter(|option| {
+        let is_known = is(option, b"close") || is(option, b"keep-alive");
+        !option.is_empty() && !is_known
+    })
+}
+
+// Heads that were received, and what was written in their place, so that the next one, if it is the
+// same, is compared and copied, not taken apart.
+
+/// Longer ones are written anew each time.
+const RECEIVED_BYTES_MAX: usize = 1024;
+/// With what the proxy adds.
+const WRITTEN_BYTES_MAX: usize = RECEIVED_BYTES_MAX + 512;
+/// A power of two. Sixteen clients with fields of their own, or sixteen pages.
+const PLACES: usize = 16;
+
+/// What was written for some bytes, given `key`, and what that led to.
+#[derive(Debug)]
+struct Place<K, R> {
+    /// `None`: nothing is remembered here.
+    made_from: Option<(K, R)>,
+    received: Vec<u8>,
+    written: Vec<u8>,
+}
+
+/// See the module. Some 40 KiB for each shard, allocated at once, touched where it is used.
+#[derive(Debug)]
+pub(super) struct HeadMemory<K, R> {
+    places: Box<[Place<K, R>]>,
+}
+
+impl<K, R: Copy> HeadMemory<K, R> {
+    /// Remembers nothing yet.
+    pub(super) fn new() -> Self {
+        let place = |_| Place {
+            made_from: None,
+            received: Vec::with_capacity(RECEIVED_BYTES_MAX),
+            written: Vec::with_capacity(WRITTEN_BYTES_MAX),
+        };
+        Self {
+            places: (0..PLACES).map(place).collect(),
+        }
+    }
+
+    /// What was written for `received` with a key that `is_equal`, and what came of it. `salt` tells apart
+    /// keys that come with the same bytes; equal keys have equal ones.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        received: &[u8],
+        is_equal: impl FnOnce(&K) -> bool,
+        salt: u64,
+    ) -> Option<(&[u8], R)> {
+        let place = &self.places[place_of(received, salt)];
+        let (made_from, result) = place.made_from.as_ref()?;
+        let is_same = received == place.received && is_equal(made_from);
+        is_same.then_some((&place.written, *result))
+    }
+
+    /// From now on this is what `received` and `key` give. Copies both heads, allocates nothing.
+    pub(super) fn remember(
+        &mut self,
+        (received, key, salt): (&[u8], K, u64),
+        written: &[u8],
+        result: R,
+    ) {
+        if received.len() > RECEIVED_BYTES_MAX || written.len() > WRITTEN_BYTES_MAX {
+            return;
+        }
+        let place = &mut self.places[place_of(received, salt)];
+        place.received.clear();
+        place.received.extend_from_slice(received);
+        place.written.clear();
+        place.written.extend_from_slice(written);
+        place.made_from = Some((key, result));
+    }
+}
+
+/// By the length and by the end of the last line, behind which there are two line ends.
+#[inline]
+fn place_of(received: &[u8], salt: u64) -> usize {
+    let end = received
+        .last_chunk::<12>()
+        .and_then(|end| end.first_chunk());
+    let end = end.map_or(0, |end| u64::from_le_bytes(*end));
+    let mixed = (end ^ salt ^ received.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> (u64::BITS - PLACES.ilog2())) as usize
+}
+
+#[cfg(test)]
+#[path = "tests/response_head.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/field_change.rs"]
+mod field_change_tests;
+
+#[cfg(test)]
+#[path = "tests/field_rule.rs"]
+mod field_rule_tests;
+
+#[cfg(test)]
+#[path = "tests/head_memory.rs"]
+mod head_memory_tests;

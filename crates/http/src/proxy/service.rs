@@ -16,27 +16,23 @@
 //!
 //! Absent on purpose: caching, and gathering long bodies.
 
-use super::client_peer::ClientPeer;
-use super::config::{ProxyConfig, ProxyControl};
-use super::counters::{REFUSALS, RefusalCounters, UPSTREAMS};
-use super::failure::{Failure, Refused};
-use super::field_rule::Nominated;
-use super::half_close::HalfClosed;
-use super::key::key_hash;
-use super::known_answer::KnownAnswers;
-use super::known_request::KnownRequests;
-use super::mirror_config::{MIRROR_IN_FLIGHT_MAX, MIRRORS_MAX};
-use super::mirror_counters::MIRRORS;
-use super::mirrors::{Mirrors, Original, Sampling, is_mirrored};
-use super::proxied::{BodyState, Proxied, handle_of, state_of};
-use super::request_head::RequestWay;
-use super::retry::RetryBudget;
-use super::trailers::{Trailers, may_pass};
-use super::upstreams::{Chosen, Tried, Upstreams};
-use crate::client::{Client, ClientConfig, ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts};
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use millpond_io::connection_pool::PoolConfig;
+use millpond_io::{Peer, monotonic_ns};
+use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolStats, Slab};
+
+use crate::client::{
+    AnswerHead, Client, ClientConfig, ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts,
+};
 use crate::completions::Completions;
 use crate::head::{Framing, Version};
+use crate::head_text::{FieldName, FieldValue};
 use crate::limits::Limits;
+use crate::method::Method;
 use crate::metrics::MetricsText;
 use crate::request::Request;
 use crate::response::Response;
@@ -44,12 +40,25 @@ use crate::service::{
     AfterFin, Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent,
 };
 use crate::status::StatusCode;
-use millpond_io::connection_pool::PoolConfig;
-use millpond_io::{Peer, monotonic_ns};
-use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolStats, Slab};
-use std::collections::VecDeque;
-use std::fmt;
-use std::sync::Arc;
+
+use super::answering::KnownAnswers;
+use super::answering::RetryBudget;
+use super::answering::{BodyState, Proxied, handle_of, state_of};
+use super::answering::{Trailers, may_pass};
+use super::balance::{forwards_left, key_hash};
+use super::client_peer::ClientPeer;
+use super::config::{MIRROR_IN_FLIGHT_MAX, MIRRORS_MAX};
+use super::config::{ProxyConfig, ProxyControl};
+use super::counters::{REFUSALS, RefusalCounters, UPSTREAMS};
+use super::failure::{Failure, Refused};
+use super::mirrors::MIRRORS;
+use super::mirrors::{Mirrors, Original, Sampling, is_mirrored};
+use super::request_head::{
+    ForwardedFields, OutgoingHead, RequestWay, encode_request_head, wanted_protocol,
+};
+use super::response_head::HeadMemory;
+use super::response_head::Nominated;
+use super::upstreams::{Chosen, Tried, Upstreams};
 
 /// Bodies up to this length are awaited whole: they leave with their head in one send, and can be sent
 /// again.
@@ -689,3 +698,332 @@ impl Service for Proxy {
         self.control.mirror_registry.write(out, &MIRRORS);
     }
 }
+
+// Requests whose fields were written for an upstream before: they are copied.
+
+/// All that decides what is written of the fields, but the fields.
+#[derive(Clone, Debug)]
+pub(super) struct RequestKey<C = ClientPeer> {
+    client: C,
+    version: Version,
+    is_tls: bool,
+    fields: ForwardedFields,
+}
+
+impl RequestKey<&ClientPeer> {
+    /// Whether a key that is kept gives the same.
+    fn is(&self, kept: &RequestKey) -> bool {
+        self.client.is_told_like(&kept.client)
+            && self.version == kept.version
+            && self.is_tls == kept.is_tls
+            && self.fields == kept.fields
+    }
+
+    fn to_keep(&self) -> RequestKey {
+        RequestKey {
+            client: self.client.clone(),
+            version: self.version,
+            is_tls: self.is_tls,
+            fields: self.fields,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct KnownRequests {
+    /// The result: how long the host is with which what was written begins.
+    memory: HeadMemory<RequestKey, usize>,
+}
+
+impl KnownRequests {
+    pub(super) fn new() -> Self {
+        Self {
+            memory: HeadMemory::new(),
+        }
+    }
+
+    /// The head for the upstream, and whether it asks for another protocol, one of `upgrades`. What
+    /// of `way` the request decides is found out here.
+    pub(super) fn head_of<'h>(
+        &mut self,
+        blocks: &BlockPool,
+        request: &Request<'h>,
+        mut way: RequestWay<'h>,
+        upgrades: &UpgradeProtocols,
+    ) -> Result<(OutgoingHead, bool), Refused> {
+        let asked = asked(request, &way);
+        if let Some((received, key)) = &asked
+            && let Some((written, host_bytes)) =
+                self.memory
+                    .find(received, |kept| key.is(kept), key.client.salt)
+        {
+            let head = OutgoingHead::of_known_fields(blocks, request, written, host_bytes)?;
+            return Ok((head, false));
+        }
+        if way.via_name.is_in(request) {
+            return Err(Failure::Loop.into());
+        }
+        let nominated =
+            Nominated::of(request.bytes, request.fields).map_err(|_| Failure::TooManyOptions)?;
+        way.max_forwards = match forwards_left(request) {
+            Some(0) => return Err(Refused::NoForwardsLeft),
+            left => left.map(|left| left - 1),
+        };
+        way.upgrade = wanted_protocol(request, &nominated, upgrades);
+        let head = encode_request_head(blocks, request, &nominated, &way)?;
+        // With other methods the same fields may ask for another protocol.
+        if let Some((received, key)) = asked.filter(|_| !nominated.has_upgrade) {
+            let salt = key.client.salt;
+            let (written, host_bytes) = head.fields();
+            self.memory
+                .remember((received, key.to_keep(), salt), written, host_bytes);
+        }
+        Ok((head, way.upgrade.is_some()))
+    }
+}
+
+/// The fields as received, down to the empty line, and the key, if nothing else decides.
+#[inline]
+fn asked<'h>(
+    request: &Request<'h>,
+    way: &RequestWay<'h>,
+) -> Option<(&'h [u8], RequestKey<&'h ClientPeer>)> {
+    let first = request.fields.spans().first()?;
+    let is_usual = request.target().as_bytes().first() == Some(&b'/')
+        && !matches!(request.method, Method::Options | Method::Trace)
+        && !request.head.expects_continue;
+    let client = way.client.filter(|_| is_usual)?;
+    let key = RequestKey {
+        client,
+        version: request.version(),
+        is_tls: way.is_tls,
+        fields: way.fields,
+    };
+    Some((request.bytes.get(first.name.start()..)?, key))
+}
+
+// Clients that asked whether to send their body, and upstreams that do not say.
+
+/// How long a client that asked first waits for the upstream's 100 Continue, as curl does.
+const CONTINUE_WAIT_NS: u64 = 1_000_000_000;
+
+impl Proxy {
+    /// The client of this request waits from now on.
+    pub(super) fn await_continue(&mut self, handle: Handle<Proxied>, now_ns: u64) {
+        let due_ns = now_ns + CONTINUE_WAIT_NS;
+        self.awaiting.push_back((due_ns, handle));
+        self.client.alarm_at(due_ns);
+    }
+
+    /// An upstream that says neither 100 nor anything else may never say it: its version may not know
+    /// how, or its way of asking is to read on (RFC 9110 10.1.1). The client sends its body, then.
+    pub(super) fn end_waits(&mut self, now_ns: u64, completions: &mut Completions<'_>) {
+        while let Some(&(due_ns, handle)) = self.awaiting.front() {
+            let awaits = |proxied: &&mut Proxied| proxied.body_state == BodyState::AwaitsContinue;
+            let proxied = self.requests.get_mut(handle).filter(awaits);
+            if due_ns > now_ns && proxied.is_some() {
+                self.client.alarm_at(due_ns);
+                return;
+            }
+            if let Some(proxied) = proxied {
+                proxied.body_state = BodyState::Passing;
+                completions.proceed(proxied.token, |_, _| Flow::Stream(proxied.wants()));
+            }
+            self.awaiting.pop_front();
+        }
+    }
+}
+
+// Which protocols may take a connection over, and whether an upstream changed to the one it was asked for.
+//
+// An upstream is asked for one protocol: the first of the client's that is allowed. So 101 has one right
+// meaning, and an upstream cannot make the client's connection speak what nobody allowed.
+
+/// Names in one list; each costs a comparison with each protocol that a client offers.
+const PROTOCOLS_MAX: usize = 8;
+
+/// Protocols that may take a connection over, by their names in `Upgrade`. By default there are none.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct UpgradeProtocols {
+    names: Vec<String>,
+}
+
+impl UpgradeProtocols {
+    /// WebSocket alone (RFC 6455).
+    #[must_use]
+    pub fn websocket() -> Self {
+        Self {
+            names: vec!["websocket".to_owned()],
+        }
+    }
+
+    fn has(&self, protocol: &[u8]) -> bool {
+        let mut names = self.names.iter();
+        names.any(|name| protocol.eq_ignore_ascii_case(name.as_bytes()))
+    }
+
+    /// The first protocol that the client offers and that is allowed.
+    pub(super) fn first_of<'h>(&self, request: &Request<'h>) -> Option<FieldValue<'h>> {
+        if self.names.is_empty() {
+            return None;
+        }
+        let upgrade = FieldName::UPGRADE.as_bytes();
+        let fields = request.fields.spans().iter();
+        let offered =
+            fields.filter(|field| field.name.of(request.bytes).eq_ignore_ascii_case(upgrade));
+        let mut offered = offered
+            .flat_map(|field| field.value.of(request.bytes).split(|&byte| byte == b','))
+            .map(<[u8]>::trim_ascii);
+        // A part of a value that was checked, and as good.
+        offered.find(|it| self.has(it)).map(FieldValue::known)
+    }
+}
+
+/// Whether 101 is for the protocol that was asked for, and for it alone (RFC 9110 7.8).
+pub(super) fn is_agreed(asked: Option<&[u8]>, answer: &AnswerHead<'_>) -> bool {
+    let upgrade = FieldName::UPGRADE.as_bytes();
+    let fields = answer.fields.spans().iter();
+    let mut told = fields.filter(|field| field.name.of(answer.bytes).eq_ignore_ascii_case(upgrade));
+    let (first, second) = (told.next(), told.next());
+    let told = first.map(|field| field.value.of(answer.bytes).trim_ascii());
+    match (asked, told, second) {
+        (Some(asked), Some(told), None) => asked.eq_ignore_ascii_case(told),
+        _ => false,
+    }
+}
+
+/// A protocol that may not take a connection over.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum UpgradeProtocolsError {
+    /// No name, or one that no `Upgrade` can have.
+    #[error("{name:?} is no protocol: write its name in Upgrade, e.g. websocket")]
+    Malformed {
+        /// As it was given.
+        name: String,
+    },
+    /// Requests inside of it would pass by all that the proxy checks.
+    #[error(
+        "{name} cannot be let through: requests inside of it would reach the upstream unchecked"
+    )]
+    CarriesRequests {
+        /// As it was given.
+        name: String,
+    },
+    /// More than are compared.
+    #[error("{count} protocols are too many: name at most {PROTOCOLS_MAX}")]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
+}
+
+impl FromStr for UpgradeProtocols {
+    type Err = UpgradeProtocolsError;
+
+    /// Names with commas between them.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+        for name in &names {
+            let is_name = |byte: u8| crate::scan::is_token(byte) || byte == b'/';
+            let name = name.clone();
+            if name.is_empty() || !name.bytes().all(is_name) {
+                return Err(UpgradeProtocolsError::Malformed { name });
+            }
+            let protocol = name.split('/').next().unwrap_or_default();
+            let carriers = ["h2c", "h2", "http", "tls"];
+            if carriers.iter().any(|it| protocol.eq_ignore_ascii_case(it)) {
+                return Err(UpgradeProtocolsError::CarriesRequests { name });
+            }
+        }
+        match names.len() {
+            0..=PROTOCOLS_MAX => Ok(Self { names }),
+            count => Err(UpgradeProtocolsError::TooMany { count }),
+        }
+    }
+}
+
+impl fmt::Display for UpgradeProtocols {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.names.join(","))
+    }
+}
+
+// Clients that send a FIN before their request is answered.
+//
+// A client that has closed its connection cannot be told from one that has closed its sending side
+// alone. It is taken for the first unless the configuration says otherwise, as nginx and haproxy do:
+// else requests that nobody waits for hold connections to upstreams for as long as those take.
+
+/// Requests of half-closed clients that are answered at a time, of one shard. One more is cancelled.
+pub const HALF_CLOSED_MAX: usize = 256;
+
+/// What a FIN from a client means for its request, while that is not answered.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum HalfClose {
+    /// The client has gone: the request is cancelled, at the upstream too.
+    #[default]
+    Cancel,
+    /// The request is answered, if its body is complete and no more than [`HALF_CLOSED_MAX`] others
+    /// are under way like it.
+    Allow {
+        /// From the FIN to the end of the answer; the request is cancelled then.
+        timeout_ns: u64,
+    },
+}
+
+impl Proxy {
+    pub(super) fn after_fin(&mut self, state: u64, now_ns: u64) -> AfterFin {
+        let HalfClose::Allow { timeout_ns } = self.config.half_close else {
+            return AfterFin::Cancel;
+        };
+        let handle = handle_of(state);
+        let proxied = self.requests.get(handle);
+        if proxied.is_none_or(|proxied| proxied.is_half_closed) {
+            // Its answer is complete, or it is known already.
+            return AfterFin::Answer;
+        }
+        if self.half_closed.len() >= HALF_CLOSED_MAX {
+            let requests = &self.requests;
+            self.half_closed
+                .retain(|&(_, handle)| requests.get(handle).is_some());
+        }
+        if self.half_closed.len() >= HALF_CLOSED_MAX {
+            return AfterFin::Cancel;
+        }
+        if let Some(proxied) = self.requests.get_mut(handle) {
+            proxied.is_half_closed = true;
+        }
+        let due_ns = now_ns.saturating_add(timeout_ns);
+        self.half_closed.push_back((due_ns, handle));
+        self.client.alarm_at(due_ns);
+        AfterFin::Answer
+    }
+
+    /// Cancels the requests of half-closed clients whose time is over.
+    pub(super) fn end_half_closed(&mut self, now_ns: u64, completions: &mut Completions<'_>) {
+        while let Some(&(due_ns, handle)) = self.half_closed.front() {
+            let token = self.requests.get(handle).map(|proxied| proxied.token);
+            if due_ns > now_ns && token.is_some() {
+                self.client.alarm_at(due_ns);
+                return;
+            }
+            self.half_closed.pop_front();
+            if let Some(token) = token {
+                self.give_up(handle);
+                completions.cancel(token);
+            }
+        }
+    }
+}
+
+/// Requests of half-closed clients, and when they are cancelled: the first is due first.
+pub(super) type HalfClosed = std::collections::VecDeque<(u64, Handle<Proxied>)>;
+
+#[cfg(test)]
+#[path = "tests/known_request.rs"]
+mod known_request_tests;
+
+#[cfg(test)]
+#[path = "tests/upgrade.rs"]
+mod upgrade_tests;

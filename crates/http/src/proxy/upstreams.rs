@@ -6,23 +6,33 @@
 //!
 //! Absent on purpose: connections (`http::client`), and what other shards know: each learns for itself.
 
-use super::balance::{Balancer, Candidate};
-use super::config::{HostPolicy, ProxyConfig, UpstreamConfig};
-use super::counters::{Cell, UpstreamCounters, UpstreamRegistry};
-use super::failure::{Failure, Side};
-use super::failure_log::{FailureLog, Kind};
-use super::health::{EjectionPolicy, Health, ProbePolicy};
-use super::keyed_hash::hash;
-use super::names::NameWatch;
-use crate::client::{Client, ExchangeFailure, ExchangeId, ExchangeReport};
-use crate::head_text::Authority;
-use crate::log::{self, LogLevel};
-use crate::status::StatusCode;
-use millpond_io::connection_pool::{PoolKey, Target};
-use millpond_io::proxy_protocol::ProxyProtocol;
-use millpond_io::tls::TlsClient;
-use millpond_mempool::PoolError;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Arc;
+
+use millpond_io::connection_pool::{PoolKey, Target};
+use millpond_io::monotonic_ns;
+use millpond_io::proxy_protocol::{ProxyHeadText, ProxyProtocol};
+use millpond_io::tls::TlsClient;
+use millpond_mempool::{BlockPool, PoolError};
+
+use crate::client::{
+    AnswerHead, Client, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, OutgoingRequest,
+};
+use crate::head_text::{Authority, Field, FieldName, FieldValue, RequestTarget};
+use crate::log;
+use crate::log::{LogLevel, write_json_text};
+use crate::method::Method;
+use crate::serve::StatusPage;
+use crate::status::StatusCode;
+
+use super::balance::hash;
+use super::balance::{Balancer, Candidate};
+use super::client_peer::NameWatch;
+use super::config::{HostPolicy, ProxyConfig, ProxyControl, UpstreamConfig};
+use super::counters::{Cell, UpstreamCounters, UpstreamRegistry};
+use super::failure::{Failure, FailureLog, Kind, Side};
+use super::service::{PROBE_USER, Proxy};
 
 /// Names an upstream of one shard for as long as it has requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -544,3 +554,402 @@ impl Upstreams {
         }
     }
 }
+
+// Whether an upstream is worth a request: what probes found, and what requests met with.
+//
+// ```text
+// probes:     Unprobed/Up --failures in a row--> Down --successes in a row, or no probes any more--> Up
+// requests:   in use --failures in a row--> ejected for base * 2^n --> in use, on probation
+//                                              ^                          | one failure
+//                                              +--------------------------+
+// ```
+//
+// A success on probation halves what the next ejection would last, so that one that fails every
+// other request does not start from the shortest ejection each time.
+
+/// When probes change what is thought of an upstream.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ProbePolicy {
+    /// What is asked for, with GET; a status of 2xx or 3xx is a success.
+    pub path: String,
+    /// From one probe to the next.
+    pub interval_ns: u64,
+    /// For the whole probe.
+    pub timeout_ns: u64,
+    /// So many in a row bring it back.
+    pub successes_min: u32,
+    /// So many in a row take it out.
+    pub failures_max: u32,
+}
+
+impl ProbePolicy {
+    /// Every 2 s, 1 s each, two successes or three failures.
+    pub fn new(path: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            interval_ns: 2_000_000_000,
+            timeout_ns: 1_000_000_000,
+            successes_min: 2,
+            failures_max: 3,
+        }
+    }
+
+    /// What is asked for, of a policy that [`super::ProxyControl`] has taken.
+    pub(super) fn target(&self) -> RequestTarget<'_> {
+        RequestTarget::received(self.path.as_bytes())
+    }
+}
+
+/// When failures of requests take an upstream out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct EjectionPolicy {
+    /// So many failures in a row; 0: never.
+    pub failures_max: u32,
+    /// How long the first time.
+    pub base_ns: u64,
+    /// How long at most.
+    pub longest_ns: u64,
+}
+
+impl Default for EjectionPolicy {
+    fn default() -> Self {
+        Self {
+            failures_max: 5,
+            base_ns: 1_000_000_000,
+            longest_ns: 60_000_000_000,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Health {
+    is_down: bool,
+    /// Of probes that speak against what is thought.
+    contrary_probes: u32,
+    failures_in_row: u32,
+    /// Ejections not yet forgiven: the exponent of the next one's length.
+    ejections: u32,
+    ejected_until_ns: u64,
+    is_on_probation: bool,
+}
+
+/// Doublings after which any base has reached any sensible limit.
+const EJECTIONS_MAX: u32 = 32;
+
+impl Health {
+    /// Probes found it, or nobody has looked; and it is not ejected.
+    #[inline]
+    pub(super) fn is_usable(&self, now_ns: u64) -> bool {
+        !self.is_down && now_ns >= self.ejected_until_ns
+    }
+
+    /// What the probes say alone.
+    pub(super) fn is_down(&self) -> bool {
+        self.is_down
+    }
+
+    /// A probe ended; true when that changed what is thought of the upstream.
+    pub(super) fn probed(&mut self, is_success: bool, policy: &ProbePolicy) -> bool {
+        if is_success != self.is_down {
+            self.contrary_probes = 0;
+            return false;
+        }
+        self.contrary_probes += 1;
+        let needed = match self.is_down {
+            true => policy.successes_min,
+            false => policy.failures_max,
+        };
+        if self.contrary_probes < needed {
+            return false;
+        }
+        self.contrary_probes = 0;
+        self.is_down = !self.is_down;
+        if !self.is_down {
+            // It answers: what requests met with earlier is history.
+            self.failures_in_row = 0;
+            self.ejected_until_ns = 0;
+        }
+        true
+    }
+
+    /// Nobody probes it any more, so that nobody could find that it is up again.
+    pub(super) fn is_not_probed(&mut self) {
+        self.is_down = false;
+        self.contrary_probes = 0;
+    }
+
+    /// A request was answered, whatever the answer.
+    #[inline]
+    pub(super) fn succeeded(&mut self) {
+        self.failures_in_row = 0;
+        if self.is_on_probation {
+            self.is_on_probation = false;
+            self.ejections /= 2;
+        }
+    }
+
+    /// A request met with no answer; true when the upstream should be ejected for it, if it can be
+    /// spared: then [`Self::eject`]. While it is ejected only requests fail that were under way by then,
+    /// or had nobody else: what they say of it is known.
+    pub(super) fn failed(&mut self, now_ns: u64, policy: &EjectionPolicy) -> bool {
+        if now_ns < self.ejected_until_ns {
+            return false;
+        }
+        self.failures_in_row = self.failures_in_row.saturating_add(1);
+        policy.failures_max > 0
+            && (self.is_on_probation || self.failures_in_row >= policy.failures_max)
+    }
+
+    /// Takes it out; returns until when.
+    pub(super) fn eject(&mut self, now_ns: u64, policy: &EjectionPolicy) -> u64 {
+        let factor = 1_u64 << self.ejections;
+        let length_ns = policy.base_ns.saturating_mul(factor).min(policy.longest_ns);
+        self.ejections = (self.ejections + 1).min(EJECTIONS_MAX);
+        self.failures_in_row = 0;
+        self.is_on_probation = true;
+        self.ejected_until_ns = now_ns.saturating_add(length_ns);
+        self.ejected_until_ns
+    }
+}
+
+// Health checks: one small request to each upstream, again and again.
+
+impl Proxy {
+    /// Begins the probes that are due, and plans the next.
+    pub(super) fn begin_probes(&mut self, now_ns: u64, blocks: &BlockPool) {
+        let Some(policy) = self.config.probe.as_ref() else {
+            return;
+        };
+        let mut next_ns = now_ns.saturating_add(policy.interval_ns);
+        for upstream in self.upstreams.iter_mut() {
+            if upstream.probe_due_ns > now_ns {
+                next_ns = next_ns.min(upstream.probe_due_ns);
+                continue;
+            }
+            upstream.probe_due_ns = now_ns.saturating_add(policy.interval_ns);
+            if upstream.probe.is_some() {
+                continue;
+            }
+            let preface = upstream.proxy_protocol().map(ProxyHeadText::own);
+            let begun = probe(policy, upstream.host(), preface, blocks)
+                .and_then(|request| self.client.begin(upstream.key, request, blocks));
+            // Without memory here, nothing is found out about the upstream.
+            upstream.probe = begun.ok();
+            upstream.is_probe_good = false;
+        }
+        self.client.alarm_at(next_ns);
+    }
+
+    pub(super) fn probe_event(&mut self, id: ExchangeId, event: ExchangeEvent<'_>) {
+        let Some(upstream) = self.upstreams.by_probe(id) else {
+            return;
+        };
+        let is_success = match event {
+            ExchangeEvent::Head(answer) => {
+                upstream.is_probe_good = is_good(&answer);
+                return;
+            }
+            ExchangeEvent::Whole { head, .. } => is_good(&head),
+            ExchangeEvent::End { .. } => upstream.is_probe_good,
+            ExchangeEvent::Failed { failure, .. } if failure.is_local() => {
+                // No place for the probe: it says nothing.
+                upstream.probe = None;
+                return;
+            }
+            ExchangeEvent::Failed { .. } => false,
+            _ => return,
+        };
+        let id = upstream.id();
+        let Some(policy) = self.config.probe.as_ref() else {
+            upstream.probe = None;
+            return;
+        };
+        if self.upstreams.probed(id, is_success, policy) {
+            self.upstreams.publish(&self.client, monotonic_ns());
+            if let Some((name, is_down)) = self.upstreams.describe(id) {
+                let (level, state) = match is_down {
+                    true => (LogLevel::Warn, "is down: its health checks fail"),
+                    false => (LogLevel::Info, "is up again: its health checks succeed"),
+                };
+                log::write(level, format_args!("upstream {name} {state}"));
+            }
+        }
+    }
+}
+
+fn is_good(answer: &AnswerHead<'_>) -> bool {
+    matches!(answer.status().code(), 200..400)
+}
+
+/// The request of one probe.
+fn probe(
+    policy: &ProbePolicy,
+    host: Authority<'_>,
+    preface: Option<ProxyHeadText>,
+    blocks: &BlockPool,
+) -> Result<OutgoingRequest, PoolError> {
+    const USER_AGENT: Field<'_> = (
+        FieldName::USER_AGENT,
+        FieldValue::from_static("millpond-probe"),
+    );
+    let target = policy.target();
+    let mut request = OutgoingRequest::new(blocks, Method::Get, target, host, &[USER_AGENT])?;
+    if let Some(preface) = preface {
+        request.set_proxy_head(blocks, &preface)?;
+    }
+    request.timeouts.total_ns = policy.timeout_ns;
+    request.user = PROBE_USER;
+    Ok(request)
+}
+
+// How the upstreams are, as pages beside `/metrics`: JSON for programs, a table for people.
+//
+// Both are made from the cells of all shards, up to a second old; shards are not asked.
+
+/// What the pages say of one upstream.
+struct State {
+    name: String,
+    shards: u64,
+    usable: u64,
+    down: u64,
+    ejected: u64,
+    unresolved: u64,
+    outstanding: u64,
+    parked: u64,
+    in_use: u64,
+    waiting: u64,
+    tries: u64,
+    failures: u64,
+}
+
+/// A column's name, and its number of an upstream.
+type Column = (&'static str, fn(&State) -> u64);
+
+/// The columns that both pages have.
+const NUMBERS: [Column; 11] = [
+    ("shards", |it| it.shards),
+    ("usable_shards", |it| it.usable),
+    ("down_shards", |it| it.down),
+    ("ejected_shards", |it| it.ejected),
+    ("unresolved_shards", |it| it.unresolved),
+    ("outstanding", |it| it.outstanding),
+    ("connections_parked", |it| it.parked),
+    ("connections_in_use", |it| it.in_use),
+    ("waiting", |it| it.waiting),
+    ("tries", |it| it.tries),
+    ("failures", |it| it.failures),
+];
+
+/// Failures that are the upstream's fault.
+const FAILURES: [Cell; 4] = [
+    Cell::FailedConnect,
+    Cell::FailedTimeout,
+    Cell::FailedBroken,
+    Cell::FailedAnswer,
+];
+
+impl State {
+    fn new(name: &str, sum: &dyn Fn(Cell) -> u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            shards: sum(Cell::IsConfigured),
+            usable: sum(Cell::IsUsable),
+            down: sum(Cell::IsDown),
+            ejected: sum(Cell::IsEjected),
+            unresolved: sum(Cell::IsUnresolved),
+            outstanding: sum(Cell::Outstanding),
+            parked: sum(Cell::Parked),
+            in_use: sum(Cell::InUse),
+            waiting: sum(Cell::Waiting),
+            tries: sum(Cell::Tries),
+            failures: FAILURES.into_iter().map(sum).sum(),
+        }
+    }
+
+    /// Of all shards together: what is so for each, or that they differ.
+    fn word(&self) -> &'static str {
+        let is_all = |count: u64| count == self.shards;
+        match () {
+            // Health checks fail for it too, and it says why.
+            () if is_all(self.unresolved) => "unresolved",
+            () if is_all(self.down) => "down",
+            () if is_all(self.ejected) => "ejected",
+            () if is_all(self.usable) && self.unresolved == 0 => "up",
+            () => "differs",
+        }
+    }
+}
+
+fn states(control: &ProxyControl) -> Vec<State> {
+    let mut states = Vec::new();
+    control.registry.visit(|name, sum| {
+        // One that has left the configuration is in no shard.
+        if sum(Cell::IsConfigured) > 0 {
+            states.push(State::new(name, sum));
+        }
+    });
+    states
+}
+
+fn json(states: &[State]) -> Vec<u8> {
+    let mut text = b"{\"upstreams\":[".to_vec();
+    for (index, state) in states.iter().enumerate() {
+        let start: &[u8] = if index == 0 { b"" } else { b"," };
+        text.extend_from_slice(start);
+        text.extend_from_slice(b"{\"upstream\":");
+        write_json_text(&mut text, &state.name);
+        // Writing to a Vec cannot fail.
+        let _ = write!(text, ",\"state\":\"{}\"", state.word());
+        for (name, number) in NUMBERS {
+            let _ = write!(text, ",\"{name}\":{}", number(state));
+        }
+        text.push(b'}');
+    }
+    text.extend_from_slice(b"]}\n");
+    text
+}
+
+fn table(states: &[State]) -> String {
+    let mut text = format!("{:<40} {:<10}", "upstream", "state");
+    for (name, _) in NUMBERS {
+        let _ = write!(text, " {name}");
+    }
+    for state in states {
+        let _ = write!(
+            text,
+            "\n{:<40} {:<10}",
+            state.name.escape_default().to_string(),
+            state.word()
+        );
+        for (name, number) in NUMBERS {
+            let _ = write!(text, " {:>width$}", number(state), width = name.len());
+        }
+    }
+    text.push('\n');
+    text
+}
+
+impl ProxyControl {
+    /// `/upstreams` and `/upstreams.json`, for [`crate::ServeConfig::status_pages`].
+    #[must_use]
+    pub fn status_pages(self: &Arc<Self>) -> Vec<StatusPage> {
+        let (for_json, for_table) = (Arc::clone(self), Arc::clone(self));
+        vec![
+            StatusPage::new("/upstreams.json", FieldValue::JSON, move || {
+                json(&states(&for_json))
+            }),
+            StatusPage::new("/upstreams", FieldValue::TEXT_PLAIN, move || {
+                table(&states(&for_table)).into_bytes()
+            }),
+        ]
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/health.rs"]
+mod health_tests;
+
+#[cfg(test)]
+#[path = "tests/states.rs"]
+mod states_tests;

@@ -13,7 +13,7 @@ impl Nibbles {
         let mut high = [0; 16];
         let mut byte = 0;
         while byte < 0x80 {
-            if super::classes::CLASSES[byte] & class != 0 {
+            if super::block::CLASSES[byte] & class != 0 {
                 low[byte & 15] |= 1 << (byte >> 4);
             }
             high[byte >> 4] = 1 << (byte >> 4);

@@ -1,28 +1,36 @@
 //! Starting the shards' threads, waiting for their end, collecting their reports.
 
-use super::config::{Reread, ServeConfig, ServeError, ServeReport};
-use super::departure::Departure;
-use super::metrics_server::MetricsServer;
-use super::shard_server::{ShardServer, Shared};
-use super::watch::{LOOK_INTERVAL, Watch};
-use crate::access_log::AccessLog;
-use crate::body_budget::BodyBudget;
-use crate::log::{self, LogLevel};
-use crate::metrics::report::accounting_table;
-use crate::metrics::snapshot::Snapshots;
-use crate::service::{Service, ShardStart};
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle, scope, sleep};
+use std::time::{Duration, Instant};
+
 use millpond_io::listener::BACKLOG;
-use millpond_io::tls::{Tls, TlsServer};
+use millpond_io::tls::{
+    CertificateFiles, CertificateWarning, Tls, TlsError, TlsOptions, TlsServer,
+};
 use millpond_io::{
     Address, Driver, DriverKind, EpollDriver, IoError, Listener, PortShare, ShardConfig,
     ShardReport, StopHandle, UringDriver, allowed_cpus, monotonic_ns,
 };
 use millpond_mempool::PoolMode;
-use std::error::Error;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
+
+use crate::access_log::AccessLog;
+use crate::body_budget::BodyBudget;
+use crate::limits::Limits;
+use crate::log;
+use crate::log::LogLevel;
+use crate::metrics::report::{Snapshots, accounting_table};
+use crate::server::HAND_OVER_NS;
+use crate::service::{Service, ShardStart};
+
+use super::metrics_server::MetricsServer;
+use super::metrics_server::{LOOK_INTERVAL, Watch};
+use super::metrics_server::{ShardServer, Shared};
+use super::{Reread, ServeConfig, ServeError, ServeReport};
 
 /// What the controlling thread waits for.
 #[derive(Debug)]
@@ -111,7 +119,7 @@ impl Running {
             log.reopen();
         }
         if let Some(tls) = &self.tls {
-            super::tls::reload(tls);
+            reload(tls);
         }
         if let Some(reread) = &self.reread {
             reread.call();
@@ -468,3 +476,133 @@ pub(super) fn wait_for_end(running: &Running, notices: &Notices, tell: impl Fn(C
     }
     watch.look(monotonic_ns());
 }
+
+// Leaving the address to the server that takes over, step by step, while the shards drain.
+
+/// How often it looks whether the shards have let go of their listeners.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A departure that may come.
+#[derive(Debug)]
+pub(super) struct Departure {
+    share: Mutex<Option<PortShare>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    is_under_way: Arc<AtomicBool>,
+}
+
+impl Departure {
+    /// From an address that others share, or not.
+    pub(super) fn from(share: Option<PortShare>) -> Self {
+        Self {
+            share: Mutex::new(share),
+            thread: Mutex::new(None),
+            is_under_way: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    /// What tells the shards, before they are asked to stop, that they hand over.
+    pub(super) fn is_under_way(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_under_way)
+    }
+
+    /// Begins, if somebody is there who takes over. The first call counts.
+    pub(super) fn begin(&self) {
+        let Some(share) = lock(&self.share).take() else {
+            return;
+        };
+        if !share.steer_away() {
+            return;
+        }
+        self.is_under_way.store(true, Ordering::Release);
+        // Without a thread the sockets close with their shards: what was steered stays steered.
+        let thread = Builder::new().name("hand-over".to_owned());
+        *lock(&self.thread) = thread.spawn(move || go_on(share)).ok();
+    }
+
+    /// Waits until the address is left. After the end of the shards, which it waits for.
+    pub(super) fn finish(&self) {
+        drop(lock(&self.share).take());
+        if let Some(thread) = lock(&self.thread).take() {
+            // It cannot panic; were it to, the sockets have closed with it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Half of the time is for handshakes that had begun; in the other half those are ignored that come
+/// here although they were steered away.
+fn go_on(share: PortShare) {
+    let refuse_at = Instant::now() + Duration::from_nanos(HAND_OVER_NS / 2);
+    while !share.is_released() && Instant::now() < refuse_at {
+        sleep(LOOK);
+    }
+    share.refuse_handshakes();
+    while !share.is_released() {
+        sleep(LOOK);
+    }
+    share.leave();
+}
+
+/// Nothing panics while it holds one of these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// What HTTP wants of TLS, and reading certificates again while serving.
+
+/// What a client may send before its handshake is over: several times what the longest real ones
+/// have, with keys of post-quantum size and a ticket.
+pub const TLS_HANDSHAKE_BYTES_MAX: usize = 32 << 10;
+
+/// The only protocol spoken here, as ALPN names it.
+const PROTOCOL: &[u8] = b"http/1.1";
+
+/// For a client that meant http:// and found this port.
+const CLEAR_TEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    Connection: close\r\n\
+    Content-Type: text/plain\r\n\
+    Content-Length: 56\r\n\
+    \r\n\
+    this port speaks TLS: use https:// in the place of http\n";
+
+/// Reads certificates and keys for a server with these limits: a handshake may take as long as a
+/// head. The first pair is for clients that name no host, or none of the others'. With
+/// `client_authorities`, clients have to show a certificate that one of them has signed.
+pub fn load_tls(
+    certificates: Vec<CertificateFiles>,
+    client_authorities: Option<PathBuf>,
+    limits: &Limits,
+    handshake_bytes_max: usize,
+) -> Result<(TlsServer, Vec<CertificateWarning>), TlsError> {
+    TlsServer::load(TlsOptions {
+        certificates,
+        client_authorities,
+        protocols: vec![PROTOCOL.to_vec()],
+        clear_text_answer: CLEAR_TEXT_ANSWER,
+        handshake_timeout_ns: limits.head_timeout_ns,
+        handshake_bytes_max,
+    })
+}
+
+/// Reads them again and tells how that went, in one line and one more for each doubt.
+pub(super) fn reload(tls: &TlsServer) {
+    match tls.reload() {
+        Ok(warnings) => {
+            let count = tls.certificate_count();
+            let sentence =
+                format!("read the certificates again ({count}); new connections get them");
+            log::write(LogLevel::Info, sentence);
+            for warning in warnings {
+                log::write(LogLevel::Warn, warning);
+            }
+        }
+        Err(error) => {
+            let sentence = format!("the certificates stay as they were: {error}");
+            log::write(LogLevel::Warn, sentence);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/tls.rs"]
+mod tls_tests;

@@ -1,22 +1,24 @@
 //! Requests out of bytes, through the service, into responses.
 
-use super::body_queue::BodyQueue;
-use super::marks::Marks;
-use super::plain::Progress;
+use millpond_io::{Driver, SendOutcome, ShardContext};
+use millpond_mempool::{BlockPool, Buffer, Pool, PoolMode, PoolStats};
+
 use crate::access_log::ShardLog;
+use crate::body::KeptInput;
 use crate::body_budget::BodyBudget;
-use crate::connection::{Advance, Connection, Gathering, GatheringRoom, is_head_request};
+use crate::connection::{Advance, Connection, Gathering, GatheringRoom, Whole, is_head_request};
 use crate::counters::HttpCounters;
-use crate::date::StandingLines;
+use crate::head::Manner;
 use crate::head::{HeadFields, RequestHead};
-use crate::kept_input::KeptInput;
 use crate::limits::{Limit, Limits};
+use crate::log::StandingLines;
 use crate::metrics::MetricsAccess;
 use crate::request::{Request, RequestBody};
 use crate::service::{RequestToken, Service};
 use crate::streaming::Streaming;
-use millpond_io::{Driver, ShardContext};
-use millpond_mempool::{BlockPool, Buffer, Pool, PoolMode, PoolStats};
+
+use super::body_queue::BodyQueue;
+use super::crowd::Marks;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -318,6 +320,216 @@ impl Exchange {
                 Ok(()) => self.marks.mark_dirty(connection),
                 Err(error) => self.refuse(connection, error.into(), false),
             }
+        }
+    }
+}
+
+// The path of nearly all requests: whole in what one receive brought, and answered at once.
+//
+// Everything here is inlined into one loop, whose every instruction each request pays for. What a
+// plain connection cannot have (a request in parts, one that is pending, a close) is not asked for;
+// whatever brings it leaves the loop for `exchange` and `calling`.
+
+/// How much of what came was served.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) bytes: usize,
+    pub(super) request_count: usize,
+}
+
+/// A client that pipelines more than this is not one that asks and waits: a hundred requests are 4 KiB and
+/// 50 us, and a crowd's of whom each had so many held a regular client up for half a millisecond.
+const REQUESTS_OF_A_MESSAGE: usize = 8;
+
+impl Progress {
+    /// See [`Driver::put_behind`].
+    #[inline]
+    pub(super) fn is_load(self) -> bool {
+        self.request_count > REQUESTS_OF_A_MESSAGE
+    }
+}
+
+impl Exchange {
+    /// Serves requests behind those that were, as long as they are whole and answered at once.
+    /// Whether all were: then the connection is as plain as before. What was answered is in its
+    /// output, and the caller's to send.
+    #[inline(always)]
+    pub(super) fn serve_plain<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        bytes: &[u8],
+        served: &mut Progress,
+        shard: &mut ShardContext<'_, D>,
+    ) -> bool {
+        let mut whole = Whole::EMPTY;
+        while served.bytes < bytes.len()
+            && connection.output.len() < self.limits.output_bytes_max
+            && served.request_count < self.requests_per_turn
+            && let Some(body) = whole.read(&bytes[served.bytes..], &self.limits, &mut self.fields)
+        {
+            let (head, head_bytes) = (whole.head(), whole.head_bytes);
+            served.bytes += head_bytes.len();
+            served.request_count += 1;
+            if !body.is_empty() {
+                if self.is_streamed(service, head, head_bytes) {
+                    self.open_stream(service, connection, head, head_bytes, true, shard);
+                    return false;
+                }
+                served.bytes += body.len();
+            }
+            if served.request_count == 1 && served.bytes < bytes.len() {
+                self.expect_more_output(connection);
+            }
+            if !self.answer_plain(service, connection, head, head_bytes, body, shard) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Calls the service; whether the connection can go on with its next request at once.
+    #[inline(always)]
+    fn answer_plain<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        head: &RequestHead,
+        head_bytes: &[u8],
+        body: &[u8],
+        shard: &mut ShardContext<'_, D>,
+    ) -> bool {
+        if self.access_log.is_some() {
+            self.log_call(connection, head, head_bytes, false, shard.now_ns);
+        }
+        let token = self.next_token(connection);
+        let manner = Manner::of(head, self.is_draining);
+        let is_metrics = self.is_metrics(service, connection.socket, (head, head_bytes), shard);
+        let mut failure = None;
+        let goes_on = if is_metrics {
+            self.await_metrics(connection, token, manner);
+            false
+        } else {
+            let (output, body) = (&mut connection.output, RequestBody::Received(body));
+            let request = (head, head_bytes, body);
+            let turn = self.ask(service, output, request, (token, manner), shard);
+            failure = turn.failure;
+            match turn.answered() {
+                Some(status) if !turn.written.manner.closes() => {
+                    self.counters.count_response(status);
+                    true
+                }
+                _ => {
+                    self.settle_turn(service, connection, token, turn, shard);
+                    false
+                }
+            }
+        };
+        if self.access_log.is_some() {
+            self.log_answer(connection, failure);
+        }
+        goes_on
+    }
+}
+
+// What leaves: a connection's answers to the driver, and the room they are written into.
+//
+// An idle connection owns no buffer, so each batch of answers needs one. Where the driver hands bytes
+// to the kernel at once, one block serves a connection after the other, until the tick ends.
+
+/// Room that held more goes back to the pool at once: most answers need no such.
+const SPARE_BYTES_MAX: usize = 4 * 1024;
+
+impl Exchange {
+    /// Gives the connection the spare room to write into, if it has none.
+    #[inline(always)]
+    pub(super) fn lend_room(&mut self, connection: &mut Connection) {
+        connection.output.take_block_of(&mut self.spare_output);
+    }
+
+    /// The connection is plain no more, or not certainly: what was answered waits for the end of the
+    /// tick.
+    #[inline]
+    pub(super) fn leave_plain(&mut self, connection: &mut Connection) {
+        if connection.output.is_empty() {
+            self.take_room_back(connection, 0);
+        } else {
+            self.marks.mark_dirty(connection);
+        }
+    }
+
+    /// What was lent goes back, as does what the driver left otherwise.
+    #[inline(always)]
+    fn take_room_back(&mut self, connection: &mut Connection, used_bytes: usize) {
+        if !connection.output.has_block() {
+            return;
+        }
+        if self.spare_output.has_block() || used_bytes > SPARE_BYTES_MAX {
+            connection.output.release();
+        } else {
+            self.spare_output.take_block_of(&mut connection.output);
+        }
+    }
+
+    /// A connection that was plain is so still: its answers leave now where that costs no send more
+    /// than later, else when the tick ends.
+    #[inline(always)]
+    pub(super) fn settle_plain<D: Driver>(
+        &mut self,
+        connection: &mut Connection,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        connection.since_ns = shard.now_ns;
+        connection.is_known_plain = true;
+        if shard.driver.sends_at_once() && !connection.is_dirty && !self.closes_idle {
+            self.send_now(connection, shard);
+        } else {
+            self.marks.mark_dirty(connection);
+        }
+    }
+
+    /// Hands the output to the driver, unless that still has some.
+    #[inline(never)]
+    pub(super) fn send_output<D: Driver>(
+        &mut self,
+        connection: &mut Connection,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        self.send_now(connection, shard);
+        if connection.stream.is_some() {
+            self.finish_tunnel_output(connection, shard);
+        }
+    }
+
+    #[inline(always)]
+    fn send_now<D: Driver>(
+        &mut self,
+        connection: &mut Connection,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        let output_bytes = connection.output.len();
+        if output_bytes == 0 || connection.is_blocked {
+            return;
+        }
+        connection.output_bytes_last = u32::try_from(output_bytes).unwrap_or(u32::MAX);
+        let outcome = shard
+            .driver
+            .send_from(connection.socket, &mut connection.output);
+        self.take_room_back(connection, output_bytes);
+        if outcome == SendOutcome::Blocked {
+            connection.is_blocked = true;
+            connection.is_known_plain = false;
+            self.watch_write(connection, shard, output_bytes as u64);
+        }
+    }
+
+    /// More responses will follow in this tick, likely as much as last time. Without memory the
+    /// response itself will fail and say so.
+    #[cold]
+    pub(super) fn expect_more_output(&self, connection: &mut Connection) {
+        let last_bytes = connection.output_bytes_last as usize;
+        if connection.output.capacity() < last_bytes && connection.output.is_empty() {
+            let _ = connection.output.reserve(&self.blocks, last_bytes);
         }
     }
 }

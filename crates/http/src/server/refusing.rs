@@ -1,16 +1,22 @@
 //! Requests and connections that get no service: told so, and closed.
 
-use super::exchange::Exchange;
-use super::logging::log_output;
-use crate::access_log::body_bytes;
-use crate::connection::{Connection, RETRY_SOON, Refusal};
-use crate::date::GivenLines;
-use crate::encode::{Persistence, ResponseParts, encode_response};
-use crate::head_text::FieldValue;
-use crate::status::StatusCode;
+use std::io::Write;
+
 use millpond_io::{Driver, Peer, SocketId};
 use millpond_mempool::{Buffer, PoolError};
-use std::io::Write;
+
+use crate::access_log::{Call, RequestText, STATUS_CLOSED, ShardLog, body_bytes};
+use crate::body::KeptInput;
+use crate::connection::{Connection, Phase, RETRY_SOON, Refusal};
+use crate::encode::{Persistence, ResponseParts, encode_response};
+use crate::head::RequestHead;
+use crate::head_text::FieldValue;
+use crate::log::GivenLines;
+use crate::parse::{Parsed, parse_request_head};
+use crate::proxy::Failure;
+use crate::status::StatusCode;
+
+use super::exchange::Exchange;
 
 /// Longest sentence of a refusal; a longer one is cut.
 const REFUSAL_TEXT_BYTES_MAX: usize = 192;
@@ -128,5 +134,136 @@ impl Exchange {
             is_head,
         };
         encode_response(output, &self.blocks, &parts)
+    }
+}
+
+// Where requests end, as the access log sees it.
+//
+// All of it is cold: without a log each place costs one branch.
+
+impl Exchange {
+    /// A request is about to be handed to the service.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn log_call(
+        &mut self,
+        connection: &Connection,
+        head: &RequestHead,
+        head_bytes: &[u8],
+        is_gathered: bool,
+        now_ns: u64,
+    ) {
+        if let Some(log) = self.access_log.as_deref_mut() {
+            // A body that was gathered began to come with an earlier event.
+            let started_ns = match is_gathered && connection.phase != Phase::BetweenRequests {
+                true => connection.since_ns,
+                false => now_ns,
+            };
+            let text = RequestText::of_head(head, head_bytes, &self.fields);
+            log.begin_call(&text, started_ns, connection.output.len());
+        }
+    }
+
+    /// The service has had its turn. `failure`: why it answered by itself, if it is a proxy that did.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn log_answer(&mut self, connection: &Connection, failure: Option<Failure>) {
+        let slot = connection.socket.slot();
+        let Some(log) = self.access_log.as_deref_mut() else {
+            return;
+        };
+        let entry = log.end_call();
+        let (text, started_ns) = (entry.text(), entry.started_ns);
+        let output = written_since(connection, entry.output_bytes_before);
+        let is_pending = entry.call == Call::Running && connection.pending.is_some();
+        if is_pending {
+            log.keep(slot, &text, started_ns, &self.blocks);
+            let sent = connection.stream.as_deref().and_then(|stream| stream.sent);
+            log.wrote(slot, sent.map(StatusCode::code), output);
+        } else {
+            let end = match entry.call {
+                Call::Ended {
+                    status,
+                    is_complete,
+                } => (status, is_complete),
+                // Without memory there is no answer.
+                _ => written_status(output).map_or((STATUS_CLOSED, false), |status| (status, true)),
+            };
+            log.answered(slot, &text, started_ns, end, body_bytes(output), failure);
+        }
+        log.end_with(entry);
+    }
+
+    /// Opens an entry for whatever the connection asks for, unless there is one: `bytes` if there
+    /// are any, or what was kept.
+    #[cold]
+    pub(super) fn log_unserved(&mut self, connection: &Connection, bytes: &[u8]) {
+        let Self {
+            access_log,
+            fields,
+            limits,
+            blocks,
+            ..
+        } = self;
+        let Some(log) = access_log.as_deref_mut() else {
+            return;
+        };
+        let slot = connection.socket.slot();
+        if log.has_open(slot) {
+            return;
+        }
+        let bytes: &[u8] = match &connection.gathering {
+            Some(gathering) => &gathering.head,
+            None if bytes.is_empty() => connection.input.as_deref().map_or(&[], KeptInput::first),
+            None => bytes,
+        };
+        let text = match parse_request_head(bytes, limits, fields) {
+            Ok(Parsed::Complete(head)) => RequestText::of_head(&head, bytes, fields),
+            _ => RequestText::of_line(bytes),
+        };
+        let started_ns = match connection.phase {
+            Phase::BetweenRequests => millpond_io::monotonic_ns(),
+            _ => connection.since_ns,
+        };
+        log.keep(slot, &text, started_ns, blocks);
+    }
+
+    /// The connection is gone: what it waited for has no more answer than it has.
+    #[cold]
+    pub(super) fn log_forgotten(&mut self, connection: &Connection) {
+        if connection.gathering.is_some() {
+            self.log_unserved(connection, &[]);
+        }
+        if let Some(log) = self.access_log.as_deref_mut() {
+            log.ended(connection.socket.slot(), None, false);
+        }
+    }
+}
+
+/// The status of the answer that `output` begins with. What the hot path writes tells enough: were
+/// it to remember more, each request would pay for it, logged or not.
+fn written_status(output: &[u8]) -> Option<u16> {
+    let digits = output.get("HTTP/1.1 ".len()..)?.first_chunk::<3>()?;
+    Some(digits.iter().fold(0, |status, &digit| {
+        status * 10 + u16::from(digit.wrapping_sub(b'0'))
+    }))
+}
+
+/// What the output has behind what it had before; nothing of it has left in between.
+fn written_since(connection: &Connection, output_bytes_before: usize) -> &[u8] {
+    connection.output.get(output_bytes_before..).unwrap_or(&[])
+}
+
+/// What was written to an exchange that began earlier.
+#[inline]
+pub(crate) fn log_output(
+    log: &mut Option<Box<ShardLog>>,
+    connection: &Connection,
+    output_bytes_before: usize,
+    sent: Option<StatusCode>,
+) {
+    if let Some(log) = log.as_deref_mut() {
+        let output = written_since(connection, output_bytes_before);
+        log.wrote(connection.socket.slot(), sent.map(StatusCode::code), output);
     }
 }

@@ -5,11 +5,11 @@
 //! written before has left.
 
 use super::exchange::Exchange;
-use super::logging::log_output;
+use super::refusing::log_output;
 use crate::body::BodyDecoder;
 use crate::connection::{Connection, Pending, Phase, Refusal};
+use crate::head::Manner;
 use crate::head::RequestHead;
-use crate::manner::Manner;
 use crate::request::RequestBody;
 use crate::response::{Response, Wire};
 use crate::service::{Flow, RequestToken, Service, ServiceContext, StreamEvent, Wants};

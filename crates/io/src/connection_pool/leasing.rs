@@ -4,10 +4,12 @@
 //! Absent on purpose: opening connections (`opening`), and closing what was parked too long
 //! (`sweeping`).
 
-use super::link::LinkHandle;
-use super::{AcquireError, Acquired, ConnectionPool, Lease, OpenTimes, Outcome, PoolKey};
+use millpond_mempool::{Handle, Slab};
+
 use crate::driver::{Driver, SocketId};
 use crate::shard::ShardContext;
+
+use super::{AcquireError, ConnectionPool, PoolKey};
 
 impl ConnectionPool {
     /// A connection for whoever asks: a parked one, the one used last first, or a new one, or the
@@ -176,5 +178,163 @@ impl ConnectionPool {
         if !self.starved.is_empty() {
             self.feed_starved(shard);
         }
+    }
+}
+
+// What whoever asks for a connection gets.
+
+/// A connection that is its holder's, until it is given back or discarded. The holder handles its
+/// events.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Lease {
+    /// It stands, and nothing of it is unread.
+    pub socket: SocketId,
+    /// Whose it is.
+    pub key: PoolKey,
+    /// It was there before it was asked for: its peer may be about to close it.
+    pub is_reused: bool,
+    /// How often it was leased before.
+    pub uses: u32,
+    /// What opening it took; nothing for one that was there.
+    pub times: OpenTimes,
+}
+
+/// What opening a connection took.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct OpenTimes {
+    /// Looking its name up, for who had to wait for that.
+    pub resolve_ns: u64,
+    /// Until it stood.
+    pub connect_ns: u64,
+    /// The TLS handshake.
+    pub tls_ns: u64,
+}
+
+/// The answer to [`super::ConnectionPool::acquire`].
+#[derive(Debug)]
+#[must_use = "a lease that is dropped is a connection that is lost"]
+pub enum Acquired {
+    /// Here it is.
+    Lease(Lease),
+    /// [`super::ConnectionPool::next_outcome`] will tell.
+    Waiting(WaiterId),
+    /// There is none.
+    Failed(AcquireError),
+}
+
+/// Names one who waits, to cancel it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct WaiterId(pub(super) Handle<super::waiting::Waiter>);
+
+/// What came of a wait.
+#[derive(Debug)]
+pub struct Outcome {
+    /// As given to [`super::ConnectionPool::acquire`].
+    pub token: u64,
+    /// The lease is to be given back even if nobody wants it any more.
+    pub result: Result<Lease, AcquireError>,
+}
+
+/// Whose an event was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Heard {
+    /// The socket is none of this pool's.
+    NotOurs,
+    /// It was handled: a parked connection, or one that is being opened.
+    Ours,
+    /// The connection is leased: it is its holder's. After a failure the pool has forgotten it.
+    Leased,
+}
+
+// One connection of a pool, and the list of those that are parked.
+
+pub(super) type LinkHandle = Handle<Link>;
+
+/// A connection that stands.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) socket: SocketId,
+    pub(super) key: PoolKey,
+    pub(super) opened_ns: u64,
+    /// Meaningful while it is parked.
+    pub(super) parked_ns: u64,
+    /// How often it was leased.
+    pub(super) uses: u32,
+    pub(super) is_parked: bool,
+    /// Serves one exchange and is closed.
+    pub(super) is_alone: bool,
+    newer: Option<LinkHandle>,
+    older: Option<LinkHandle>,
+}
+
+impl Link {
+    pub(super) fn new(socket: SocketId, key: PoolKey, now_ns: u64) -> Self {
+        Self {
+            socket,
+            key,
+            opened_ns: now_ns,
+            parked_ns: 0,
+            uses: 0,
+            is_parked: false,
+            is_alone: false,
+            newer: None,
+            older: None,
+        }
+    }
+}
+
+/// The parked connections of one key, through the links themselves. Invariant: `newest` and `oldest`
+/// are both there or neither, and as many links lie between them as `count` says.
+#[derive(Debug, Default)]
+pub(super) struct ParkedList {
+    pub(super) newest: Option<LinkHandle>,
+    pub(super) oldest: Option<LinkHandle>,
+    pub(super) count: usize,
+}
+
+impl ParkedList {
+    /// Parks a connection, and lends it.
+    pub(super) fn push<'l>(
+        &mut self,
+        links: &'l mut Slab<Link>,
+        handle: LinkHandle,
+        now_ns: u64,
+    ) -> Option<&'l Link> {
+        let older = self.newest;
+        match older.and_then(|newest| links.get_mut(newest)) {
+            Some(newest) => newest.newer = Some(handle),
+            None => self.oldest = Some(handle),
+        }
+        self.newest = Some(handle);
+        self.count += 1;
+        let link = links.get_mut(handle)?;
+        debug_assert!(!link.is_parked, "parked once");
+        link.is_parked = true;
+        link.parked_ns = now_ns;
+        link.newer = None;
+        link.older = older;
+        Some(link)
+    }
+
+    pub(super) fn remove(&mut self, links: &mut Slab<Link>, handle: LinkHandle) {
+        let Some(link) = links.get_mut(handle).filter(|link| link.is_parked) else {
+            return;
+        };
+        link.is_parked = false;
+        let (newer, older) = (link.newer.take(), link.older.take());
+        match newer.and_then(|newer| links.get_mut(newer)) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+        match older.and_then(|older| links.get_mut(older)) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+        self.count -= 1;
+    }
+
+    /// The next newer one, for a walk from the oldest.
+    pub(super) fn newer_than(links: &Slab<Link>, handle: LinkHandle) -> Option<LinkHandle> {
+        links.get(handle)?.newer
     }
 }

@@ -1,13 +1,16 @@
 //! Who waits for a connection: in order, each with a deadline.
 
-use super::error::{AcquireError, AcquirePhase};
-use super::lease::{Outcome, WaiterId};
-use super::{ConnectionPool, PoolKey, WAITER_TIMER};
+use std::collections::VecDeque;
+
+use millpond_mempool::{Handle, PoolError, Slab};
+
 use crate::driver::Driver;
 use crate::shard::ShardContext;
 use crate::timer_wheel::TimerId;
-use millpond_mempool::{Handle, PoolError, Slab};
-use std::collections::VecDeque;
+
+use super::error::{AcquireError, AcquirePhase};
+use super::leasing::{Link, LinkHandle, Outcome, ParkedList, WaiterId};
+use super::{ConnectionPool, PoolConfig, PoolKey, SWEEP_TIMER, WAITER_TIMER};
 
 /// One of them.
 #[derive(Debug)]
@@ -206,5 +209,224 @@ impl ConnectionPool {
             true => AcquirePhase::Tls,
             false => AcquirePhase::Connect,
         }
+    }
+}
+
+// Both caps: when another connection may be opened, and who gives way for it.
+
+impl ConnectionPool {
+    /// Opens as many connections as there are waiters without one in the making, as far as both caps
+    /// let it.
+    pub(super) fn advance<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, key: PoolKey) {
+        while let Some(state) = self.keys.get(key.0) {
+            if state.is_removed || state.waiters.count() <= state.opening_count {
+                return;
+            }
+            let is_full = state.connection_count() >= state.target.connections_max;
+            if is_full || self.connection_count >= self.config.connections_max {
+                if !self.make_room(shard, key, is_full) {
+                    return;
+                }
+                continue;
+            }
+            if !self.open(shard, key) {
+                return;
+            }
+        }
+    }
+
+    /// Closes a parked connection for the sake of one to be opened for `key`; false if none is to be
+    /// had. One of its own only makes room for who wants a connection to himself, or when no other
+    /// key has any.
+    fn make_room<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        key: PoolKey,
+        is_key_full: bool,
+    ) -> bool {
+        let own = self.keys.get(key.0).and_then(|state| state.parked.oldest);
+        let victim = match is_key_full {
+            true => own,
+            false => self.oldest_parked_of_others(key).or(own),
+        };
+        let Some(victim) = victim else {
+            if !is_key_full {
+                self.starve(key);
+            }
+            return false;
+        };
+        if let Some(of) = self.links.get(victim).map(|link| link.key)
+            && let Some(state) = self.keys.get_mut(of.0)
+        {
+            state.counters.evictions += 1;
+        }
+        self.close_link(shard, victim);
+        true
+    }
+
+    fn oldest_parked_of_others(&self, key: PoolKey) -> Option<LinkHandle> {
+        let others = self.keys.iter().filter(|(handle, _)| *handle != key.0);
+        let oldest = others.filter_map(|(_, state)| state.parked.oldest);
+        oldest.min_by_key(|handle| self.links.get(*handle).map(|link| link.parked_ns))
+    }
+
+    fn starve(&mut self, key: PoolKey) {
+        if let Some(state) = self.keys.get_mut(key.0)
+            && !std::mem::replace(&mut state.is_starved, true)
+        {
+            self.starved.push_back(key);
+        }
+    }
+
+    /// One connection fewer: who waits for the key opens another, or for the cap of all.
+    pub(super) fn room_was_made<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        key: PoolKey,
+    ) {
+        self.advance(shard, key);
+        self.feed_starved(shard);
+        self.drop_if_done(key);
+    }
+
+    /// Lets those go on whom the cap of all had stopped, the one stopped first first.
+    pub(super) fn feed_starved<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        for _ in 0..self.starved.len() {
+            let has_room = self.connection_count < self.config.connections_max;
+            if !has_room && self.parked_count == 0 {
+                return;
+            }
+            let Some(key) = self.starved.pop_front() else {
+                return;
+            };
+            if let Some(state) = self.keys.get_mut(key.0) {
+                state.is_starved = false;
+                self.advance(shard, key);
+            }
+        }
+    }
+}
+
+// When a connection has served long enough: idle too long, too old, or used too often.
+
+/// Sweeps look at every parked connection, so there are not more than four a second.
+const SWEEP_INTERVAL_NS: u64 = 250_000_000;
+
+/// When parked connections are looked at next.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    timer: Option<TimerId>,
+    due_ns: u64,
+}
+
+impl Default for Sweep {
+    fn default() -> Self {
+        Self {
+            timer: None,
+            due_ns: u64::MAX,
+        }
+    }
+}
+
+impl PoolConfig {
+    /// When a parked connection ends.
+    pub(super) fn expires_ns(&self, link: &Link) -> u64 {
+        let idle_ns = link.parked_ns.saturating_add(self.idle_max_ns);
+        idle_ns.min(self.ages_ns(link))
+    }
+
+    /// Whether a connection that comes back is not to be used again.
+    pub(super) fn is_worn(&self, link: &Link, now_ns: u64) -> bool {
+        link.uses >= self.uses_max || now_ns >= self.ages_ns(link)
+    }
+
+    /// When a connection is too old.
+    fn ages_ns(&self, link: &Link) -> u64 {
+        link.opened_ns.saturating_add(self.age_max_ns)
+    }
+}
+
+impl ConnectionPool {
+    pub(super) fn close_expired<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        handle: LinkHandle,
+    ) {
+        if let Some(link) = self.links.get(handle)
+            && let Some(state) = self.keys.get_mut(link.key.0)
+        {
+            state.counters.expired += 1;
+        }
+        self.close_link(shard, handle);
+    }
+
+    /// A connection was parked: it is looked at no later than when it ends.
+    pub(super) fn plan_sweep<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        expires_ns: u64,
+    ) {
+        if expires_ns < self.sweep.due_ns {
+            self.sweep_at(shard, expires_ns);
+        }
+    }
+
+    fn sweep_at<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, due_ns: u64) {
+        let user = self.timer_user(SWEEP_TIMER, 0);
+        let timer = self
+            .sweep
+            .timer
+            .get_or_insert_with(|| shard.timers.create(user));
+        self.sweep.due_ns = due_ns;
+        shard.timers.set(*timer, due_ns);
+    }
+
+    /// Closes what has ended, and plans when to look again.
+    pub(super) fn sweep<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        self.sweep.due_ns = u64::MAX;
+        let mut next_ns = u64::MAX;
+        let mut keys_left = self.keys.len();
+        let mut index = 0;
+        // By place and not by an iterator, which would lend the keys while links are closed.
+        while keys_left > 0 {
+            let handle = self.keys.handles().nth(index);
+            if let Some(handle) = handle {
+                next_ns = next_ns.min(self.sweep_key(shard, PoolKey(handle)));
+            }
+            index += 1;
+            keys_left -= 1;
+        }
+        self.feed_starved(shard);
+        if next_ns == u64::MAX {
+            return self.end_sweeps(shard);
+        }
+        self.sweep_at(shard, next_ns.max(shard.now_ns + SWEEP_INTERVAL_NS));
+    }
+
+    /// Where nothing is parked there is no timer.
+    pub(super) fn end_sweeps<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        if self.parked_count == 0
+            && let Some(timer) = self.sweep.timer.take()
+        {
+            self.sweep.due_ns = u64::MAX;
+            shard.timers.remove(timer);
+        }
+    }
+
+    /// When the next of this key's ends.
+    fn sweep_key<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, key: PoolKey) -> u64 {
+        let mut next_ns = u64::MAX;
+        let mut walk = self.keys.get(key.0).and_then(|state| state.parked.oldest);
+        while let Some(handle) = walk {
+            walk = ParkedList::newer_than(&self.links, handle);
+            let link = self.links.get(handle);
+            let expires_ns = link.map_or(u64::MAX, |link| self.config.expires_ns(link));
+            if expires_ns <= shard.now_ns {
+                self.close_expired(shard, handle);
+            } else {
+                next_ns = next_ns.min(expires_ns);
+            }
+        }
+        next_ns
     }
 }

@@ -13,7 +13,7 @@
 
 use super::socket_count::SocketCount;
 use super::{Driver, DriverCounters, Event, SocketId};
-use crate::op::accept::Accepted;
+use crate::op::Accepted;
 use crate::pools::ShardPools;
 use crate::scheduler::{Scheduler, Work};
 use rustix::event::{EventfdFlags, eventfd};

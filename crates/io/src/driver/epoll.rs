@@ -21,45 +21,47 @@
 //!
 //! Absent on purpose: reading more than one buffer per socket and tick (others wait).
 
-mod socket;
-mod taking_turns;
-mod waiting;
 mod whole_ms_wait;
 mod accepting;
 mod receiving;
-mod sending;
-mod closing;
 mod dispatching;
 
-use self::accepting::Accepting;
-use self::socket::Socket;
-use self::taking_turns::Waiting;
-use super::accepting::Acceptor;
-use super::buffer_queue::QueuedBuffer;
-use super::busy_poll::BusyPoll;
-use super::lifecycle::{Closing, SocketDriver, Stage, fail_later, leave, shorten_lingering};
-use super::receive_stamps::{ReceiveStamps, stamp_socket};
-use super::socket_count::{Opener, SocketCount};
-use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
-use crate::address::{Address, Peer};
-use crate::clock::monotonic_ns;
-use crate::error::IoError;
-use crate::listener::Listener;
-use crate::op::accept::{destination_of, peer_of};
-use crate::op::close::has_peer_finished;
-use crate::op::connect::connect_start;
-use crate::pools::ShardPools;
-use crate::scheduler::{CloseQueue, Scheduler, Usage, Work, receive_bytes};
-use crate::timer_wheel::TimerWheel;
-use crate::waker::{WakeReceiver, Waker};
-use millpond_mempool::{Buffer, Lease, PoolMode, PoolStats, Slab};
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
+
+use millpond_mempool::{Buffer, Lease, PoolMode, PoolStats, Slab};
+use rustix::event::epoll;
+use rustix::event::epoll::{EventData, EventFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+
+use crate::address::{Address, Peer};
+use crate::clock::{earlier, monotonic_ns, timespec_of_ns};
+use crate::driver::lifecycle::{Life, Receiving};
+use crate::driver::socket_count::BufferQueue;
+use crate::driver::socket_count::{LOOKS_PER_CLOCK, SpinEnd};
+use crate::error::IoError;
+use crate::listener::Listener;
+use crate::op::connect::connect_start;
+use crate::op::has_peer_finished;
+use crate::op::{destination_of, peer_of};
+use crate::pools::ShardPools;
+use crate::scheduler::{
+    CloseQueue, RECEIVE_BYTES_OF_OTHERS, Scheduler, Usage, Work, receive_bytes,
+};
+use crate::timer_wheel::TimerWheel;
+use crate::waker::{WakeReceiver, Waker};
+
+use self::accepting::Accepting;
+use super::accepting::Acceptor;
+use super::lifecycle::{Closing, SocketDriver, Stage, fail_later, leave, shorten_lingering};
+use super::receive_stamps::{ReceiveStamps, stamp_socket};
+use super::socket_count::BusyPoll;
+use super::socket_count::QueuedBuffer;
+use super::socket_count::{Opener, SocketCount};
+use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 
 /// Ready sockets taken per wait: 6 KiB of events. More wait for the next tick.
 const EVENTS_PER_WAIT: usize = 512;
@@ -469,5 +471,356 @@ impl Driver for EpollDriver {
     fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
         visit(self.sockets.stats());
         visit(self.queued_sends.stats());
+    }
+}
+
+// What the epoll driver knows about one socket.
+//
+// An idle socket owns no buffer; a blocked one owns those its sender gave.
+
+/// One socket.
+#[derive(Debug)]
+struct Socket {
+    fd: OwnedFd,
+    life: Life,
+    usage: Usage,
+    /// What the kernel said and nobody has acted on: it says everything once.
+    ready: EventFlags,
+    /// Stands among those who wait for a turn.
+    is_waiting: bool,
+    /// Epoll watches for room to send, too.
+    watches_room: bool,
+    queue: BufferQueue,
+    /// A FIN was sent and receiving goes on: that both sides have finished is no failure.
+    is_send_finished: bool,
+}
+
+impl Socket {
+    fn new(fd: OwnedFd, stage: Stage, usage: Usage) -> Self {
+        Self {
+            fd,
+            life: Life::new(stage),
+            usage,
+            ready: EventFlags::empty(),
+            is_waiting: false,
+            watches_room: false,
+            queue: BufferQueue::default(),
+            is_send_finished: false,
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn opener(&self) -> Opener {
+        match self.usage {
+            Usage::OURS => Opener::Us,
+            _ => Opener::Peer,
+        }
+    }
+
+    fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
+    /// What epoll watches it for.
+    fn watched(&self) -> EventFlags {
+        match self.watches_room {
+            true => WATCHED.union(EventFlags::OUT),
+            false => WATCHED,
+        }
+    }
+
+    /// Whether a turn would change anything.
+    fn wants_turn(&self) -> bool {
+        let wanted = match self.life.stage() {
+            // Reported in a turn of another kind.
+            Stage::Failing(_) => EventFlags::empty(),
+            Stage::Open if self.life.receiving() != Receiving::On => {
+                EventFlags::OUT | EventFlags::ERR | EventFlags::HUP
+            }
+            _ => EventFlags::all(),
+        };
+        self.ready.intersects(wanted)
+    }
+}
+
+// Sockets of which the kernel has said already that they are ready, and of which something is left for a
+// later tick: they had more than one receive holds, or the tick's budget was spent (see `scheduler`).
+//
+// Each kind is served in the order in which it came, and goes to the end of its queue: sixteen that
+// sent heads without end once had all turns among the first six of them, and ten met the deadline of
+// their heads.
+
+/// All kinds; may hold dead ids, and such that want nothing any more. Bound: a socket stands in one of them
+/// once, and what is left of a closed one is passed over when its turn comes.
+struct Waiting {
+    /// Prompt sockets and those of our own making, which go on in the next tick.
+    first: VecDeque<SocketId>,
+    others: VecDeque<SocketId>,
+    bulk: VecDeque<SocketId>,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let queue = || VecDeque::with_capacity(256);
+        Self {
+            first: queue(),
+            others: queue(),
+            bulk: queue(),
+        }
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.first.len() + self.others.len() + self.bulk.len()
+    }
+
+    #[inline]
+    fn first_count(&self) -> usize {
+        self.first.len()
+    }
+
+    fn push(&mut self, id: SocketId, usage: Usage) {
+        match usage.is_prompt() {
+            true => self.first.push_back(id),
+            false => self.queue_of(usage.work()).push_back(id),
+        }
+    }
+
+    fn queue_of(&mut self, work: Work) -> &mut VecDeque<SocketId> {
+        match work {
+            Work::Bulk => &mut self.bulk,
+            _ => &mut self.others,
+        }
+    }
+
+    /// Whether a socket that is not prompt is handled as it comes: none of its kind waits, and the tick's
+    /// budget is not spent.
+    fn admits_next(&mut self, usage: Usage, scheduler: &mut Scheduler) -> bool {
+        let work = usage.work();
+        self.queue_of(work).is_empty() && scheduler.admits(work)
+    }
+}
+
+impl EpollDriver {
+    /// To a later tick.
+    #[inline(never)]
+    fn put_off(&mut self, id: SocketId, flags: EventFlags) {
+        self.counters.put_off += 1;
+        self.keep(id, flags);
+    }
+
+    /// Remembers what the kernel said for a later tick.
+    #[cold]
+    fn keep(&mut self, id: SocketId, flags: EventFlags) {
+        if let Some(socket) = self.socket(id) {
+            socket.ready = socket.ready.union(flags);
+            self.look_again(id);
+        }
+    }
+
+    /// Has a socket wait for a turn if there is something left to do for it.
+    #[cold]
+    fn look_again(&mut self, id: SocketId) {
+        let Self {
+            sockets, waiting, ..
+        } = self;
+        if let Some(socket) = sockets.get_mut(handle_of(id))
+            && socket.wants_turn()
+            && !socket.is_waiting
+        {
+            socket.is_waiting = true;
+            waiting.push(id, socket.usage);
+        }
+    }
+
+    /// Those that go first, and of which something was left after the tick before.
+    #[inline(never)]
+    fn go_on<H>(
+        &mut self,
+        count: usize,
+        buffer: &mut Lease,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        for _ in 0..count {
+            let Some(id) = self.waiting.first.pop_front() else {
+                return;
+            };
+            if let Some(flags) = self.leaves_queue(id) {
+                self.handle_socket(id, flags, IsTurn::No, buffer, pools, handler);
+            }
+        }
+    }
+
+    /// As many of the others as the tick's budget admits.
+    #[inline(never)]
+    fn give_turns<H>(&mut self, buffer: &mut Lease, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        self.turn_bytes = self.turn_bytes_of_others();
+        for work in [Work::Receive, Work::Bulk] {
+            // What goes to the end of the queue meanwhile has had its turn.
+            for _ in 0..self.waiting.queue_of(work).len().min(EVENTS_PER_WAIT) {
+                let Some(&id) = self.waiting.queue_of(work).front() else {
+                    break;
+                };
+                let socket = self.sockets.get(handle_of(id));
+                let wants_turn = socket.is_some_and(Socket::wants_turn);
+                if wants_turn && !self.scheduler.admits(work) {
+                    break;
+                }
+                self.waiting.queue_of(work).pop_front();
+                if let Some(flags) = self.leaves_queue(id) {
+                    self.handle_socket(id, flags, IsTurn::Yes, buffer, pools, handler);
+                }
+            }
+        }
+    }
+
+    /// How much a socket may receive that is not prompt.
+    fn turn_bytes_of_others(&self) -> usize {
+        match self.scheduler.is_protecting() {
+            true => self.turn_bytes.min(RECEIVE_BYTES_OF_OTHERS),
+            false => self.turn_bytes,
+        }
+    }
+
+    /// What it still wants its turn for.
+    fn leaves_queue(&mut self, id: SocketId) -> Option<EventFlags> {
+        let socket = self.socket(id)?;
+        socket.is_waiting = false;
+        let flags = socket.ready;
+        socket.wants_turn().then(|| {
+            socket.ready = EventFlags::empty();
+            flags
+        })
+    }
+}
+
+// Waiting for ready sockets: a spin first where that was asked for and pays, then one sleep.
+
+impl EpollDriver {
+    /// Fills `events`; returns how many there are.
+    fn wait(
+        &mut self,
+        deadline_ns: Option<u64>,
+        events: &mut [epoll::Event],
+    ) -> Result<usize, IoError> {
+        // All answers of the tick before have left.
+        self.close_waiting();
+        let own_deadline_ns = self.deadlines.next_deadline_ns();
+        let deadline_ns = earlier(deadline_ns, own_deadline_ns);
+        let must_look_only = self.is_behind() || !self.close_queue.is_empty();
+        let mut wait_ns = match deadline_ns {
+            _ if must_look_only => Some(0),
+            Some(deadline_ns) => Some(deadline_ns.saturating_sub(monotonic_ns())),
+            None => None,
+        };
+        let mut slept_from_ns = None;
+        if wait_ns != Some(0) && self.busy_poll.is_on() {
+            let start_ns = monotonic_ns();
+            if self.busy_poll.is_due() {
+                if let Some(count) = self.spin(start_ns, deadline_ns, events)? {
+                    return Ok(count);
+                }
+                // What is left of the wait; the spin ends before the deadline, or would have said.
+                wait_ns = deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(self.now_ns));
+            } else {
+                slept_from_ns = Some(start_ns);
+            }
+        }
+        if wait_ns != Some(0) && !self.wake.prepare_sleep() {
+            wait_ns = Some(0);
+        }
+        let count = self.wait_once(wait_ns, events)?;
+        self.now_ns = monotonic_ns();
+        if let Some(start_ns) = slept_from_ns.filter(|_| count > 0) {
+            self.busy_poll.slept(self.now_ns - start_ns);
+        }
+        Ok(count)
+    }
+
+    /// Who is ready has not all been told of.
+    fn is_behind(&self) -> bool {
+        !self.failing.is_empty()
+            || self.waiting.count() > 0
+            || self.takes_last_connections()
+            || self.has_pending_connection()
+    }
+
+    /// Looks again and again until there is something to handle. `None`: the time for that is
+    /// over and nothing came, so sleep.
+    fn spin(
+        &mut self,
+        start_ns: u64,
+        deadline_ns: Option<u64>,
+        events: &mut [epoll::Event],
+    ) -> Result<Option<usize>, IoError> {
+        let end_ns = self.busy_poll.end_ns(start_ns, deadline_ns);
+        let mut looks = 0;
+        let found = loop {
+            let count = self.wait_once(Some(0), events)?;
+            if count > 0 || self.wake.is_used() {
+                break Some(count);
+            }
+            looks += 1;
+            if looks % LOOKS_PER_CLOCK == 0 && monotonic_ns() >= end_ns {
+                break None;
+            }
+            std::hint::spin_loop();
+        };
+        self.now_ns = monotonic_ns();
+        self.counters.spun_ns += self.now_ns - start_ns;
+        let is_time = deadline_ns.is_some_and(|deadline_ns| self.now_ns >= deadline_ns);
+        self.busy_poll.spun(SpinEnd::of(found.is_some(), is_time));
+        match found {
+            Some(_) => self.counters.spins_paid += 1,
+            None => self.counters.spins_vain += 1,
+        }
+        Ok(found.or(is_time.then_some(0)))
+    }
+
+    /// One counted wait; `None` is for ever.
+    fn wait_once(
+        &mut self,
+        wait_ns: Option<u64>,
+        events: &mut [epoll::Event],
+    ) -> Result<usize, IoError> {
+        self.counters.waits += 1;
+        let count = match self.wait_for_events(wait_ns, events) {
+            Ok(count) => count,
+            // A signal for this thread; the caller decides whether to wait again.
+            Err(Errno::INTR) => 0,
+            Err(error) => {
+                return Err(IoError::System {
+                    call: "epoll_wait",
+                    error,
+                });
+            }
+        };
+        self.counters.empty_waits += u64::from(count == 0);
+        Ok(count)
+    }
+
+    /// One wait, precise where the kernel can; never shorter than asked for.
+    fn wait_for_events(
+        &mut self,
+        wait_ns: Option<u64>,
+        events: &mut [epoll::Event],
+    ) -> Result<usize, Errno> {
+        if !self.waits_in_whole_ms {
+            let timeout = wait_ns.map(timespec_of_ns);
+            match epoll::wait(&self.epoll, &mut *events, timeout.as_ref()) {
+                Err(Errno::NOSYS) => self.waits_in_whole_ms = true,
+                result => return result,
+            }
+        }
+        whole_ms_wait::wait(self.epoll.as_fd(), events, wait_ns)
     }
 }

@@ -42,39 +42,38 @@
 //!
 //! Absent on purpose: speed, and threads: a network and all its drivers are one thread's.
 
-mod faults;
 mod wire;
 mod network;
-mod socket;
 mod ticking;
-mod accepting;
-mod moving;
-mod closing;
 
-pub use faults::{Cuts, FaultPlan};
-pub use network::{Network, PeerRead, SimPeer, Turn};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::{fmt, mem};
 
-use self::accepting::Accepting;
-use self::network::{DEFAULT_ADDRESS, refusal};
-use self::socket::{Attempt, Socket};
-use self::wire::{EndId, INITIATOR, Wire};
-use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
+use millpond_mempool::{Buffer, Handle, Lease, PoolMode, PoolStats, Slab};
+use rustix::io::Errno;
+use wire::Arrived;
+
 use crate::address::{Address, Peer};
 use crate::driver::lifecycle::{
-    Closing, SocketDriver, Stage, fail_later, leave, shorten_lingering,
+    Closing, Life, Receiving, SocketDriver, Stage, Step, fail_later, leave, perform,
+    shorten_lingering,
 };
 use crate::driver::socket_count::{Opener, SocketCount};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::pools::ShardPools;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, Usage};
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
-use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
-use rustix::io::Errno;
-use std::collections::VecDeque;
-use std::fmt;
-use std::net::IpAddr;
+
+use self::network::{DEFAULT_ADDRESS, refusal};
+use self::wire::Accepting;
+use self::wire::{EndId, INITIATOR, Wire};
+use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
+
+pub use network::{Network, PeerRead, SimPeer, Turn};
+pub use wire::{Cuts, FaultPlan};
 
 /// Ticks that a closed socket's slot stays taken at most.
 const GONE_TICKS_MAX: u64 = 8;
@@ -420,5 +419,422 @@ impl Drop for SimDriver {
         for (_, socket) in self.sockets.iter() {
             state.wire(socket.end).close(socket.end.end);
         }
+    }
+}
+
+// What the simulated driver knows about one of its sockets.
+
+/// How the connection attempt of a socket ends, which the network knows already.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Attempt {
+    /// With this outcome, in the next tick.
+    Ends(Result<(), Errno>),
+    /// Never: where nobody ever answers.
+    Unanswered,
+}
+
+/// One socket.
+#[derive(Debug)]
+struct Socket {
+    end: EndId,
+    life: Life,
+    attempt: Attempt,
+    /// Of a closed one: its slot is not free before this tick.
+    until_tick: u64,
+    usage: Usage,
+    /// Stands in the queue of those that wait for a later tick.
+    is_waiting: bool,
+    /// What waits for room or for the next tick, oldest first.
+    queue: VecDeque<Buffer>,
+    /// The queue was given in this tick and counts as sent; whether there is room shows later.
+    is_late: bool,
+    /// There was no room for it, which its owner does not know yet.
+    owes_blocked: bool,
+}
+
+impl Socket {
+    /// Bytes are queued of which the owner was told that they are as good as sent.
+    fn owes_bytes(&self) -> bool {
+        !self.queue.is_empty() && (self.is_late || self.owes_blocked)
+    }
+
+    fn new(end: EndId, stage: Stage, attempt: Attempt) -> Self {
+        Self {
+            end,
+            life: Life::new(stage),
+            attempt,
+            until_tick: 0,
+            usage: match end.opener() {
+                Opener::Us => Usage::OURS,
+                Opener::Peer => Usage::NEW,
+            },
+            is_waiting: false,
+            queue: VecDeque::new(),
+            is_late: false,
+            owes_blocked: false,
+        }
+    }
+}
+
+// Bytes in and out of one socket, in the pieces that the plan's chances make of them.
+
+/// What a flush achieved.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Flushed {
+    /// Nothing is queued any more.
+    All,
+    /// There is no room.
+    Some {
+        sent_any: bool,
+    },
+    Failed(Errno),
+}
+
+impl SimDriver {
+    /// Leaves `data` its room when all of it was taken at once.
+    fn send_or_queue(&mut self, id: SocketId, data: &mut Buffer) -> SendOutcome {
+        let Some(socket) = self.socket(id) else {
+            data.release();
+            return SendOutcome::Done;
+        };
+        socket.usage.sent();
+        let end = socket.end;
+        match socket.life.stage() {
+            Stage::Open if socket.queue.is_empty() => {}
+            Stage::Open if socket.is_late => {
+                socket.queue.push_back(mem::take(data));
+                return SendOutcome::Done;
+            }
+            Stage::Open | Stage::Connecting => {
+                socket.queue.push_back(mem::take(data));
+                socket.owes_blocked = false;
+                return SendOutcome::Blocked;
+            }
+            Stage::Failing(_) | Stage::Sending | Stage::Lingering | Stage::Closed => {
+                data.release();
+                return SendOutcome::Done;
+            }
+        }
+        if self.is_send_late() {
+            if let Some(socket) = self.socket(id) {
+                socket.queue.push_back(mem::take(data));
+                socket.is_late = true;
+            }
+            return SendOutcome::Done;
+        }
+        self.counters.sends += 1;
+        match self.write(end, data) {
+            Ok(sent) if sent == data.len() => {
+                data.clear();
+                SendOutcome::Done
+            }
+            Ok(sent) => {
+                self.counters.sends_blocked += 1;
+                data.consume_front(sent);
+                if let Some(socket) = self.socket(id) {
+                    socket.queue.push_back(mem::take(data));
+                }
+                SendOutcome::Blocked
+            }
+            Err(error) => {
+                data.release();
+                self.fail_later(id, error);
+                SendOutcome::Blocked
+            }
+        }
+    }
+
+    fn is_send_late(&self) -> bool {
+        let mut state = self.network.state();
+        let probability = state.plan.late_sends;
+        state.chance(probability)
+    }
+
+    /// Makes the send of one socket that was put off.
+    fn send_late(&mut self, id: SocketId) {
+        let flushed = self.flush(id);
+        let Some(socket) = self.socket(id) else {
+            return;
+        };
+        socket.is_late = false;
+        match flushed {
+            Flushed::All => {}
+            Flushed::Some { .. } => {
+                socket.owes_blocked = socket.life.stage() == Stage::Open;
+                self.counters.sends_blocked += 1;
+            }
+            Flushed::Failed(error) => self.fail_later(id, error),
+        }
+    }
+
+    /// Makes the sends that were put off to this tick.
+    fn make_late_sends(&mut self) {
+        let late =
+            |(handle, socket): (Handle<Socket>, &Socket)| socket.is_late.then(|| id_of(handle));
+        let ids: Vec<SocketId> = self.sockets.iter().filter_map(late).collect();
+        for id in ids {
+            if let Some(socket) = self.socket(id)
+                && socket.life.stage() == Stage::Sending
+            {
+                // What follows the last byte is up to the closing.
+                socket.is_late = false;
+                continue;
+            }
+            self.send_late(id);
+        }
+    }
+
+    /// Hands over as many of `bytes` as there is room for and the plan's chances let through.
+    fn write(&mut self, end: wire::EndId, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut state = self.network.state();
+        let state = &mut *state;
+        let is_short = !bytes.is_empty() && state.chance(state.plan.short_sends);
+        let tried = if is_short {
+            state.rng.usize(0..bytes.len())
+        } else {
+            bytes.len()
+        };
+        let sent = state.wire(end).write(end.end, &bytes[..tried])?;
+        state.note(end.wire, "sent", sent as u64);
+        self.counters.sent_bytes += sent as u64;
+        Ok(sent)
+    }
+
+    /// Sends what is queued until there is no room.
+    fn flush(&mut self, id: SocketId) -> Flushed {
+        let mut sent_any = false;
+        loop {
+            let Some(socket) = self.socket(id) else {
+                return Flushed::All;
+            };
+            let end = socket.end;
+            let Some(mut data) = socket.queue.pop_front() else {
+                return Flushed::All;
+            };
+            self.counters.sends += 1;
+            let sent = match self.write(end, &data) {
+                Ok(sent) => sent,
+                Err(error) => return Flushed::Failed(error),
+            };
+            sent_any |= sent > 0;
+            if sent < data.len() {
+                data.consume_front(sent);
+                if let Some(socket) = self.socket(id) {
+                    socket.queue.push_front(data);
+                }
+                return Flushed::Some { sent_any };
+            }
+        }
+    }
+
+    /// A blocked socket takes bytes again.
+    fn flush_open<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        match self.flush(id) {
+            Flushed::Some { .. } => {}
+            // Not at once: the reason for it may have arrived.
+            Flushed::Failed(error) => self.fail_later(id, error),
+            Flushed::All => handler(self, pools, Event::SendDrained { socket: id }),
+        }
+    }
+
+    /// One receive of an open socket that has something to tell.
+    fn receive_open<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let network = self.network.clone();
+        let Some((end, receiving)) = self
+            .socket(id)
+            .map(|socket| (socket.end, socket.life.receiving()))
+        else {
+            return;
+        };
+        if receiving != Receiving::On {
+            // A pause hides bytes and the FIN, not a reset.
+            let error = network.state().wire(end).error(end.end);
+            if let Some(error) = error {
+                self.remove_failed(id, error, pools, handler);
+            }
+            return;
+        }
+        let Some(mut buffer) = self.free_buffer(pools) else {
+            return;
+        };
+        self.counters.receives += 1;
+        match self.fill(end, &mut buffer) {
+            Arrived::Bytes(count) => {
+                self.counters.received_bytes += count as u64;
+                if let Some(socket) = self.socket(id) {
+                    socket.usage.received(count);
+                }
+                let bytes = &buffer[..];
+                handler(self, pools, Event::Received { socket: id, bytes });
+            }
+            Arrived::Finished => {
+                if let Some(socket) = self.socket(id) {
+                    let step = socket.life.peer_finished();
+                    perform(self, id, step);
+                }
+                handler(self, pools, Event::PeerFinished { socket: id });
+            }
+            Arrived::Nothing => {}
+            Arrived::Failed(error) => self.remove_failed(id, error, pools, handler),
+        }
+    }
+
+    /// What to receive into, unless memory or the plan says no.
+    fn free_buffer(&mut self, pools: &mut ShardPools) -> Option<Lease> {
+        let mut state = self.network.state();
+        let probability = state.plan.buffers_missing;
+        if state.chance(probability) {
+            return None;
+        }
+        pools.io_buffers.lease().ok()
+    }
+
+    /// Moves one piece of what arrived into `buffer`.
+    fn fill(&mut self, end: wire::EndId, buffer: &mut Lease) -> Arrived {
+        let mut state = self.network.state();
+        let state = &mut *state;
+        let wire = &mut state.wires[end.wire];
+        let available = wire.waiting(end.end).min(buffer.capacity());
+        let count = match available {
+            0 => 0,
+            _ => {
+                let offset = wire.read_bytes(end.end);
+                wire.cuts
+                    .take(offset, available, &state.plan, &mut state.rng)
+            }
+        };
+        self.scratch.clear();
+        let arrived = wire.read(end.end, &mut self.scratch, count);
+        state.note(end.wire, "received", count as u64);
+        let scratch = &self.scratch;
+        let filled = buffer.fill_from(|room| -> Result<&mut [u8], std::convert::Infallible> {
+            Ok(room[..scratch.len()].write_copy_of_slice(scratch))
+        });
+        debug_assert!(filled.is_ok_and(|bytes| bytes.len() == count));
+        arrived
+    }
+}
+
+// Closing: the steps of a socket's life in the network in memory.
+
+/// What one look discards at most.
+const DISCARD_STEP_BYTES: usize = 64 << 10;
+
+impl SimDriver {
+    /// Closes, once the bytes are out that counted as sent.
+    fn close_now(&mut self, id: SocketId) {
+        match self.socket(id) {
+            Some(socket) if socket.life.stage() == Stage::Open && socket.owes_bytes() => {
+                socket.life.close_without_lingering();
+                leave(self, id);
+            }
+            _ => self.remove(id),
+        }
+    }
+
+    /// A closing socket can send or has something to throw away.
+    fn advance_closing(&mut self, id: SocketId) {
+        if self.stage(id) == Some(Stage::Sending) {
+            let flushed = self.flush(id);
+            let Some(socket) = self.socket(id) else {
+                return;
+            };
+            let step = match flushed {
+                Flushed::All => socket.life.queue_sent(),
+                Flushed::Failed(_) => Step::Close,
+                Flushed::Some { sent_any: true } => socket.life.queue_moved(),
+                Flushed::Some { sent_any: false } => Step::Nothing,
+            };
+            perform(self, id, step);
+        }
+        if self.socket(id).is_some_and(|socket| socket.life.discards()) {
+            self.discard(id);
+        }
+    }
+
+    fn discard(&mut self, id: SocketId) {
+        let Some(end) = self.socket(id).map(|socket| socket.end) else {
+            return;
+        };
+        let mut thrown_away = Vec::new();
+        let arrived =
+            self.network
+                .state()
+                .wire(end)
+                .read(end.end, &mut thrown_away, DISCARD_STEP_BYTES);
+        if let Arrived::Bytes(count) = arrived {
+            self.counters.receives += 1;
+            self.counters.received_bytes += count as u64;
+        }
+        let Some(socket) = self.socket(id) else {
+            return;
+        };
+        let step = match arrived {
+            Arrived::Bytes(count) => socket.life.discarded(count),
+            Arrived::Finished => socket.life.peer_finished(),
+            Arrived::Nothing => Step::Nothing,
+            Arrived::Failed(_) => Step::Close,
+        };
+        perform(self, id, step);
+    }
+}
+
+impl SocketDriver for SimDriver {
+    fn life(&mut self, id: SocketId) -> Option<&mut Life> {
+        self.socket(id).map(|socket| &mut socket.life)
+    }
+
+    fn closing_mut(&mut self) -> &mut Closing {
+        &mut self.closing
+    }
+
+    fn deadlines_mut(&mut self) -> &mut TimerWheel {
+        &mut self.deadlines
+    }
+
+    fn tick_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn has_queue(&mut self, id: SocketId) -> bool {
+        self.socket(id)
+            .is_some_and(|socket| !socket.queue.is_empty())
+    }
+
+    fn send_fin(&mut self, id: SocketId) -> Result<(), Errno> {
+        if let Some(end) = self.socket(id).map(|socket| socket.end) {
+            self.network.state().wire(end).finish(end.end);
+        }
+        Ok(())
+    }
+
+    /// Each tick looks at what arrived.
+    fn receive_to_discard(&mut self, _id: SocketId) {}
+
+    fn remove(&mut self, id: SocketId) {
+        self.close_socket(id);
+    }
+
+    fn reset_now(&mut self, id: SocketId) {
+        self.remove_with(id, |wire, end| {
+            wire.reset(end, true);
+            true
+        });
+    }
+
+    fn report_failure_later(&mut self, id: SocketId) {
+        if let Some(socket) = self.socket(id) {
+            socket.queue.clear();
+        }
+    }
+
+    fn accept_again(&mut self) {
+        self.resume_accepting();
     }
 }

@@ -1,5 +1,7 @@
 //! How many sockets a driver holds, counted where their descriptors are.
 
+use millpond_mempool::{Buffer, Handle, PoolError, Slab};
+
 use super::DriverCounters;
 
 /// Which side opened a connection.
@@ -73,26 +75,202 @@ impl SocketCount {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Whether a shard spins before it sleeps: on, for at most so long, and only while that pays.
+//
+// Waking a thread that sleeps costs more than a short request, most of all in a virtual machine,
+// where an idle CPU has to be fetched back from the hypervisor. A shard with few busy connections
+// saves that by looking at memory for a while. The price is a CPU that does nothing else
+// meanwhile, so it is off unless asked for, and a spin in vain puts the next one off: by one
+// sleep, by two, by four, up to [`SKIPS_MAX`]. A spin that pays, or a sleep that ended within the
+// time that a spin would have taken, brings the next one back at once. A shard whose waits are
+// long thus spins at one wait in 65.
 
-    /// Goal: both kinds are held and have one peak; only accepted ones fill the cap.
-    #[test]
-    fn connected_sockets_do_not_fill_the_cap_of_accepted_ones() {
-        let mut count = SocketCount::default();
-        count.set_accepted_max(2);
-        for opener in [Opener::Us, Opener::Us, Opener::Us, Opener::Peer] {
-            count.opened(opener);
-            assert!(!count.is_full(), "{count:?}");
+/// Sleeps between two spins of a shard for which spinning does not pay.
+const SKIPS_MAX: u32 = 64;
+
+/// How often a spin looks for events for each look at the clock.
+pub(super) const LOOKS_PER_CLOCK: u32 = 8;
+
+/// When to spin, from what the last spins gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BusyPoll {
+    /// How long a spin may last; 0: never spin.
+    limit_ns: u64,
+    /// Sleeps until the next spin.
+    skips_left: u32,
+    /// How many it will be after the next spin in vain.
+    skips_next: u32,
+}
+
+/// How a spin ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum SpinEnd {
+    /// Something came.
+    Found,
+    /// At the moment for which the wait was planned: neither a reason to spin nor one against it. A load generator that
+    /// waits for its next request to be due would otherwise not spin for that request's answer.
+    Deadline,
+    /// Nothing came within the limit.
+    Vain,
+}
+
+impl SpinEnd {
+    pub(super) fn of(has_found: bool, is_time: bool) -> Self {
+        match (has_found, is_time) {
+            (true, _) => Self::Found,
+            (false, true) => Self::Deadline,
+            (false, false) => Self::Vain,
         }
-        count.opened(Opener::Peer);
-        assert!(count.is_full());
-        count.closed(Opener::Us);
-        assert!(count.is_full());
-        count.closed(Opener::Peer);
-        assert!(!count.is_full());
-        let shown = count.shown_in(DriverCounters::default());
-        assert_eq!((shown.sockets_held, shown.sockets_peak), (3, 5));
     }
 }
+
+impl BusyPoll {
+    pub(super) const fn new(limit_ns: u64) -> Self {
+        Self {
+            limit_ns,
+            skips_left: 0,
+            skips_next: 1,
+        }
+    }
+
+    /// Whether it was asked for.
+    #[inline]
+    pub(super) const fn is_on(&self) -> bool {
+        self.limit_ns > 0
+    }
+
+    /// Whether this wait begins with a spin; asked once for each wait that may sleep.
+    pub(super) fn is_due(&mut self) -> bool {
+        if self.skips_left > 0 {
+            self.skips_left -= 1;
+            return false;
+        }
+        self.is_on()
+    }
+
+    /// Until when a spin that begins now may last.
+    pub(super) fn end_ns(&self, start_ns: u64, deadline_ns: Option<u64>) -> u64 {
+        let limit_ns = start_ns.saturating_add(self.limit_ns);
+        deadline_ns.map_or(limit_ns, |deadline_ns| limit_ns.min(deadline_ns))
+    }
+
+    /// A spin is over, and how it ended.
+    pub(super) fn spun(&mut self, end: SpinEnd) {
+        match end {
+            SpinEnd::Found => *self = Self::new(self.limit_ns),
+            SpinEnd::Deadline => {}
+            SpinEnd::Vain => {
+                self.skips_left = self.skips_next;
+                self.skips_next = (self.skips_next * 2).min(SKIPS_MAX);
+            }
+        }
+    }
+
+    /// A sleep without a spin before it brought events after so long.
+    pub(super) fn slept(&mut self, slept_ns: u64) {
+        if slept_ns <= self.limit_ns {
+            *self = Self::new(self.limit_ns);
+        }
+    }
+}
+
+// Bytes that wait for the kernel, or for their owner: buffers of one socket in order.
+//
+// An idle socket owns none; the buffers of all sockets are linked through one slab per driver. A
+// queue is a ring of which only the end is kept: sockets are many and rarely have one.
+
+/// One waiting buffer.
+#[derive(Debug)]
+pub(super) struct QueuedBuffer {
+    data: Buffer,
+    /// The next younger one; of the youngest, the oldest.
+    next: Handle<QueuedBuffer>,
+}
+
+/// The handle of no buffer: it finds nothing in the slab. An `Option` of it would be half as large
+/// again.
+const NOBODY: Handle<QueuedBuffer> = Handle::from_bits(u64::MAX);
+
+/// Buffers of one socket, oldest first; they live in the driver's slab.
+#[derive(Debug)]
+pub(super) struct BufferQueue {
+    last: Handle<QueuedBuffer>,
+}
+
+impl Default for BufferQueue {
+    fn default() -> Self {
+        Self { last: NOBODY }
+    }
+}
+
+impl BufferQueue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.last == NOBODY
+    }
+
+    fn first(&self, slab: &Slab<QueuedBuffer>) -> Handle<QueuedBuffer> {
+        slab.get(self.last).map_or(NOBODY, |last| last.next)
+    }
+
+    pub(super) fn push(
+        &mut self,
+        slab: &mut Slab<QueuedBuffer>,
+        data: Buffer,
+    ) -> Result<(), PoolError> {
+        let next = self.first(slab);
+        let added = slab.insert(QueuedBuffer { data, next })?;
+        let mut before = std::mem::replace(&mut self.last, added);
+        if before == NOBODY {
+            before = added;
+        }
+        if let Some(before) = slab.get_mut(before) {
+            before.next = added;
+        }
+        Ok(())
+    }
+
+    /// The oldest bytes.
+    pub(super) fn front<'a>(&self, slab: &'a Slab<QueuedBuffer>) -> Option<&'a [u8]> {
+        slab.get(self.first(slab))
+            .map(|queued| queued.data.as_slice())
+    }
+
+    /// Forgets the first `count` bytes of [`Self::front`]; its buffer goes home when empty.
+    pub(super) fn consume_front(&mut self, slab: &mut Slab<QueuedBuffer>, count: usize) {
+        let Some(queued) = slab.get_mut(self.first(slab)) else {
+            return;
+        };
+        queued.data.consume_front(count);
+        if queued.data.is_empty() {
+            self.pop(slab);
+        }
+    }
+
+    /// Takes the oldest buffer out.
+    pub(super) fn pop(&mut self, slab: &mut Slab<QueuedBuffer>) -> Option<Buffer> {
+        let first = self.first(slab);
+        let gone = slab.remove(first)?;
+        if first == self.last {
+            self.last = NOBODY;
+        } else if let Some(last) = slab.get_mut(self.last) {
+            last.next = gone.next;
+        }
+        Some(gone.data)
+    }
+
+    pub(super) fn clear(&mut self, slab: &mut Slab<QueuedBuffer>) {
+        while self.pop(slab).is_some() {}
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/socket_count.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/busy_poll.rs"]
+mod busy_poll_tests;
+
+#[cfg(test)]
+#[path = "tests/buffer_queue.rs"]
+mod buffer_queue_tests;

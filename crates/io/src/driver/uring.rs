@@ -22,59 +22,56 @@
 //!
 //! Absent on purpose: zero-copy sends (two completions each; they pay above 10 KB), bundles (slower
 //! than one contiguous send) and everything that a second thread would do.
+
 #![allow(unsafe_code)]
 
 mod accepting;
-mod closing;
-mod connecting;
-mod ending;
-mod operation;
 mod probe;
-mod receive_buffers;
 mod receiving;
 mod ring;
 mod sending;
-mod socket;
-mod turn_queue;
-mod waiting;
 
-pub use self::probe::{UringUnavailable, probe};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::time::Duration;
+use std::{fmt, thread};
+
+use io_uring::{cqueue, opcode, types};
+use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
+use ring::Wait;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use rustix::io::Errno;
+
+use crate::address::{Address, Peer};
+use crate::clock::{earlier, monotonic_ns};
+use crate::driver::lifecycle::Life;
+use crate::driver::socket_count::BufferQueue;
+use crate::driver::socket_count::Opener;
+use crate::driver::socket_count::{LOOKS_PER_CLOCK, SpinEnd};
+use crate::error::IoError;
+use crate::listener::Listener;
+use crate::op::has_peer_finished;
+use crate::op::{destination_of, peer_of};
+use crate::pools::{IO_BUFFER_BYTES, ShardPools};
+use crate::scheduler::{CloseQueue, Scheduler, Usage, Work, receive_bytes};
+use crate::timer_wheel::TimerWheel;
+use crate::waker::{WakeReceiver, Waker};
 
 use self::accepting::Accepting;
-use self::operation::Operation;
 use self::probe::NO_BUFFER_RING;
-use self::receive_buffers::ReceiveBuffers;
-use self::ring::{COMPLETIONS_MAX, Ring, SUBMISSIONS_MAX};
-use self::socket::Socket;
-use self::turn_queue::TurnQueue;
-use super::buffer_queue::QueuedBuffer;
-use super::busy_poll::BusyPoll;
+use self::receiving::ReceiveBuffers;
+use self::ring::{COMPLETIONS_MAX, Operation, Ring, SUBMISSIONS_MAX};
 use super::features::{DriverFeature, DriverFeatures};
 use super::lifecycle::{
     Closing, IsMoreLeft, SocketDriver, Stage, expire_deadlines, fail_later, shorten_lingering,
 };
+use super::socket_count::BusyPoll;
+use super::socket_count::QueuedBuffer;
 use super::socket_count::SocketCount;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
-use crate::address::{Address, Peer};
-use crate::clock::monotonic_ns;
-use crate::error::IoError;
-use crate::listener::Listener;
-use crate::op::accept::{destination_of, peer_of};
-use crate::op::close::has_peer_finished;
-use crate::pools::{IO_BUFFER_BYTES, ShardPools};
-use crate::scheduler::{CloseQueue, Scheduler, Work};
-use crate::timer_wheel::TimerWheel;
-use crate::waker::{WakeReceiver, Waker};
-use io_uring::{cqueue, opcode, types};
-use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
-use rustix::fd::{AsRawFd, BorrowedFd};
-use rustix::io::Errno;
-use std::collections::VecDeque;
-use std::fmt;
-use std::net::IpAddr;
-use std::ops::Range;
-use std::thread;
-use std::time::Duration;
+
+pub use self::probe::{UringUnavailable, probe};
 
 /// How long a shard that the kernel or the pool refuses memory lets its peers wait.
 const MEMORY_PAUSE: Duration = Duration::from_millis(1);
@@ -509,3 +506,432 @@ impl Driver for UringDriver {
 fn list() -> Vec<SocketId> {
     Vec::with_capacity(256)
 }
+
+// What the ring driver knows about one socket.
+//
+// An idle socket owns no buffer: the kernel picks one when bytes arrive.
+
+/// The receive operation of a socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ReceiveOperation {
+    /// None is with the kernel.
+    None,
+    /// One that ends with the first bytes.
+    Once,
+    /// One that ends with the first bytes, of which it takes no more than a turn's.
+    Turn,
+    /// One that goes on.
+    Multishot,
+    /// One that is being cancelled; bytes may still come out of it.
+    Cancelled,
+    /// None: it waits for its turn, because no buffer was free or its last turn left bytes behind.
+    Waiting,
+}
+
+/// The send operation of a socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum SendOperation {
+    /// None.
+    None,
+    /// `sending` goes to the kernel before the next wait.
+    Due,
+    /// `sending` was handed over; if nothing comes back it went out.
+    HandedOver,
+    /// The front of the queue is with the kernel until it has room.
+    Queued,
+}
+
+/// One socket.
+#[derive(Debug)]
+struct Socket {
+    fd: OwnedFd,
+    life: Life,
+    usage: Usage,
+    receive: ReceiveOperation,
+    send: SendOperation,
+    /// The kernel watches the handshake's end.
+    has_connect: bool,
+    /// The kernel watches for a failure, since nobody receives.
+    has_watch: bool,
+    /// Bytes have arrived before: it is worth asking for more than one message.
+    is_lasting: bool,
+    /// Not 0: more than one receive came during a pause, so it receives one by one until so many short ones came.
+    single_receives: u8,
+    /// A FIN came during a pause, or was put off, and was not reported yet.
+    has_held_finish: bool,
+    /// A FIN was sent and receiving goes on: that both sides have finished is no failure.
+    is_send_finished: bool,
+    /// The bytes of `SendOperation::Due` and `HandedOver`.
+    sending: Buffer,
+    /// What the kernel had no room for.
+    queue: BufferQueue,
+    /// What came during a pause, or was put off.
+    held: BufferQueue,
+}
+
+impl Socket {
+    fn new(fd: OwnedFd, stage: Stage, usage: Usage) -> Self {
+        Self {
+            fd,
+            life: Life::new(stage),
+            usage,
+            receive: ReceiveOperation::None,
+            send: SendOperation::None,
+            has_connect: false,
+            has_watch: false,
+            is_lasting: false,
+            single_receives: 0,
+            has_held_finish: false,
+            is_send_finished: false,
+            sending: Buffer::new(),
+            queue: BufferQueue::default(),
+            held: BufferQueue::default(),
+        }
+    }
+
+    fn opener(&self) -> Opener {
+        match self.usage {
+            Usage::OURS => Opener::Us,
+            _ => Opener::Peer,
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Whether a receive is with the kernel.
+    fn has_receive(&self) -> bool {
+        use ReceiveOperation::{Cancelled, Multishot, Once, Turn};
+        matches!(self.receive, Once | Turn | Multishot | Cancelled)
+    }
+
+    /// Whether the kernel has any operation on it that will be completed some time.
+    fn is_in_flight(&self) -> bool {
+        self.has_receive()
+            || self.send == SendOperation::Queued
+            || self.has_connect
+            || self.has_watch
+    }
+}
+
+// Sockets that wait to receive: they found no buffer, or flood and are not asked more often than the tick's
+// budget admits.
+
+/// Both kinds, each in the order in which it came; may hold dead ids. Bound: a socket stands in one of them
+/// once, and what is left of a closed one is passed over when its turn comes.
+struct TurnQueue {
+    starved: VecDeque<SocketId>,
+    bulk: VecDeque<SocketId>,
+    /// The last one was a starved one: neither kind takes all buffers.
+    was_starved: bool,
+}
+
+impl TurnQueue {
+    fn new() -> Self {
+        Self {
+            starved: VecDeque::with_capacity(256),
+            bulk: VecDeque::with_capacity(256),
+            was_starved: false,
+        }
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.starved.is_empty() && self.bulk.is_empty()
+    }
+
+    fn push(&mut self, id: SocketId, usage: Usage) {
+        self.queue_of(usage).push_back(id);
+    }
+
+    /// It found no buffer in its turn either: it stays the next.
+    fn push_again(&mut self, id: SocketId, usage: Usage) {
+        self.queue_of(usage).push_front(id);
+    }
+
+    fn queue_of(&mut self, usage: Usage) -> &mut VecDeque<SocketId> {
+        match usage.is_bulk() {
+            true => &mut self.bulk,
+            false => &mut self.starved,
+        }
+    }
+
+    /// How much each may receive.
+    fn receive_bytes(&self) -> usize {
+        receive_bytes(self.starved.len() + self.bulk.len())
+    }
+
+    /// The next that may receive in this tick.
+    fn pop(&mut self, scheduler: &mut Scheduler) -> Option<SocketId> {
+        let is_bulk_next = self.was_starved || self.starved.is_empty();
+        self.was_starved = false;
+        if is_bulk_next
+            && !self.bulk.is_empty()
+            && (!scheduler.is_protecting() || scheduler.admits(Work::Bulk))
+        {
+            return self.bulk.pop_front();
+        }
+        self.was_starved = !self.starved.is_empty();
+        self.starved.pop_front()
+    }
+}
+
+// The end of a driver: everything the kernel still does for it is ended, in order, before the memory
+// goes that it may be done in.
+
+/// How long a driver that ends waits for the kernel to let go of its memory.
+const FAREWELL_NS: u64 = 1_000_000_000;
+
+impl Drop for UringDriver {
+    /// Closing the ring would end its operations some time later, while their memory is gone and
+    /// ports stay taken. So everything is ended here, in order.
+    fn drop(&mut self) {
+        while let Some(id) = self.due.pop() {
+            let _ = self.send_due_directly(id);
+        }
+        let accepting = self.accepting.take();
+        let has_accept = accepting.is_some_and(|accepting| accepting.has_operation());
+        if has_accept {
+            self.cancel(Operation::Accept.alone());
+        }
+        self.cancel(Operation::Wake.alone());
+        let handles: Vec<_> = self.sockets.handles().collect();
+        for handle in handles {
+            self.remove(id_of(handle));
+        }
+        self.wait_for_the_kernel(has_accept);
+        // What the kernel still holds after so long is better lost than reused.
+        for (_, socket) in self.sockets.iter_mut() {
+            while let Some(data) = socket.queue.pop(&mut self.queued) {
+                std::mem::forget(data);
+            }
+        }
+        self.buffers.withdraw(&self.ring);
+    }
+}
+
+impl UringDriver {
+    /// Until nothing is in flight any more, or for [`FAREWELL_NS`].
+    fn wait_for_the_kernel(&mut self, mut has_accept: bool) {
+        let give_up_ns = monotonic_ns() + FAREWELL_NS;
+        let mut pools = ShardPools::new(PoolMode::Off);
+        let mut nobody = |_: &mut Self, _: &mut ShardPools, _: Event<'_>| {};
+        let mut has_wake = true;
+        loop {
+            let is_quiet = self.sockets.is_empty() && !has_accept && !has_wake;
+            let wait = if is_quiet {
+                Wait::Look
+            } else {
+                Wait::Until(give_up_ns)
+            };
+            if self.ring.enter(wait).is_err() || is_quiet || monotonic_ns() >= give_up_ns {
+                return;
+            }
+            let mut completions = std::mem::take(&mut self.completions);
+            self.ring.take_completions(&mut completions);
+            for completion in completions.drain(..) {
+                let is_last = !cqueue::more(completion.flags());
+                match Operation::from_user_data(completion.user_data()) {
+                    Some((Operation::Wake, _)) => has_wake &= !is_last,
+                    Some((Operation::Accept, _)) => has_accept &= !is_last,
+                    _ => self.handle_completion(&completion, &mut pools, &mut nobody),
+                }
+            }
+            self.completions = completions;
+        }
+    }
+}
+
+// Handing over what a tick asked for and waiting for what comes next, in one system call.
+//
+// A spin is for few connections, so it sends what is due by plain system calls, which are quicker
+// than the ring for one, and enters the ring when the kernel says, by a flag in memory, that it
+// has completions to work out. Kernels without that flag are asked by system calls, as epoll is.
+
+/// Up to so many sends go out one by one before a spin; more are cheaper through the ring.
+const DIRECT_SENDS_MAX: usize = 2;
+
+/// The kernel works out some twenty completions in a call. After so many it may have more.
+const HANDED_OUT_MAX: usize = 16;
+
+/// Calls of one tick that look for prompt clients behind a crowd.
+const LOOKS_FOR_PROMPT_CLIENTS_MAX: usize = 16;
+
+/// How long a kernel may have no memory for what is handed over. All peers of the shard wait meanwhile; what lasts
+/// longer does not pass, and the shard ends with an error.
+const MEMORY_WAIT_MAX_NS: u64 = 10_000_000_000;
+
+impl UringDriver {
+    /// Hands everything over, waits, and takes the completions out.
+    fn wait(&mut self, deadline_ns: Option<u64>) -> Result<(), IoError> {
+        let must_look_only = self.is_behind() || !self.close_queue.is_empty();
+        let own_deadline_ns = self.deadlines.next_deadline_ns();
+        let deadline_ns = earlier(deadline_ns, own_deadline_ns);
+        let wait = match deadline_ns {
+            _ if must_look_only => Wait::Look,
+            Some(deadline_ns) if deadline_ns <= self.now_ns => Wait::Look,
+            Some(deadline_ns) => Wait::Until(deadline_ns),
+            None => Wait::Endless,
+        };
+        if wait == Wait::Look || !self.busy_poll.is_on() {
+            self.hand_over_due();
+            self.sleep(wait)?;
+        } else {
+            self.spin_or_sleep(wait, deadline_ns)?;
+        }
+        self.take_completions()
+    }
+
+    /// What has happened has not all been told of.
+    fn is_behind(&mut self) -> bool {
+        !self.failing.is_empty()
+            || !self.resumed.is_empty()
+            || self.has_waiting_connections()
+            || !self.waiting.is_empty()
+            || self.takes_last_connections()
+            || self.ring.has_completions()
+    }
+
+    /// One call, which sleeps unless a [`crate::Waker`] was used.
+    #[inline]
+    fn sleep(&mut self, wait: Wait) -> Result<(), IoError> {
+        let wait = if wait != Wait::Look && !self.wake.prepare_sleep() {
+            Wait::Look
+        } else {
+            wait
+        };
+        self.wait_once(wait)
+    }
+
+    /// One counted call that is a wait of this tick.
+    #[inline]
+    fn wait_once(&mut self, wait: Wait) -> Result<(), IoError> {
+        self.counters.waits += 1;
+        self.enter(wait)?;
+        self.counters.empty_waits += u64::from(!self.ring.has_completions());
+        Ok(())
+    }
+
+    fn spin_or_sleep(&mut self, wait: Wait, deadline_ns: Option<u64>) -> Result<(), IoError> {
+        let start_ns = monotonic_ns();
+        if !self.busy_poll.is_due() {
+            self.hand_over_due();
+            self.sleep(wait)?;
+            if self.ring.has_completions() {
+                self.busy_poll.slept(monotonic_ns() - start_ns);
+            }
+            return Ok(());
+        }
+        if self.spin(start_ns, deadline_ns)? {
+            return Ok(());
+        }
+        self.sleep(wait)
+    }
+
+    /// Looks again and again until there is something to handle or the deadline is met. False: the
+    /// time for that is over and nothing came, so sleep.
+    fn spin(&mut self, start_ns: u64, deadline_ns: Option<u64>) -> Result<bool, IoError> {
+        let end_ns = self.busy_poll.end_ns(start_ns, deadline_ns);
+        let must_ask = !self.features.has(DriverFeature::TaskRunFlag);
+        let mut now_ns = start_ns;
+        let mut looks = 0;
+        let mut has_found = false;
+        if self.due.len() <= DIRECT_SENDS_MAX {
+            self.send_all_due_directly();
+        } else {
+            self.hand_over_due();
+        }
+        if !self.ring.is_handed_over() || self.ring.is_overflowing() {
+            self.wait_once(Wait::Look)?;
+        }
+        while now_ns < end_ns {
+            // What could not be handed over, or not be sent, is no case for patience.
+            has_found = self.ring.has_completions()
+                || self.wake.is_used()
+                || !self.failing.is_empty()
+                || !self.found_blocked.is_empty()
+                || !self.ring.is_handed_over();
+            if has_found {
+                break;
+            }
+            if must_ask || self.ring.has_task_work() {
+                self.wait_once(Wait::Look)?;
+            } else {
+                std::hint::spin_loop();
+            }
+            looks += 1;
+            if looks % LOOKS_PER_CLOCK == 0 {
+                now_ns = monotonic_ns();
+            }
+        }
+        now_ns = monotonic_ns();
+        self.counters.spun_ns += now_ns - start_ns;
+        let is_time = deadline_ns.is_some_and(|deadline_ns| now_ns >= deadline_ns);
+        self.busy_poll.spun(SpinEnd::of(has_found, is_time));
+        if has_found {
+            self.counters.spins_paid += 1;
+        } else {
+            self.counters.spins_vain += 1;
+        }
+        Ok(has_found || is_time)
+    }
+
+    /// Takes out what the kernel completed, once all submissions are with it.
+    fn take_completions(&mut self) -> Result<(), IoError> {
+        self.ring.take_completions(&mut self.completions);
+        self.now_ns = monotonic_ns();
+        self.look_for_prompt_clients()?;
+        // Sends count as done when nothing is heard of them: so everything must have been said.
+        let give_up_ns = self.now_ns.saturating_add(MEMORY_WAIT_MAX_NS);
+        while !self.ring.is_handed_over() || self.ring.is_overflowing() {
+            let before = (self.ring.unsubmitted(), self.completions.len());
+            self.enter(Wait::Look)?;
+            self.ring.take_completions(&mut self.completions);
+            if before != (self.ring.unsubmitted(), self.completions.len()) {
+                continue;
+            }
+            if monotonic_ns() >= give_up_ns {
+                return Err(IoError::System {
+                    call: "io_uring_enter",
+                    error: Errno::NOMEM,
+                });
+            }
+            thread::sleep(MEMORY_PAUSE);
+        }
+        self.is_wait_full = self.completions.len() >= HANDED_OUT_MAX;
+        Ok(())
+    }
+
+    /// While others wait for their turns, takes all that the kernel has: it hands out about twenty
+    /// completions per call, and a prompt client's may be behind a crowd's.
+    fn look_for_prompt_clients(&mut self) -> Result<(), IoError> {
+        let is_waiting = !self.resumed.is_empty() || self.has_waiting_connections();
+        if !is_waiting || !self.scheduler.is_protecting() {
+            return Ok(());
+        }
+        for _ in 0..LOOKS_FOR_PROMPT_CLIENTS_MAX {
+            let before = self.completions.len();
+            self.wait_once(Wait::Look)?;
+            self.ring.take_completions(&mut self.completions);
+            if self.completions.len() == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, wait: Wait) -> Result<(), IoError> {
+        self.ring
+            .enter(wait)
+            .map_err(IoError::system("io_uring_enter"))
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/turn_queue.rs"]
+mod turn_queue_tests;

@@ -3,7 +3,7 @@
 
 use crate::address::Address;
 use crate::error::IoError;
-use crate::inherited::keep_alive;
+use crate::handed_over::keep_alive;
 use crate::listener::{inet_family, stream_socket, unix_name};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;

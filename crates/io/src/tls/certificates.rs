@@ -1,16 +1,16 @@
 //! Certificates and keys out of files, and which of them is for whom.
 
-use super::validity::{Validity, day_of};
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
-use rustls::{Error, InconsistentKeys};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs, io};
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
 
 /// Where a certificate and its key are.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -316,166 +316,142 @@ fn warning_of(
     (now_s < validity.from_s).then_some(CertificateWarning::NotYetValid { path, day })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rcgen::{CertificateParams, KeyPair};
+// When a certificate begins and ends to be valid, read from its DER.
 
-    struct Made {
-        directory: tempfile::TempDir,
-    }
+/// A certificate's times, in seconds since 1970.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Validity {
+    pub(super) from_s: i64,
+    pub(super) until_s: i64,
+}
 
-    impl Made {
-        fn new() -> Self {
-            Self {
-                directory: tempfile::tempdir().unwrap(),
-            }
+const INTEGER: u8 = 0x02;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const SEQUENCE: u8 = 0x30;
+/// `[0]`, the version.
+const VERSION: u8 = 0xa0;
+
+impl Validity {
+    /// Of a certificate (RFC 5280, 4.1); `None` where it is none.
+    pub(super) fn of(certificate: &[u8]) -> Option<Self> {
+        let mut outer = Reader(certificate);
+        let mut signed = Reader(Reader(outer.take(SEQUENCE)?).take(SEQUENCE)?);
+        if signed.0.first() == Some(&VERSION) {
+            signed.take(VERSION)?;
         }
-
-        fn write(&self, name: &str, text: &str) -> PathBuf {
-            let path = self.directory.path().join(name);
-            fs::write(&path, text).unwrap();
-            path
-        }
-
-        fn pair(&self, name: &str, names: &[&str], until: i32) -> CertificateFiles {
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            let mut params = CertificateParams::new(names).unwrap();
-            params.not_after = rcgen::date_time_ymd(until, 1, 1);
-            let key = KeyPair::generate().unwrap();
-            let certificate = params.self_signed(&key).unwrap();
-            CertificateFiles {
-                certificate: self.write(&format!("{name}.crt"), &certificate.pem()),
-                key: self.write(&format!("{name}.key"), &key.serialize_pem()),
-            }
-        }
-    }
-
-    fn load(files: &[CertificateFiles]) -> Result<(Certificates, Vec<String>), String> {
-        let mut warnings = Vec::new();
-        let provider = rustls::crypto::ring::default_provider();
-        let certificates = Certificates::load(files, &provider, &mut warnings);
-        let warnings = warnings.iter().map(ToString::to_string).collect();
-        certificates
-            .map(|certificates| (certificates, warnings))
-            .map_err(|error| error.to_string())
-    }
-
-    /// Goal: a name finds its own certificate, then a wildcard's, then the default; among several
-    /// for a name the one that the client can verify.
-    #[test]
-    fn names_find_their_certificate() {
-        let made = Made::new();
-        let files = [
-            made.pair("default", &["default.test"], 2100),
-            made.pair("a", &["a.test", "*.wild.test"], 2100),
-            made.pair("b", &["B.test", "exact.wild.test"], 2100),
-            made.pair("a2", &["a.test"], 2100),
-        ];
-        let (certificates, warnings) = load(&files).unwrap();
-        assert!(warnings.is_empty(), "{warnings:?}");
-        let index_of = |name: Option<&str>, refused: Option<usize>| {
-            let is_fine = |key: &CertifiedKey| {
-                refused.is_none_or(|index| key.cert != certificates.keys[index].cert)
-            };
-            let found = certificates.find(name, is_fine);
-            let mut keys = certificates.keys.iter();
-            keys.position(|key| Arc::ptr_eq(key, found)).unwrap()
-        };
-        for (name, index) in [
-            (None, 0),
-            (Some("default.test"), 0),
-            (Some("nobody.test"), 0),
-            (Some("a.test"), 1),
-            (Some("x.wild.test"), 1),
-            (Some("x.y.wild.test"), 0),
-            (Some("wild.test"), 0),
-            (Some("b.test"), 2),
-            (Some("exact.wild.test"), 2),
-            (Some("test"), 0),
-            (Some(""), 0),
-        ] {
-            assert_eq!(index_of(name, None), index, "{name:?}");
-        }
-        assert_eq!(index_of(Some("a.test"), Some(1)), 3, "the one that fits");
-        assert_eq!(
-            index_of(Some("b.test"), Some(2)),
-            2,
-            "better than a wrong name"
-        );
-    }
-
-    /// Goal: every mistake is named with the file and what to do.
-    #[test]
-    fn mistakes_are_named() {
-        let made = Made::new();
-        let good = made.pair("good", &["a.test"], 2100);
-        let other = made.pair("other", &["b.test"], 2100);
-        let absent = made.directory.path().join("absent.pem");
-        let empty = made.write("empty.pem", "");
-        let cut = made.write("cut.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
-        let base64 = "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n";
-        let base64 = made.write("base64.pem", base64);
-        let junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        let junk = made.write("junk.pem", junk);
-        let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
-        let key = made.write("junk.key", key);
-        let locked = key_text("ENCRYPTED PRIVATE KEY");
-        let locked = made.write("locked.key", &locked);
-        for (certificate, key, parts) in [
-            (&absent, &good.key, ["cannot read", "absent.pem"]),
-            (&good.certificate, &absent, ["cannot read", "absent.pem"]),
-            (&empty, &good.key, ["empty.pem", "BEGIN CERTIFICATE"]),
-            (&good.key, &good.key, ["good.key", "BEGIN CERTIFICATE"]),
-            (&good.certificate, &empty, ["empty.pem", "no private key"]),
-            (
-                &good.certificate,
-                &good.certificate,
-                ["good.crt", "no private key"],
-            ),
-            (&cut, &good.key, ["cut.pem", "END CERTIFICATE"]),
-            (&base64, &good.key, ["base64.pem", "not PEM"]),
-            (&junk, &good.key, ["junk.pem", "cannot be read"]),
-            (&good.certificate, &key, ["junk.key", "cannot be used"]),
-            (&good.certificate, &locked, ["locked.key", "passphrase"]),
-            (&good.certificate, &other.key, ["other.key", "good.crt"]),
-        ] {
-            let files = [CertificateFiles {
-                certificate: certificate.clone(),
-                key: key.clone(),
-            }];
-            let error = load(&files).unwrap_err();
-            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
-        }
-        assert!(load(&[]).unwrap_err().contains("needs a certificate"));
-        // One wrong pair among good ones is still wrong.
-        let mixed = CertificateFiles {
-            key: good.key.clone(),
-            ..other.clone()
-        };
-        assert!(load(&[good, mixed]).is_err());
-    }
-
-    fn key_text(kind: &str) -> String {
-        format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n")
-    }
-
-    /// Goal: a certificate whose time is over, or has not come, is used and warned of.
-    #[test]
-    fn times_are_warned_of() {
-        let made = Made::new();
-        let old = made.pair("old", &["a.test"], 2020);
-        let (_, warnings) = load(std::slice::from_ref(&old)).unwrap();
-        let [warning] = &warnings[..] else {
-            panic!("{warnings:?}")
-        };
-        assert!(
-            warning.contains("old.crt") && warning.contains("2020-01-01"),
-            "{warning}"
-        );
-        let der = CertificateDer::from_pem_file(&old.certificate).unwrap();
-        let early = UnixTime::since_unix_epoch(std::time::Duration::from_secs(1));
-        let warning = warning_of(&der, &old.certificate, early).unwrap();
-        assert!(warning.to_string().contains("valid from"), "{warning}");
+        signed.take(INTEGER)?;
+        // The signature's algorithm, the issuer.
+        signed.take(SEQUENCE)?;
+        signed.take(SEQUENCE)?;
+        let mut times = Reader(signed.take(SEQUENCE)?);
+        Some(Self {
+            from_s: times.take_time()?,
+            until_s: times.take_time()?,
+        })
     }
 }
+
+/// DER elements, from the front on.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// The content of the next element, which has to have this tag.
+    fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let (&found, rest) = self.0.split_first()?;
+        let (&first, mut rest) = rest.split_first()?;
+        let len = match first {
+            0..=0x7f => usize::from(first),
+            0x81..=0x84 => {
+                let digits;
+                (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
+                digits
+                    .iter()
+                    .fold(0, |len, digit| len << 8 | usize::from(*digit))
+            }
+            _ => return None,
+        };
+        let (content, rest) = rest.split_at_checked(len)?;
+        self.0 = rest;
+        (found == tag).then_some(content)
+    }
+
+    /// A time as text: `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, both in UTC.
+    fn take_time(&mut self) -> Option<i64> {
+        let tag = *self.0.first()?;
+        let text = self.take(tag)?.strip_suffix(b"Z")?;
+        let (year, rest) = match tag {
+            UTC_TIME => {
+                let (year, rest) = text.split_at_checked(2)?;
+                let year = number(year)?;
+                (year + if year < 50 { 2000 } else { 1900 }, rest)
+            }
+            GENERALIZED_TIME => {
+                let (year, rest) = text.split_at_checked(4)?;
+                (number(year)?, rest)
+            }
+            _ => return None,
+        };
+        if rest.len() != 10 {
+            return None;
+        }
+        let part = |index: usize| number(&rest[2 * index..][..2]);
+        let days = days_since_1970(year, part(0)?, part(1)?)?;
+        Some(days * 86_400 + part(2)? * 3_600 + part(3)? * 60 + part(4)?)
+    }
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    let mut value = 0;
+    for digit in digits {
+        value = 10 * value + i64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
+    }
+    Some(value)
+}
+
+/// Days of the Gregorian calendar. Years begin with March here, so that a leap day is the last.
+fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let (year, month) = match month {
+        1 | 2 => (year - 1, month + 9),
+        _ => (year, month - 3),
+    };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    // From 0000-03-01 to 1970-01-01.
+    Some(365 * year + leap_days + (153 * month + 2) / 5 + day - 1 - 719_468)
+}
+
+/// A time as a day, for a message.
+pub(super) fn day_of(seconds: i64) -> String {
+    let mut days = seconds.div_euclid(86_400);
+    let mut year = 1970;
+    let len_of = |year: i64| {
+        let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        365 + i64::from(is_leap)
+    };
+    while days < 0 {
+        year -= 1;
+        days += len_of(year);
+    }
+    while days >= len_of(year) {
+        days -= len_of(year);
+        year += 1;
+    }
+    let start = days_since_1970(year, 1, 1).unwrap_or(0);
+    let mut month = 12;
+    while days_since_1970(year, month, 1).unwrap_or(0) - start > days {
+        month -= 1;
+    }
+    let day = days - (days_since_1970(year, month, 1).unwrap_or(0) - start) + 1;
+    format!("{year}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+#[path = "tests/certificates.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/validity.rs"]
+mod validity_tests;

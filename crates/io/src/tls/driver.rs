@@ -2,11 +2,11 @@
 
 use super::awaited::Awaited;
 use super::client::TlsClient;
-use super::counters::{TlsCounters, TlsFailure};
-use super::intake::Queued;
+use super::client::TlsServer;
+use super::layer::Queued;
+use super::layer::Step;
 use super::layer::{Closing, Layer};
-use super::server::TlsServer;
-use super::step::Step;
+use super::{TlsCounters, TlsFailure};
 use crate::address::{Address, Peer};
 use crate::driver::features::DriverFeatures;
 use crate::driver::{Driver, DriverCounters, Event, SendOutcome, SocketId};

@@ -2,8 +2,8 @@
 //!
 //! Absent on purpose: sockets and events. Whoever calls sends what is outgoing.
 
-use super::counters::TlsFailure;
-use super::records::{Records, Side};
+use super::TlsFailure;
+use super::awaited::{Records, Side};
 use crate::driver::SocketId;
 use crate::timer_wheel::TimerId;
 use millpond_mempool::{BlockPool, Buffer, PoolError};

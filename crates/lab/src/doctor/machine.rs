@@ -4,6 +4,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use millpond_measure::environment::bracketed;
+
+use super::{Attempts, Finding, Section};
+
 /// A machine to be examined.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -205,3 +209,208 @@ pub(super) mod tests {
         assert!(!machine.has_program("notes") && !machine.has_program("absent"));
     }
 }
+
+// What changes the numbers of `load`, `bench` and `compare`.
+
+/// Ports that connections which were just closed keep from being used again for a minute.
+const PORTS_MIN: i64 = 20_000;
+/// Load per CPU from which on others are in the way.
+const LOAD_PER_CPU_MAX: f64 = 0.5;
+
+pub(super) fn findings(machine: &Machine, attempts: &Attempts) -> Vec<Finding> {
+    let mut findings = vec![counters(machine, attempts)];
+    findings.extend(exact_memory(machine));
+    findings.push(governor(machine));
+    findings.extend(turbo(machine));
+    findings.extend(idle_cpus(machine, attempts));
+    findings.extend(huge_pages(machine));
+    findings.extend(ports(machine));
+    findings.extend(neighbours(machine));
+    findings.push(priority(attempts));
+    findings.extend(one_cpu(machine));
+    findings
+}
+
+fn ok(name: &'static str, found: impl Into<String>) -> Finding {
+    Finding::ok(Section::Measuring, name, found)
+}
+
+fn weak(name: &'static str, found: impl Into<String>) -> Finding {
+    Finding::weak(Section::Measuring, name, found)
+}
+
+fn counters(machine: &Machine, attempts: &Attempts) -> Finding {
+    const NAME: &str = "counters";
+    let counters = &attempts.counters;
+    let found = counters.lines.join("; ");
+    if counters.instructions && counters.kernel_instructions {
+        return ok(NAME, found);
+    }
+    let paranoid = machine
+        .number("proc/sys/kernel/perf_event_paranoid")
+        .unwrap_or_default();
+    // From 2 on the kernel's side is for root, from 3 on (as Debian has it) all of it.
+    let is_forbidden = !attempts.is_root && paranoid >= if counters.instructions { 2 } else { 3 };
+    let remedy = match is_forbidden {
+        true => {
+            format!("sysctl -w kernel.perf_event_paranoid=1 (it is {paranoid}), or run as root")
+        }
+        false => "a machine without a hypervisor, or one that shows its guests a PMU (KVM: -cpu \
+                  host,pmu=on); in a container allow perf_event_open"
+            .to_owned(),
+    };
+    let meanwhile = match (counters.instructions, attempts.has_valgrind) {
+        (true, _) => "",
+        (false, true) => "; until then compare counts instructions under valgrind",
+        (false, false) => {
+            "; or the package valgrind, under which compare counts instructions instead"
+        }
+    };
+    weak(NAME, found).remedy(format!("{remedy}{meanwhile}"))
+}
+
+fn exact_memory(machine: &Machine) -> Option<Finding> {
+    // Without /proc there is nothing to say; every kernel has the other file.
+    machine.text("proc/self/limits")?;
+    Some(match machine.text("proc/self/smaps_rollup") {
+        Some(text) if text.contains("Pss_Anon:") => ok(
+            "memory counts",
+            "exact, shared pages told apart (smaps_rollup)",
+        ),
+        Some(_) => weak(
+            "memory counts",
+            "RSS only: this kernel does not tell a program's memory from its mapped files",
+        )
+        .remedy("Linux 5.3 or newer"),
+        None => weak(
+            "memory counts",
+            "RSS only: this kernel shows no smaps_rollup",
+        )
+        .remedy("a kernel with CONFIG_PROC_PAGE_MONITOR"),
+    })
+}
+
+fn governor(machine: &Machine) -> Finding {
+    const NAME: &str = "CPU frequency";
+    let governor = machine.text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    match governor.as_deref() {
+        None => ok(NAME, "not under our control, as in most virtual machines"),
+        Some("performance") => ok(NAME, "governor performance"),
+        Some(other) => weak(
+            NAME,
+            format!("governor {other}: a server that is not busy runs slower than one that is"),
+        )
+        .remedy("cpupower frequency-set -g performance"),
+    }
+}
+
+fn turbo(machine: &Machine) -> Option<Finding> {
+    const INTEL: &str = "sys/devices/system/cpu/intel_pstate/no_turbo";
+    const OTHERS: &str = "sys/devices/system/cpu/cpufreq/boost";
+    let (is_on, remedy) = match machine.number(INTEL) {
+        Some(no_turbo) => (no_turbo == 0, format!("echo 1 > /{INTEL}")),
+        None => (machine.number(OTHERS)? == 1, format!("echo 0 > /{OTHERS}")),
+    };
+    Some(match is_on {
+        false => ok("turbo", "off"),
+        true => weak(
+            "turbo",
+            "on: how fast a CPU is depends on its heat and on the others",
+        )
+        .remedy(remedy),
+    })
+}
+
+/// Said only where they sleep: without a driver they spin or halt as they always did.
+fn idle_cpus(machine: &Machine, attempts: &Attempts) -> Option<Finding> {
+    const NAME: &str = "idle CPUs";
+    let driver = machine.text("sys/devices/system/cpu/cpuidle/current_driver")?;
+    Some(match &attempts.awake {
+        _ if driver == "none" => return None,
+        Ok(()) => ok(
+            NAME,
+            format!("sleep ({driver}); compare and profile can keep them awake (--idle-cpus)"),
+        ),
+        Err(error) => weak(
+            NAME,
+            format!(
+                "sleep ({driver}), and cannot be kept awake (/dev/cpu_dma_latency: {error}): in a virtual \
+                 machine latencies are the host's at rates below the most"
+            ),
+        )
+        .remedy("run as root"),
+    })
+}
+
+fn huge_pages(machine: &Machine) -> Option<Finding> {
+    const FILE: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+    let text = machine.text(FILE)?;
+    Some(match bracketed(&text)? {
+        "always" => weak(
+            "huge pages",
+            "always: the memory of allocators is counted in steps of 2 MiB, and the kernel moves it at \
+             times of its own",
+        )
+        .remedy(format!("echo madvise > /{FILE}")),
+        mode => ok("huge pages", mode),
+    })
+}
+
+fn ports(machine: &Machine) -> Option<Finding> {
+    let text = machine.text("proc/sys/net/ipv4/ip_local_port_range")?;
+    let mut ends = text.split_whitespace().map(str::parse::<i64>);
+    let (Some(Ok(first)), Some(Ok(last))) = (ends.next(), ends.next()) else {
+        return None;
+    };
+    let count = last - first + 1;
+    Some(match count >= PORTS_MIN {
+        true => ok("local ports", format!("{count}")),
+        false => weak(
+            "local ports",
+            format!("{count}: a load that opens a connection for each request runs out of them"),
+        )
+        .remedy(
+            "sysctl -w net.ipv4.ip_local_port_range='32768 60999', or load --source 127.0.0.2..127.0.0.9",
+        ),
+    })
+}
+
+fn neighbours(machine: &Machine) -> Option<Finding> {
+    let text = machine.text("proc/loadavg")?;
+    let load: f64 = text.split(' ').next()?.parse().ok()?;
+    Some(match load <= LOAD_PER_CPU_MAX * machine.cpus as f64 {
+        true => ok("other programs", format!("load average {load:.2}")),
+        false => weak(
+            "other programs",
+            format!("load average {load:.2}: somebody else uses the CPUs that are measured"),
+        )
+        .remedy("stop what runs besides; `top` names it"),
+    })
+}
+
+fn priority(attempts: &Attempts) -> Finding {
+    const NAME: &str = "priority";
+    match attempts.may_raise_priority {
+        true => ok(NAME, "compare runs server and generator before other programs (nice -20)"),
+        false => weak(
+            NAME,
+            "cannot be raised: another program that wakes on a measured CPU keeps it for up to 4 ms, which p99 shows",
+        )
+        .remedy("run as root, or allow nice -20 (limits.conf)"),
+    }
+}
+
+/// Said only where it is so: more than one is not worth a line of its own.
+fn one_cpu(machine: &Machine) -> Option<Finding> {
+    (machine.cpus == 1).then(|| {
+        weak(
+            "one CPU",
+            "the load generator and the server take it from each other; neither can be told by itself",
+        )
+        .remedy("two CPUs or more")
+    })
+}
+
+#[cfg(test)]
+#[path = "tests/measuring.rs"]
+mod measuring_tests;

@@ -21,7 +21,7 @@ use serde::Serialize;
 use super::{Finding, Section};
 use crate::allocator::{GLIBC, MEMPOOL, major_and_minor};
 use crate::identity;
-use crate::presence::environment;
+use crate::presence;
 use crate::process_tree;
 pub use arenas::{Arena, GlibcHeap, MappedBlocks, Parameters};
 pub use memory::{Limit, Memory};
@@ -195,7 +195,7 @@ fn found(pid: i32, status: &Status, program: Option<PathBuf>) -> Option<Running>
     };
     let mappings = layout(id);
     let memory = Memory::of(pid, sample, mappings.as_deref().unwrap_or_default());
-    let environment = environment::of_process(pid)
+    let environment = presence::of_process(pid)
         .map(Environment::of)
         .map_err(|error| error.to_string());
     let given = environment.as_ref().ok();

@@ -6,18 +6,18 @@ use std::time::Duration;
 use millpond_measure::record::{CoursePhase, MemoryCourse, MemorySeries, RoundMeasures};
 
 use super::Step;
-use crate::core_distance::CoreDistance;
 use crate::drive::Pace;
-use crate::edge::MachineUse;
 use crate::error::RunError;
 use crate::freezer;
-use crate::memory_course::EdgeMemory;
+use crate::freezer::WeatherSum;
+use crate::outcome::ScoredRun;
+use crate::placement::CoreDistance;
 use crate::rounds::nanoseconds;
+use crate::sampler::EdgeMemory;
 use crate::sampler::Sampler;
-use crate::scored::ScoredRun;
 use crate::session::Session;
 use crate::slice::Slices;
-use crate::weather::WeatherSum;
+use crate::usage::MachineUse;
 
 /// What is collected of a member.
 #[derive(Debug, Default)]

@@ -27,23 +27,23 @@ use super::member::Part;
 use super::{Generation, note_latency, note_limits};
 use crate::churn::{self, Churn, ChurnMode};
 use crate::drive::{Driver, Pace, SliceKind, SliceLoad};
-use crate::edge::{Edge, MachineUse};
 use crate::embedded::PrivateDirectory;
 use crate::error::RunError;
+use crate::freezer::Weather;
 use crate::heap_pass;
 use crate::load_command::{CommandLoad, LoadCommand};
 use crate::matrix::Candidate;
-use crate::memory_course::EdgeMemory;
+use crate::outcome::{ScoredRun, sleep_unless_stopped};
 use crate::plan::Phased;
 use crate::reach;
 use crate::rounds::nanoseconds;
+use crate::sampler::EdgeMemory;
 use crate::sampler::Sampler;
-use crate::scored::{ScoredRun, sleep_unless_stopped};
 use crate::session::{Session, Workshop};
 use crate::slice;
 use crate::trace::{HeapReading, Trace};
 use crate::usage::Costs;
-use crate::weather::Weather;
+use crate::usage::{Edge, MachineUse};
 
 /// The part of a phase that its connections have to settle, and the longest that takes.
 const SETTLE_SHARE: u32 = 8;
@@ -768,39 +768,5 @@ fn without_waits(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Candidates that took their turns one after the other were drawn at the times of their turns.
-    ///
-    /// Goal: waits between cycles and the warm-up are in no drawing; what was sampled in phases is, one behind the other.
-    #[test]
-    fn waits_are_not_drawn() {
-        let mut memory = MemorySeries::default();
-        for at_ns in 0..100 {
-            memory.push(at_ns, 1_000 + at_ns, Some(at_ns));
-        }
-        let phase = |name: &str, from_ns, to_ns| CoursePhase {
-            name: name.to_owned(),
-            from_ns,
-            to_ns,
-        };
-        let phases = [
-            phase(WARM_UP, 0, 10),
-            phase("burst", 20, 30),
-            phase("idle", 30, 40),
-            phase("burst", 80, 90),
-        ];
-        let (own, marks) = without_waits(&memory, &phases);
-        assert_eq!(marks[0], phase("burst", 0, 10));
-        assert_eq!(marks[2], phase("burst", 20, 30));
-        let points = &own.memory().unwrap().points;
-        assert_eq!(points.len(), 30);
-        let value = |at: usize| (points[at].at_ns, points[at].value);
-        assert_eq!(
-            (value(0), value(19), value(20)),
-            ((0, 20.0), (19, 39.0), (20, 80.0))
-        );
-        assert_eq!(own.rss.points[20].value, 1_080.0);
-    }
-}
+#[path = "tests/phased.rs"]
+mod tests;

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::image::{Image, Object};
+use super::{Image, Object};
 use crate::elf::Elf;
 
 /// What is looked at: an allocator has to have all of them, or memory of one meets another's free.
@@ -93,21 +93,5 @@ pub(crate) fn is_c_library(file: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: in this very process, where nothing is preloaded, every call ends in the C library.
-    #[test]
-    fn own_calls_end_in_the_c_library() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        let image = Image::open(own).unwrap();
-        let calls = Slots::default().calls(&image);
-        for function in FAMILY {
-            assert!(
-                calls.iter().any(|call| call.function == *function),
-                "{function}: {calls:?}"
-            );
-        }
-        assert!(calls.iter().all(|call| is_c_library(&call.to)), "{calls:?}");
-    }
-}
+#[path = "tests/interposition.rs"]
+mod tests;

@@ -11,12 +11,12 @@ use millpond_measure::record::Operation;
 
 use super::ProfileConfig;
 use super::Unwind;
-use super::cost::Work;
-use super::maps::Maps;
+use super::files::Maps;
+use super::files::Reader;
 use super::outcome::Gathered;
 use super::perf::{Perf, Recording, program_of};
-use super::reader::Reader;
 use super::sampler::Sampler;
+use super::sampler::Work;
 use super::symbols::{self, Symbols};
 use crate::drive::Load;
 use crate::error::RunError;

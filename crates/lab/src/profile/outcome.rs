@@ -4,18 +4,21 @@
 //! name, and the difference between them beside these.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
 
 use millpond_measure::flamegraph::Stacks;
+use millpond_measure::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use super::ProfileConfig;
-use super::cost::{Cost, Work};
-use super::files::Files;
-use super::perf::CpuSamples;
-use super::sampler::Sample;
 use crate::error::LabError;
 use crate::session::file_name;
+
+use super::ProfileConfig;
+use super::files::Files;
+use super::perf::CpuSamples;
+use super::sampler::{Cost, Sample, Spread, Work};
 
 /// Everything sampled of one candidate, over all rounds.
 #[derive(Clone, Debug, Default)]
@@ -348,3 +351,110 @@ fn shares(stacks: &Stacks) -> Vec<(String, f64)> {
         .map(|function| (function.name, function.own as f64 / total))
         .collect()
 }
+
+// A profile in words, for a terminal.
+
+impl Display for ProfileOutcome {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.record.subject)?;
+        for candidate in &self.record.candidates {
+            candidate.fmt(f)?;
+        }
+        if !self.record.notes.is_empty() {
+            writeln!(f)?;
+        }
+        for note in &self.record.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        writeln!(f)?;
+        for file in &self.files {
+            writeln!(f, "{}", file.display())?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for CandidateProfile {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n{}", self.name)?;
+        if let Some(cpu) = &self.cpu {
+            write_cpu(f, cpu)?;
+        }
+        if let Some(allocations) = &self.allocations {
+            write_allocations(f, allocations)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_cpu(f: &mut Formatter<'_>, cpu: &CpuFigures) -> fmt::Result {
+    writeln!(
+        f,
+        "  CPU: {} samples of {} at {} Hz; {}",
+        cpu.samples, cpu.event, cpu.samples_per_s, cpu.unwind
+    )?;
+    write_heaviest(f, &cpu.heaviest)?;
+    write_cost(f, cpu.cost.as_ref())
+}
+
+fn write_allocations(f: &mut Formatter<'_>, found: &AllocationFigures) -> fmt::Result {
+    // Of independent samples.
+    let error = 1.0 / (found.samples.max(1) as f64).sqrt();
+    writeln!(
+        f,
+        "  allocations: {} in {} calls, estimated from {} samples (one in {}; the sum of bytes is good \
+         to about {:.1} %)",
+        format_bytes(found.bytes as f64),
+        format_count(found.calls as f64),
+        found.samples,
+        format_bytes(found.sample_bytes as f64),
+        200.0 * error,
+    )?;
+    write_heaviest(f, &found.heaviest)?;
+    write_cost(f, found.cost.as_ref())
+}
+
+fn write_heaviest(f: &mut Formatter<'_>, heaviest: &[(String, f64)]) -> fmt::Result {
+    for (name, share) in heaviest {
+        writeln!(f, "    {:5.1} %  {name}", 100.0 * share)?;
+    }
+    Ok(())
+}
+
+fn write_cost(f: &mut Formatter<'_>, cost: Option<&Cost>) -> fmt::Result {
+    let Some(cost) = cost else { return Ok(()) };
+    let words = |spread: &Spread| {
+        let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+        format!(
+            "{:+.1} % ({:+.1} to {:+.1} %)",
+            percent(spread.ratio),
+            percent(spread.low),
+            percent(spread.high)
+        )
+    };
+    let mut parts = Vec::new();
+    if let Some(cpu_time) = &cost.cpu_time {
+        parts.push(format!("{} of the server's CPU time", words(cpu_time)));
+    }
+    if let Some(time) = &cost.time {
+        parts.push(format!("{} of the time for the same work", words(time)));
+    }
+    writeln!(
+        f,
+        "    this profiler took {}, in {} pairs of runs with and without it",
+        parts.join(" and "),
+        cost.pairs
+    )?;
+    if cost.is_noisy {
+        writeln!(
+            f,
+            "    (noisy: runs without it differ by {:.0} % among themselves)",
+            100.0 * (cost.without_varies - 1.0)
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "tests/summary.rs"]
+mod summary_tests;

@@ -5,19 +5,41 @@
 //! calls, and for `s` times as much in bytes. Each sample is scaled by itself; only then are they
 //! summed, which keeps sums over any set of calls without bias.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{fs, io, thread};
 
+use millpond_measure::process::ProcessTree;
+use millpond_measure::statistics::hodges_lehmann;
 use millpond_preload_shared::sample_file::{
     ACTIVE, BARE, CAPACITY, DROPPED, MAGIC, MEAN_BYTES, PROGRAMS, RECORD_FINISHED,
     RECORD_HEAD_WORDS, RECORD_MARK, RECORDS, SEED, SIZE_CUT, USED, WORD_BYTES,
 };
 use millpond_preload_shared::sampling;
+use serde::Serialize;
 
-use crate::embedded::{self, PrivateDirectory};
+use crate::allocator::{Allocator, GLIBC};
+use crate::drive::{ANSWER_TIMEOUT, Driver, ERRORS_ALLOWED_DEFAULT, Load, SILENCE_MIN_DEFAULT};
+use crate::embedded::PrivateDirectory;
+use crate::endpoint::Endpoint;
+use crate::error::{LabError, RunError};
+use crate::event::LabEvent;
+use crate::options::SubjectOptions;
+use crate::outcome::FailedRequests;
+use crate::output_directory::OutputDirectory;
 use crate::session::Front;
+use crate::subject::Launcher;
+use crate::target::{ServerRequests, Target};
+use crate::{embedded, presence};
+
+use super::config::check_samples_per_s;
+use super::outcome::{Circumstances, Gathered};
+use super::perf::{Perf, program_of};
+use super::{ProfileConfig, ProfileOutcome, Unwind, outcome};
 
 /// The variable that names the file to the object.
 const PATH_VARIABLE: &str = "MILLPOND_SAMPLE_FILE";
@@ -177,77 +199,248 @@ fn parse(words: &[u64]) -> Vec<Sample> {
     samples
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// A process that runs already: where its CPU time goes.
+//
+// Only that: heap calls are seen by an object that is preloaded when a program starts, and by no
+// other means without changing a running program's code.
 
-    /// Goal: gaps and unfinished records are passed over, and nothing after them is lost.
-    #[test]
-    fn what_a_killed_process_left_is_passed_over() {
-        let head = |len: u64| RECORD_MARK | len;
-        let words = [
-            0,
-            head(4) | RECORD_FINISHED,
-            7 << 32 | 1,
-            64 | SIZE_CUT,
-            0x1000,
-            0,
-            0,
-            head(5),
-            0,
-            0,
-            0,
-            0,
-            head(3) | RECORD_FINISHED,
-            8 << 32 | 2,
-            9,
-            head(9) | RECORD_FINISHED,
-            1,
-        ];
-        let samples = parse(&words);
-        let found: Vec<_> = samples
-            .iter()
-            .map(|one| {
-                (
-                    one.pid,
-                    one.program,
-                    one.size_bytes,
-                    one.is_cut,
-                    one.frames.len(),
-                )
-            })
-            .collect();
-        assert_eq!(found, [(7, 1, 64, true, 1), (8, 2, 9, false, 0)]);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A process to look at.
+#[derive(Clone, Debug)]
+pub struct ProcessConfig {
+    /// Its id; its descendants are looked at too.
+    pub pid: u32,
+    /// Where it answers, to load it meanwhile; `None` leaves it to what it does.
+    pub requests: Option<ServerRequests>,
+    /// Connections of the load.
+    pub connections: usize,
+    /// How long.
+    pub duration: Duration,
+    /// How perf follows stacks.
+    pub unwind: Unwind,
+    /// CPU samples per second of CPU time.
+    pub samples_per_s: u32,
+    /// Where the files go.
+    pub out: PathBuf,
+    /// The command line that repeats this.
+    pub command: Vec<String>,
+}
+
+/// Samples a running process; the allocator it runs on gives the profile its name.
+pub fn profile_process(
+    config: &ProcessConfig,
+    events: &mut dyn FnMut(&LabEvent),
+    stop: &AtomicBool,
+) -> Result<ProfileOutcome, LabError> {
+    check_samples_per_s(config.samples_per_s)?;
+    let tree = ProcessTree::new(config.pid);
+    let pids = tree.members();
+    if pids.is_empty() {
+        let sentence = format!("there is no process {}", config.pid);
+        return Err(LabError::Setting(sentence));
     }
+    let perf = Perf::find().map_err(LabError::Setting)?;
+    // Before anything is sampled: what turns out to have nowhere to go would be lost.
+    let out = OutputDirectory::claim(&config.out)?;
+    let title = fs::read_to_string(format!("/proc/{}/comm", config.pid)).unwrap_or_default();
+    let title = format!("{} (process {})", title.trim(), config.pid);
+    let (unwind, why) = config.unwind.choose(&program_of(config.pid));
+    let failed = |reason: RunError| LabError::Baseline {
+        candidate: title.clone(),
+        reason: reason.to_string(),
+    };
+    let began = SystemTime::now().duration_since(UNIX_EPOCH);
+    events(&LabEvent::Note(format!("sampling {title}")));
+    let recording = perf
+        .begin(&pids, unwind, config.samples_per_s, &[])
+        .map_err(failed)?;
+    let driven = meanwhile(config, stop);
+    let samples = recording.end().map_err(failed)?;
+    driven.map_err(failed)?;
+    if samples.samples == 0 {
+        return Err(LabError::Setting(format!(
+            "{title} used no CPU time within {} s: load it, with --url or otherwise",
+            config.duration.as_secs()
+        )));
+    }
+    let mut gathered = Gathered::default();
+    gathered.add_cpu(&samples);
+    gathered.unwind = why;
+    let note = "no allocation graphs: heap calls are seen by an object that is preloaded when a \
+                program starts; give the command after -- for them";
+    let circumstances = Circumstances {
+        subject: title.clone(),
+        out: out.path().to_owned(),
+        seed: 0,
+        event: Some(perf.event()),
+        notes: vec![note.to_owned()],
+        started_unix_ns: began.map_or(0, |it| u64::try_from(it.as_nanos()).unwrap_or(0)),
+        interrupted: stop.load(Ordering::Relaxed),
+    };
+    let config = as_profile(config);
+    outcome::finish(
+        &config,
+        vec![(allocator_of(&pids), &gathered)],
+        circumstances,
+    )
+}
 
-    /// Goal: sums of scaled samples have no bias, for calls far smaller and far larger than the
-    /// distance: checked against the expectation, which can be written down.
-    #[test]
-    fn weights_are_the_inverse_of_the_chance() {
-        for size_bytes in [1_u64, 16, 4096, 524_288, 10 << 20] {
-            let sample = Sample {
-                pid: 1,
-                program: 1,
-                size_bytes,
-                is_cut: false,
-                frames: Vec::new(),
-            };
-            let (calls, bytes) = sample.weights(524_288);
-            let chance = 1.0 - (-(size_bytes as f64) / 524_288.0).exp();
-            assert!((calls * chance - 1.0).abs() < 1e-9, "{size_bytes}: {calls}");
-            assert!((bytes / size_bytes as f64 / calls - 1.0).abs() < 1e-9);
+/// What a running process allocates with, as far as its memory says: the first of its processes that
+/// uses something else than the C library's allocator decides.
+fn allocator_of(pids: &[u32]) -> String {
+    let plain = Allocator::native(GLIBC);
+    let pids = pids.iter().filter_map(|&pid| i32::try_from(pid).ok());
+    let found: Vec<_> = pids
+        .filter_map(|pid| presence::prove(&[pid], &plain).ok())
+        .collect();
+    if found.is_empty() {
+        return "unknown".to_owned();
+    }
+    let native = found.into_iter().find_map(|presence| presence.native);
+    native.unwrap_or_else(|| GLIBC.to_owned())
+}
+
+/// The load, or the wait, while it is sampled.
+fn meanwhile(config: &ProcessConfig, stop: &AtomicBool) -> Result<(), RunError> {
+    let Some(requests) = &config.requests else {
+        let deadline = Instant::now() + config.duration;
+        while Instant::now() < deadline && !stop.load(Ordering::Relaxed) {
+            thread::sleep(POLL_INTERVAL);
         }
-    }
-
-    /// Goal: a file begins empty, says what the object has to know, and nothing was loaded yet.
-    #[test]
-    fn a_new_file_is_empty() {
-        let sampler = Sampler::create(4096, 5).unwrap();
-        assert_eq!(sampler.word(MEAN_BYTES).unwrap(), 4096);
-        sampler.activate(true).unwrap();
-        assert_eq!(sampler.word(ACTIVE).unwrap(), 1);
-        let harvest = sampler.harvest().unwrap();
-        assert!(harvest.samples.is_empty() && harvest.programs == 0 && harvest.dropped == 0);
-        assert!(sampler.object().is_file());
+        return Ok(());
+    };
+    let target = Target::Command {
+        words: Vec::new(),
+        requests: Box::new(requests.clone()),
+    };
+    let driver = Driver {
+        connections: config.connections,
+        value_bytes: 0,
+        path: None,
+        placement: SubjectOptions::default().placement(),
+        target,
+        errors_allowed: ERRORS_ALLOWED_DEFAULT,
+        answer_timeout: ANSWER_TIMEOUT,
+        silence_min: SILENCE_MIN_DEFAULT,
+    };
+    let load = Load::Burst {
+        duration: config.duration,
+    };
+    let operation = millpond_measure::record::Operation::Request;
+    let mut endpoint = Endpoint::here(
+        Arc::clone(&requests.plan.target.addresses),
+        requests.port().unwrap_or_default(),
+    );
+    endpoint.keep_those_that_accept()?;
+    match driver.run(&endpoint, operation, 1, load, stop) {
+        Ok(phase)
+            if phase
+                .answers
+                .are_too_bad(&phase.answers, ERRORS_ALLOWED_DEFAULT) =>
+        {
+            let (url, connections) = (&requests.text, config.connections);
+            let failed =
+                FailedRequests::of(&phase.answers, url, connections, ERRORS_ALLOWED_DEFAULT);
+            Err(RunError::FailedRequests(Box::new(failed)))
+        }
+        Ok(_) | Err(RunError::Interrupted) => Ok(()),
+        Err(error) => Err(error),
     }
 }
+
+/// What the files have to know.
+fn as_profile(config: &ProcessConfig) -> ProfileConfig {
+    let target = Target::Entity { extra: Vec::new() };
+    let launcher = Launcher {
+        program: PathBuf::new(),
+    };
+    let mut profile = ProfileConfig::new(target, launcher);
+    profile.duration = config.duration;
+    profile.rounds = 1;
+    profile.samples_per_s = config.samples_per_s;
+    profile.command.clone_from(&config.command);
+    profile
+}
+
+// What a profiler takes: the same work with and without it, in pairs of the same round.
+
+/// The same work takes this much more or less by itself, and what is claimed about a few percent is
+/// not worth much.
+const NOISY_SPREAD: f64 = 0.10;
+
+/// One run of the work.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Work {
+    /// By the clock.
+    pub(super) duration_ns: u64,
+    /// CPU time of the server's processes.
+    pub(super) cpu_ns: u64,
+}
+
+/// A ratio with and without, over pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The middle: 1.02 is 2 % more.
+    pub ratio: f64,
+    /// The smallest of the pairs.
+    pub low: f64,
+    /// The largest.
+    pub high: f64,
+}
+
+/// What a profiler took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Cost {
+    /// Pairs of runs.
+    pub pairs: usize,
+    /// Of the time that the work took; absent at a constant rate, where that is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Spread>,
+    /// Of the server's CPU time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_time: Option<Spread>,
+    /// The longest of the runs without a profiler over the shortest.
+    pub without_varies: f64,
+    /// True if runs without a profiler differ by more than is asked about.
+    pub is_noisy: bool,
+}
+
+impl Cost {
+    /// Of pairs (without, with); `None` without any.
+    pub(super) fn of(pairs: &[(Work, Work)], time_is_given: bool) -> Option<Self> {
+        let spread = |value: fn(&Work) -> u64| {
+            let ratios: Vec<f64> = pairs
+                .iter()
+                .filter(|(without, with)| value(without) > 0 && value(with) > 0)
+                .map(|(without, with)| value(with) as f64 / value(without) as f64)
+                .collect();
+            let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+            Some(Spread {
+                ratio: hodges_lehmann(&logs)?.exp(),
+                low: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+                high: ratios.iter().copied().fold(0.0, f64::max),
+            })
+        };
+        let without: Vec<u64> = pairs.iter().map(|(without, _)| without.cpu_ns).collect();
+        let (shortest, longest) = (without.iter().min()?, without.iter().max()?);
+        let without_varies = *longest as f64 / (*shortest).max(1) as f64;
+        Some(Self {
+            pairs: pairs.len(),
+            time: (!time_is_given)
+                .then(|| spread(|work| work.duration_ns))
+                .flatten(),
+            cpu_time: spread(|work| work.cpu_ns),
+            without_varies,
+            is_noisy: without_varies > 1.0 + NOISY_SPREAD,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/sampler.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/cost.rs"]
+mod cost_tests;

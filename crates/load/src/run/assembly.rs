@@ -2,13 +2,13 @@
 //!
 //! On the path: `run` calls it once, at the end. Absent on purpose: threads and clocks.
 use super::WorkerEnd;
-use super::stuck;
 use super::watch::Watched;
 use crate::arrivals::Arrivals;
 use crate::config::{LoadConfig, Workload};
 use crate::error::ConnectFailure;
 use crate::outcome::Outcome;
 use crate::record::{ClassRecord, Ended, LoadRecord};
+use crate::run;
 use crate::samples::Samples;
 use crate::schedule::{Pace, Schedule};
 use crate::shared::Shared;
@@ -32,7 +32,7 @@ pub(super) fn assemble(
     let mut total = Outcome::with_classes(shared.classes());
     total.change(timeline.totals);
     ends.iter().for_each(|end| total.merge(&end.outcome));
-    stuck::add(&mut total, lost);
+    run::add(&mut total, lost);
     let config = shared.config;
     let mut record = settings_of(shared, ends, watched);
     record.warm_up = watched.warm_up;
@@ -85,7 +85,7 @@ pub(super) fn assemble(
     add_phases(&mut record, &mut total);
     take_clocks(&mut record, total);
     record.seconds = timeline.seconds;
-    stuck::close(&mut record, lost.len());
+    run::close(&mut record, lost.len());
     record.judged()
 }
 

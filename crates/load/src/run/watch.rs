@@ -3,15 +3,15 @@
 //! On the path: `run` has started the workers and waits here until they are done, or until the caller,
 //! a condition or a target that is gone ends the run.
 //! Absent on purpose: what the threads counted, but for the seconds that are shown meanwhile.
-use super::stuck::PATIENCE;
-use super::warm_up::WarmUpWatch;
+use super::PATIENCE;
+use super::WarmUpWatch;
 use super::{Connecting, Observer, Progress, WorkerHandle};
-use crate::abort::AbortWatch;
 use crate::config::{LoadConfig, WarmUp};
 use crate::error::{ConnectFailure, LoadError};
 use crate::outcome::add_errors;
 use crate::record::Ended;
 use crate::schedule::Schedule;
+use crate::shared::AbortWatch;
 use crate::shared::{Doors, Shared};
 use crate::timeline::Timeline;
 use millpond_io::monotonic_ns;
@@ -485,40 +485,5 @@ impl Reporter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND_NS: u64 = 1_000_000_000;
-
-    fn opening(connections: usize) -> Opening {
-        let mut config = LoadConfig::for_tests();
-        config.connections = connections;
-        Opening::new(&config, SECOND_NS)
-    }
-
-    fn doors(settled: usize, open: usize, reached: usize) -> Doors {
-        let doors = Doors::default();
-        doors.settled.store(settled, Ordering::Relaxed);
-        doors.open.store(open, Ordering::Relaxed);
-        doors.reached.store(reached, Ordering::Relaxed);
-        doors
-    }
-
-    /// Goal: all are waited for as long as was asked; nobody there is said as soon as that is known; a target that
-    /// closes again is given a second once each connection was open.
-    #[test]
-    fn the_wait_for_connections_ends_as_it_should() {
-        let at = |seconds: u64| (1 + seconds) * SECOND_NS;
-        assert_eq!(opening(4).step(&doors(4, 4, 4), at(0)), Opened::All);
-        let mut slow = opening(4);
-        assert_eq!(slow.step(&doors(4, 3, 3), at(1)), Opened::NotYet);
-        assert_eq!(slow.step(&doors(4, 3, 3), at(29)), Opened::NotYet);
-        assert_eq!(slow.step(&doors(4, 3, 3), at(30)), Opened::NotAll);
-        assert_eq!(opening(4).step(&doors(3, 0, 0), at(1)), Opened::NotYet);
-        assert_eq!(opening(4).step(&doors(4, 0, 0), at(1)), Opened::None);
-        assert_eq!(opening(4).step(&doors(0, 0, 0), at(2)), Opened::None);
-        let mut closing = opening(4);
-        assert_eq!(closing.step(&doors(4, 1, 4), at(5)), Opened::NotYet);
-        assert_eq!(closing.step(&doors(4, 0, 4), at(6)), Opened::NotAll);
-    }
-}
+#[path = "tests/watch.rs"]
+mod tests;

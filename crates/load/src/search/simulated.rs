@@ -1,7 +1,7 @@
 //! Whole searches over a simulated queue: what a search finds where the limit is known exactly.
 
-use super::bracket::Bracket;
-use super::step::judge;
+use super::Bracket;
+use super::judge;
 use crate::record::LoadRecord;
 use millpond_measure::record::SearchEnd;
 use millpond_measure::slo::Slo;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::flights::Flight;
+use crate::listener::Flight;
 use crate::outcome::InFlight;
 use crate::schedule::Pace;
 use crate::validation::Judgement;

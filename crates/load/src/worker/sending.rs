@@ -2,11 +2,19 @@
 //!
 //! Each write is stamped just before it is made, and all requests in it with it.
 //! Absent on purpose: waiting for a batch to grow. What is due and has room leaves in this tick.
-use super::Worker;
-use crate::outcome::Outcome;
+
+use millpond_http::ClientError;
+use millpond_io::{Driver, SendOutcome, ShardContext, SocketId};
+use millpond_measure::record::LoadFailureKind;
+
+use crate::error::{kind_of, sentence_of};
+use crate::listener::Listener;
+use crate::outcome::{InFlight, Moment, Outcome, Phase};
 use crate::schedule::{Arrival, Schedule};
-use crate::session::State;
-use millpond_io::{Driver, SendOutcome, ShardContext};
+use crate::script::Runner;
+use crate::session::{Desk, State};
+
+use super::Worker;
 
 /// A request to write: new, or again because its connection was closed under it by announcement.
 #[derive(Clone, Copy, Debug)]
@@ -204,6 +212,383 @@ impl Worker<'_> {
         });
         if shard.driver.send(socket, batch) == SendOutcome::Blocked {
             session.is_blocked = true;
+        }
+    }
+}
+
+// A worker whose requests a script makes: whole strings of them, as many as the script likes.
+//
+// A string leaves at once, so its first request decides when: the others take the arrivals that
+// come next, and if one of those was not due yet, its request left early and its intended start is
+// the write. So a rate counts requests and not strings, and each is timed by itself.
+// Absent on purpose: cutting a string where a count or the window ends. What is left of it then
+// leaves uncounted.
+
+impl Worker<'_> {
+    /// Lets a session take requests if it has room and its script has no other plans for it.
+    pub(super) fn offer_scripted(&mut self, script: &mut Runner, index: u32) {
+        let session = &self.sessions[index as usize];
+        let is_idle = session.in_flight_len() == 0;
+        if session.can_take() && script.lets_ask(index, is_idle, self.now_ns) {
+            self.free.offer(&mut self.sessions, index);
+        }
+    }
+
+    /// The script ended this thread's sending.
+    pub(super) fn is_stopped_by_script(&self) -> bool {
+        self.script
+            .as_ref()
+            .is_some_and(|script| script.is_stopped())
+    }
+
+    /// Spreads the script's requests over free connections, the longest free first.
+    pub(super) fn dispatch_scripted<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        schedule: &Schedule,
+    ) {
+        let Some(mut script) = self.script.take() else {
+            return;
+        };
+        while let Some(index) = script.end_pause(self.now_ns) {
+            self.offer_scripted(&mut script, index);
+        }
+        while !script.is_stopped()
+            && let Some(free) = self.free.first(&mut self.sessions)
+        {
+            let Some(owed) = self.next_due(schedule, self.now_ns) else {
+                if self.is_closed_loop {
+                    schedule.found_none(|| shard.driver.clock_ns());
+                }
+                break;
+            };
+            self.free.take_first(&mut self.sessions, free);
+            let index = free.index;
+            self.take_batch(shard, schedule, &mut script, index, owed);
+            self.offer_scripted(&mut script, index);
+        }
+        if script.is_stopped() {
+            self.stop_sending();
+        }
+        self.script = Some(script);
+    }
+
+    /// Asks the script for requests and puts them on a connection.
+    fn take_batch<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        schedule: &Schedule,
+        script: &mut Runner,
+        index: u32,
+        first: Owed,
+    ) {
+        let Some((bytes, methods)) = script.next_batch() else {
+            self.never_made(&first);
+            return script.pause_after_error(index, self.now_ns);
+        };
+        let window_end_ns = schedule.window_end_ns().unwrap_or(u64::MAX);
+        self.batch.clear();
+        for place in 0..methods.len() {
+            let owed = match place {
+                0 => first,
+                _ => self.companion(schedule, first.arrival),
+            };
+            if owed.is_repeat {
+                self.outcome.resent += 1;
+            } else if owed.arrival.counted {
+                self.outcome.sent += 1;
+                self.outcome.sent_late += u64::from(self.now_ns >= window_end_ns);
+            }
+            self.batch.push(owed.arrival);
+        }
+        let session = &mut self.sessions[index as usize];
+        let arrivals = self.batch.iter().zip(methods.iter().copied());
+        match session.take_encoded(bytes, arrivals, &shard.pools.blocks) {
+            Ok(is_first) => {
+                self.in_flight += methods.len();
+                if is_first {
+                    self.dirty.push(index);
+                }
+                script.owe_delay(index);
+            }
+            Err(error) => self.fail(error.into()),
+        }
+    }
+
+    /// The arrival of a request that leaves together with `first`.
+    fn companion(&mut self, schedule: &Schedule, first: Arrival) -> Owed {
+        if let Some(arrival) = self.repeats.pop_front() {
+            return Owed {
+                arrival,
+                is_repeat: true,
+            };
+        }
+        let now_ns = self.now_ns;
+        let held = self.held.take();
+        let next = held.or_else(|| schedule.claim(now_ns, self.cursor.as_mut()));
+        let arrival = match next {
+            Some(arrival) => Arrival {
+                intended_ns: arrival.intended_ns.min(now_ns),
+                ..arrival
+            },
+            None => Arrival {
+                intended_ns: now_ns,
+                counted: false,
+                ..first
+            },
+        };
+        Owed {
+            arrival,
+            is_repeat: false,
+        }
+    }
+
+    /// The script's error took the place of a request: it failed before its first byte.
+    fn never_made(&mut self, owed: &Owed) {
+        let Arrival {
+            number,
+            intended_ns,
+            counted,
+        } = owed.arrival;
+        if counted && !owed.is_repeat {
+            self.outcome.sent += 1;
+        }
+        let request = InFlight {
+            number,
+            intended_ns,
+            written_ns: 0,
+            counted,
+            class: 0,
+        };
+        self.outcome.failed(&request, Phase::Write, self.now_ns);
+    }
+
+    /// What was claimed stays unsent; answers under way are waited for.
+    fn stop_sending(&mut self) {
+        let now_ns = self.now_ns;
+        if let Some(held) = self.held.take() {
+            self.leftover = Some(held);
+        }
+        for request in self.drain_repeats() {
+            self.outcome.cut_off(&request, now_ns);
+        }
+    }
+}
+
+// A worker's answers: received bytes go through their session, which is free, waiting or over then.
+//
+// All answers of one receive are complete at the same moment, the one at which its tick's wait ended;
+// each is timed from the write of its own request.
+// Absent on purpose: judging (`validation`) and counting (`outcome`).
+
+impl Worker<'_> {
+    /// Bytes arrived.
+    #[inline]
+    pub(super) fn received<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        socket: SocketId,
+        bytes: &[u8],
+    ) {
+        let Some(index) = self.session_of(socket) else {
+            return;
+        };
+        let now_ns = shard.now_ns;
+        if now_ns >= self.seconds.next_ns {
+            self.turn_second(now_ns);
+        }
+        if self.takes_alike
+            && self.script.is_none()
+            && !self.has_listener
+            && shard.driver.received_at_ns().is_none()
+            && self.received_alike(index, now_ns, bytes)
+        {
+            return;
+        }
+        self.feed(shard, index, socket, Input::Bytes(bytes));
+    }
+
+    /// Most of what arrives is whole answers like the last one; true if this is, and it is counted.
+    #[inline]
+    fn received_alike(&mut self, index: u32, now_ns: u64, bytes: &[u8]) -> bool {
+        let moment = self.moment(now_ns);
+        let session = &mut self.sessions[index as usize];
+        let mut desk = Desk {
+            shared: self.shared,
+            outcome: &mut self.outcome,
+            now_ns,
+            in_window: moment == Moment::Rate,
+            wants_status_only: true,
+            listener: None,
+        };
+        let Some(answers) = session.receive_alike(bytes, &self.last_heads, &mut desk) else {
+            return false;
+        };
+        self.in_flight -= answers;
+        self.outcome.received(bytes.len(), moment);
+        self.free.offer(&mut self.sessions, index);
+        true
+    }
+
+    /// Feeds a session; afterwards it is free, still waiting, or over.
+    #[inline(never)]
+    pub(super) fn feed<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        index: u32,
+        socket: SocketId,
+        input: Input<'_>,
+    ) {
+        let (now_ns, moment) = (shard.now_ns, self.moment(shard.now_ns));
+        let stamped = self.stamped(shard.driver, index);
+        let listener = self.has_listener.then(|| Listener {
+            index,
+            script: self
+                .script
+                .as_deref_mut()
+                .filter(|runner| runner.wants_answers()),
+            cookies: self.cookies.as_deref_mut(),
+            batches: self.batches.as_deref_mut(),
+            samples: self.samples.as_deref_mut(),
+        });
+        let wrong_before = (self.outcome.errors.status, self.outcome.errors.validation);
+        let session = &mut self.sessions[index as usize];
+        let before = session.in_flight_len();
+        let mut desk = Desk {
+            shared: self.shared,
+            outcome: &mut self.outcome,
+            now_ns,
+            in_window: moment == Moment::Rate,
+            wants_status_only: self.shared.is_status_only && listener.is_none(),
+            listener,
+        };
+        let result: Result<(), ClientError> = match input {
+            Input::Bytes(bytes) => {
+                let heads = &mut self.last_heads[..];
+                session.receive(bytes, &shard.pools.blocks, heads, &mut desk)
+            }
+            Input::End => session.peer_finished(&mut desk),
+        };
+        let answers = before - session.in_flight_len();
+        self.in_flight -= answers;
+        if let Some(stamped) = stamped {
+            let kernel_service_ns = stamped.note(&mut self.outcome, answers, now_ns);
+            if let (Some(samples), Some(span_ns)) = (&mut self.samples, kernel_service_ns) {
+                samples.stamped(&stamped.request, span_ns);
+            }
+        }
+        if let Input::Bytes(bytes) = input {
+            self.outcome.received(bytes.len(), moment);
+        }
+        let is_over = result.is_err()
+            || session.is_last()
+            || session.is_used_up()
+            || matches!(input, Input::End);
+        if wrong_before != (self.outcome.errors.status, self.outcome.errors.validation) {
+            self.note_wrong_answer(index, input, wrong_before.0, now_ns);
+        }
+        if is_over {
+            shard.driver.close(socket);
+            match result {
+                Ok(()) => self.lost(index, Phase::Read, now_ns),
+                Err(error) => self.refused(index, input, &error, now_ns),
+            }
+        } else {
+            self.offer(index);
+        }
+    }
+
+    /// What a receive that was stamped found waiting for its answer.
+    fn stamped<D: Driver>(&self, driver: &D, index: u32) -> Option<Stamped> {
+        let stamp_ns = driver.received_at_ns()?;
+        Some(Stamped {
+            stamp_ns,
+            request: self.sessions[index as usize].oldest()?,
+            right_before: self.outcome.requests(),
+        })
+    }
+
+    #[inline]
+    /// An answer was wrong.
+    #[cold]
+    fn note_wrong_answer(
+        &mut self,
+        index: u32,
+        input: Input<'_>,
+        statuses_before: u64,
+        now_ns: u64,
+    ) {
+        let (kind, what) = match self.outcome.errors.status > statuses_before {
+            true => (LoadFailureKind::Status, "the answer has a wrong status"),
+            false => (LoadFailureKind::Content, "the answer has a wrong content"),
+        };
+        let place = self.place_of(index);
+        let causes = &mut self.outcome.causes;
+        causes.note(kind, now_ns, place, || what.to_owned(), input.bytes());
+    }
+
+    /// An answer is not taken, and its connection is over.
+    #[cold]
+    fn refused(&mut self, index: u32, input: Input<'_>, error: &ClientError, now_ns: u64) {
+        let (kind, place) = (kind_of(error), self.place_of(index));
+        let before = self.outcome.errors.read;
+        self.lost(index, Phase::Read, now_ns);
+        let requests = self.outcome.errors.read - before;
+        if matches!(error, ClientError::Unasked { .. }) {
+            self.outcome.unasked += 1;
+        }
+        let causes = &mut self.outcome.causes;
+        causes.count(kind, requests);
+        if requests > 0 {
+            causes.note(kind, now_ns, place, || sentence_of(error), input.bytes());
+        }
+    }
+
+    fn moment(&self, now_ns: u64) -> Moment {
+        match self.shared.schedule.get() {
+            Some(schedule) if schedule.is_in_window(now_ns) => {
+                match schedule.is_before_rate_end(now_ns) {
+                    true => Moment::Rate,
+                    false => Moment::Window,
+                }
+            }
+            Some(schedule) if now_ns >= schedule.window_start_ns() => Moment::Drain,
+            _ => Moment::Outside,
+        }
+    }
+}
+
+/// A receive with the kernel's stamp, before its bytes are looked at.
+struct Stamped {
+    stamp_ns: u64,
+    /// The request whose answer may be in it.
+    request: InFlight,
+    /// Right answers until then.
+    right_before: u64,
+}
+
+impl Stamped {
+    /// Its kernel service time in nanoseconds, if it is one right answer. The stamp is that of the
+    /// last byte: of several answers, the first ones came earlier.
+    fn note(&self, outcome: &mut Outcome, answers: usize, now_ns: u64) -> Option<u64> {
+        let is_right = outcome.requests() == self.right_before + 1;
+        (answers == 1 && is_right && self.request.counted)
+            .then(|| outcome.wake.record(&self.request, self.stamp_ns, now_ns))
+    }
+}
+
+/// What a session is fed with.
+#[derive(Clone, Copy)]
+pub(super) enum Input<'a> {
+    Bytes(&'a [u8]),
+    End,
+}
+
+impl<'a> Input<'a> {
+    const fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::End => b"",
         }
     }
 }

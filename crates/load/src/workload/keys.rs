@@ -4,9 +4,14 @@
 //! thread. Absent on purpose: tables and state. Zipf's law is drawn by rejection-inversion (Hörmann
 //! and Derflinger, ACM TOMACS 6(3), 1996), which is exact for every number of keys and every exponent
 //! and needs no sum over all keys; Gray's approximation (SIGMOD 1994), which YCSB uses, is not.
-use crate::values::mix;
+
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::str::FromStr;
+
+use crate::request_plan::mix;
 
 /// YCSB's exponent.
 const ZIPFIAN_EXPONENT: f64 = 0.99;
@@ -297,5 +302,145 @@ impl Scatter {
     }
 }
 
+// Which class request i belongs to, and how many of its class came before it.
+
+/// A block is the smallest multiple of the weights' sum that is at least this long.
+const BLOCK_UNITS_MIN: u64 = 1_000;
+/// Longest block, and so the largest sum of weights.
+pub(crate) const WEIGHTS_SUM_MAX: u64 = 1 << 20;
+
+/// What a request is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Choice {
+    pub(crate) class: u16,
+    /// Requests of its class before it.
+    pub(crate) ordinal: u64,
+    /// Decides the key: the two halves of a pair share it.
+    pub(crate) key_number: u64,
+    /// Whole blocks before it.
+    pub(crate) block: u64,
+}
+
+/// One kind of place in a block.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Share {
+    pub(crate) weight: u64,
+    pub(crate) class: u16,
+    /// The class of the second request about the same key, of those that come in pairs.
+    pub(crate) second: Option<u16>,
+}
+
+/// Deals classes to numbers.
+///
+/// With pairs among the shares two successive numbers are one unit: both halves of a pair, or two
+/// requests of one class. A pair's weight then counts double, since its weight is meant in pairs.
+#[derive(Clone, Debug)]
+pub(crate) struct Dealer {
+    seed: u64,
+    unit_requests: u64,
+    shares: Box<[Share]>,
+    /// Where each share ends in a block that is in order, in units.
+    ends: Box<[u64]>,
+    /// Two orders of a block's places: one after the other, each turned by the block's own amount.
+    orders: [Box<[u32]>; 2],
+}
+
+impl Dealer {
+    /// At least one share, none of weight 0, the sum within [`WEIGHTS_SUM_MAX`].
+    pub(crate) fn new(shares: &[Share], seed: u64) -> Self {
+        let has_pairs = shares.iter().any(|share| share.second.is_some());
+        let units = |share: &Share| share.weight * if share.second.is_some() { 2 } else { 1 };
+        let divisor = shares.iter().map(units).fold(0, greatest_divisor);
+        let sum = shares.iter().map(units).sum::<u64>() / divisor;
+        let repeats = BLOCK_UNITS_MIN.div_ceil(sum);
+        let mut end = 0;
+        let ends = shares.iter().map(|share| {
+            end += units(share) / divisor * repeats;
+            end
+        });
+        let ends: Box<[u64]> = ends.collect();
+        let block = end as u32;
+        Self {
+            seed,
+            unit_requests: if has_pairs { 2 } else { 1 },
+            shares: shares.into(),
+            ends,
+            orders: [shuffled(block, mix(seed)), shuffled(block, mix(!seed))],
+        }
+    }
+
+    /// Requests of a block.
+    pub(crate) fn block_requests(&self) -> u64 {
+        self.orders[0].len() as u64 * self.unit_requests
+    }
+
+    /// Requests of this class in each block.
+    pub(crate) fn per_block(&self, class: u16) -> u64 {
+        let mut start = 0;
+        let mut sum = 0;
+        for (share, &end) in self.shares.iter().zip(&self.ends) {
+            let requests_per_unit = match share.second {
+                Some(second) => u64::from(share.class == class) + u64::from(second == class),
+                None if share.class == class => self.unit_requests,
+                None => 0,
+            };
+            sum += (end - start) * requests_per_unit;
+            start = end;
+        }
+        sum
+    }
+
+    pub(crate) fn deal(&self, number: u64) -> Choice {
+        let (unit, half) = (number / self.unit_requests, number % self.unit_requests);
+        let block_units = self.orders[0].len() as u64;
+        let (block, place) = (unit / block_units, unit % block_units);
+        let turns = mix(self.seed ^ mix(block));
+        let turned = |place: u64, turn: u64| ((place + turn % block_units) % block_units) as usize;
+        let place = self.orders[0][turned(place, turns & 0xffff_ffff)];
+        let place = u64::from(self.orders[1][turned(u64::from(place), turns >> 32)]);
+        let index = self.ends.partition_point(|&end| end <= place);
+        let share = self.shares[index];
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        let per_block = self.ends[index] - start;
+        let units_before = block * per_block + (place - start);
+        match share.second {
+            Some(second) => Choice {
+                class: if half == 0 { share.class } else { second },
+                ordinal: units_before,
+                key_number: unit * 2,
+                block,
+            },
+            None => Choice {
+                class: share.class,
+                ordinal: units_before * self.unit_requests + half,
+                key_number: number,
+                block,
+            },
+        }
+    }
+}
+
+fn greatest_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 {
+        one
+    } else {
+        greatest_divisor(other, one % other)
+    }
+}
+
+/// Fisher and Yates.
+fn shuffled(count: u32, seed: u64) -> Box<[u32]> {
+    let mut order: Box<[u32]> = (0..count).collect();
+    for last in (1..order.len()).rev() {
+        let draw = mix(seed ^ mix(last as u64));
+        order.swap(
+            last,
+            ((u128::from(draw) * (last as u128 + 1)) >> 64) as usize,
+        );
+    }
+    order
+}
+
 #[cfg(test)]
-mod tests;
+#[path = "tests/mix.rs"]
+mod mix_tests;

@@ -15,9 +15,9 @@
 //!
 //! Absent on purpose: a language. Braces around anything else are themselves, so JSON needs no
 //! escapes; `{{seq}}` is `{seq}` as text.
+use super::Lines;
 use super::keys::Draws;
-use super::lines::Lines;
-use super::sources::{KEY_BYTES_MAX, Sources};
+use super::{KEY_BYTES_MAX, Sources};
 use millpond_mempool::Buffer;
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,7 @@
 //! best estimate; else the baseline does. "Best" is a set: the leader, and all that its interval does not
 //! tell from them. The answer says what was proved of the others, too: the same, worse, or undecided.
 
-use super::resolution;
+use super::standing;
 use super::standing::{Standing, standing};
 use super::{Field, trust};
 use crate::record::{Measure, Operation, Quantity, QuestionVerdict, Verdicts};
@@ -137,7 +137,7 @@ pub(super) fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict 
         best: answer.best.iter().map(|&name| name.to_owned()).collect(),
         measures,
         trusted: true,
-        resolution: resolution::sentence(field, &comparisons),
+        resolution: standing::resolution_sentence(field, &comparisons),
         comparisons,
     }
 }

@@ -7,16 +7,20 @@
 //! the reader knows.
 
 mod decomposition;
-mod front;
-mod reason;
-mod stay;
 
-use super::Field;
-use super::question::{self, CPU};
-use super::standing::{Standing, standing};
-use crate::record::{Advice, Choice, Quantity, QuestionVerdict, Recommendation, Verdicts};
+use decomposition::Evidence;
+
+use crate::phases::retained_bytes;
+use crate::record::{
+    Advice, Choice, CostDifference, FrontEntry, Quantity, QuestionVerdict, Recommendation, Unit,
+    Verdicts,
+};
 use crate::statistics::{Comparison, Direction, Verdict, needs_text};
-use crate::units::format_percent;
+use crate::units::{format_bytes, format_percent};
+
+use super::question::CPU;
+use super::standing::{Standing, standing};
+use super::{Field, question};
 
 /// A question with its name in sentences.
 struct Topic<'a> {
@@ -375,7 +379,7 @@ impl Advisor<'_, '_> {
         for winner in winners {
             let name = winner.name;
             reasons.extend(self.losses(name).iter().map(|topic| {
-                let price = reason::absolute_price(topic, name);
+                let price = absolute_price(topic, name);
                 format!("where {} counts more{price}", topic.name)
             }));
             for topic in &self.topics {
@@ -424,5 +428,336 @@ fn join(parts: &[String]) -> String {
         [] => String::new(),
         [one] => one.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+// The front of memory against CPU per request and throughput, by what was proved.
+
+/// The axes. Latency rules nobody out, but who is proved better in it is not ruled out by who is not.
+const AXES: [&str; 3] = ["throughput", "memory", "cpu"];
+
+impl Advisor<'_, '_> {
+    fn axes(&self) -> impl Iterator<Item = &Topic<'_>> {
+        self.topics.iter().filter(|topic| AXES.contains(&topic.key))
+    }
+
+    /// Whether somebody, the baseline included, is proved as good on every axis and better on one.
+    fn is_dominated(&self, candidate: &str) -> bool {
+        let others = self.others.iter().copied().chain([self.baseline()]);
+        others
+            .filter(|other| *other != candidate)
+            .any(|other| self.dominates(other, candidate))
+    }
+
+    fn dominates(&self, one: &str, other: &str) -> bool {
+        let all: Vec<Standing> = self
+            .axes()
+            .map(|topic| topic.standing(one, other))
+            .collect();
+        let is_no_worse = |it: &Standing| matches!(it, Standing::Better | Standing::Equivalent);
+        let latency = self
+            .topic("latency")
+            .map(|topic| topic.standing(one, other));
+        if latency == Some(Standing::Worse) {
+            return false;
+        }
+        all.iter().all(is_no_worse) && all.contains(&Standing::Better)
+    }
+
+    /// Of those that gain nothing, only the baseline is of interest.
+    fn front(&self) -> Vec<FrontEntry> {
+        let gains = |name: &&str| {
+            let mut topics = self.topics.iter();
+            topics.any(|topic| topic.is(name, &Verdict::Better))
+        };
+        let others = self.others.iter().copied().filter(gains);
+        std::iter::once(self.baseline())
+            .chain(others)
+            .filter(|name| !self.is_dominated(name))
+            .map(|name| FrontEntry {
+                candidate: name.to_owned(),
+                comparisons: self
+                    .topics
+                    .iter()
+                    .filter_map(|it| Some((it.key.to_owned(), it.comparison(name)?.clone())))
+                    .collect(),
+            })
+            .collect()
+    }
+
+    /// The candidate with the most gains of those that are proved worse in nothing, and on the front.
+    fn best_without_loss(&self) -> Option<&str> {
+        let gains = |name: &str| {
+            let topics = self.topics.iter();
+            topics.filter(|it| it.is(name, &Verdict::Better)).count()
+        };
+        let is_free = |name: &&str| {
+            gains(name) > 0 && self.losses(name).is_empty() && !self.is_dominated(name)
+        };
+        let free = self.others.iter().copied().filter(is_free);
+        // The first one of the most: order of candidates.
+        free.rev().max_by_key(|name| gains(name))
+    }
+}
+
+// Why a candidate is better: numbers of this record; where those do not tell, the sentence says so.
+
+/// Bytes held for a byte that lives, against the baseline's: what is above is within what two counts differ by.
+const FRAGMENTATION_TELLS: f64 = 0.95;
+
+impl Advisor<'_, '_> {
+    /// The reason of the first winner, and where the cost of a request differs for each of them.
+    fn reason(&self, winners: &[Winner<'_>]) -> (String, Vec<CostDifference>) {
+        let of = |winner: &Winner<'_>| Evidence::new(self.field, winner.name).difference();
+        let differences: Vec<CostDifference> = winners.iter().filter_map(of).collect();
+        let Some(first) = winners.first() else {
+            return (String::new(), differences);
+        };
+        let name = first.name;
+        let evidence = Evidence::new(self.field, name);
+        if first.topics.iter().all(|topic| topic.key == "memory") {
+            let text = self.memory_reason(&evidence, name);
+            return (text, differences);
+        }
+        let Some(difference) = differences.iter().find(|one| one.candidate == name) else {
+            let text = format!("Why {name}, nothing that was counted tells.");
+            return (text, differences);
+        };
+        let text = match evidence.words(difference) {
+            // Who is faster and dearer is not faster because it is dearer.
+            Some(words) if difference.change < 0.0 => format!("Why {name}: {words}."),
+            Some(words) => format!("{name} is better although {words}."),
+            None => format!(
+                "Why {name}, the rounds do not tell: the cost of a request is not decided, or the same."
+            ),
+        };
+        (text, differences)
+    }
+
+    /// What says that less memory is the allocator's doing; a figure that says the opposite, or next to nothing, is no
+    /// reason.
+    fn memory_reason(&self, evidence: &Evidence<'_, '_>, name: &str) -> String {
+        let own = self.field.others.iter().find(|one| one.name == name);
+        let own = own.and_then(|one| retained_bytes(one));
+        let retained = own.zip(retained_bytes(self.field.baseline));
+        if let Some((own, baseline)) = retained.filter(|(own, baseline)| own < baseline) {
+            return format!(
+                "Why {name}: after the last cycle it keeps {} that the program has given back, not {} (traced once).",
+                format_bytes(own as f64),
+                format_bytes(baseline as f64)
+            );
+        }
+        let fragmentation = evidence.comparison(Quantity::Fragmentation);
+        let values = fragmentation.and_then(|one| one.candidate_value.zip(one.baseline_value));
+        match values {
+            Some((own, baseline)) if own < baseline * FRAGMENTATION_TELLS => format!(
+                "Why {name}: each byte that lives takes {}, not {} (counted once).",
+                Unit::Ratio.format(own),
+                Unit::Ratio.format(baseline)
+            ),
+            Some(_) => format!("Why {name}, nothing that was counted tells."),
+            None => format!("Why {name}, was not counted."),
+        }
+    }
+}
+
+/// What a loss is in absolute terms, if that says more than the ratio.
+fn absolute_price(topic: &Topic<'_>, candidate: &str) -> String {
+    let Some((comparison, measure)) = topic
+        .comparison(candidate)
+        .zip(topic.verdict.measures.first())
+    else {
+        return String::new();
+    };
+    match comparison.candidate_value.zip(comparison.baseline_value) {
+        Some((own, baseline)) => {
+            let unit = measure.quantity.unit();
+            format!(
+                " ({} with {candidate}, not {})",
+                unit.format(own),
+                unit.format(baseline)
+            )
+        }
+        None => String::new(),
+    }
+}
+
+// The advice where nothing was proved better than the baseline: stay, undecided, not trusted; and what was
+// proved all the same.
+
+impl Advisor<'_, '_> {
+    /// A reason if nothing at all can be believed.
+    fn all_distrusted(&self) -> Option<&str> {
+        let mut reasons = self
+            .topics
+            .iter()
+            .flat_map(|topic| self.others.iter().map(|name| topic.distrust(name)));
+        let first = reasons.next()??;
+        reasons.all(|reason| reason.is_some()).then_some(first)
+    }
+
+    fn distrusted(&self, reason: &str) -> Recommendation {
+        let baseline = self.baseline();
+        Recommendation {
+            advice: Advice::NotTrusted,
+            sentence: format!(
+                "No recommendation: no answer of this comparison is to be trusted, because {reason}."
+            ),
+            caution: format!(
+                "Do not switch on these numbers: stay with {baseline} and measure again on a quiet \
+                 machine."
+            ),
+            ..Recommendation::default()
+        }
+    }
+
+    /// Nothing was proved better.
+    fn stay(&self) -> Recommendation {
+        let baseline = self.baseline();
+        let count = |of: &dyn Fn(&Topic<'_>, &str) -> bool| {
+            let topics = self.topics.iter();
+            let pairs = topics.flat_map(|topic| self.others.iter().map(move |name| (topic, *name)));
+            pairs.filter(|(topic, name)| of(topic, name)).count()
+        };
+        let open = count(&is_open);
+        // A tail of latency takes the most rounds. Who is no better in all else is no reason to switch meanwhile.
+        let decisive = count(&|topic, name| is_open(topic, name) && topic.key != "latency");
+        let same = count(&|topic, name| topic.is(name, &Verdict::Equivalent));
+        let all = self.topics.len() * self.others.len();
+        let sentence = if same == all {
+            let whom = match self.others.as_slice() {
+                [only] => format!("{only} is"),
+                several => format!("all {} others are", several.len()),
+            };
+            format!(
+                "Stay with {baseline}: {whom} the same within {}",
+                self.margins()
+            )
+        } else {
+            let lead = match (decisive, open) {
+                (0, 0) => format!("Stay with {baseline}: nothing is better than it"),
+                (0, _) if open < all => {
+                    format!("Stay with {baseline}: nothing is proved better than it")
+                }
+                (_, open) if open < all => format!("Nothing is proved better than {baseline}"),
+                _ => {
+                    format!("The evidence does not tell whether anything is better than {baseline}")
+                }
+            };
+            let proved: Vec<String> = self.topics.iter().map(|it| self.proved(it)).collect();
+            format!("{lead}. {}", capitalised(&proved.join("; ")))
+        };
+        Recommendation {
+            advice: match decisive {
+                0 if open < all => Advice::Stay,
+                _ => Advice::Undecided,
+            },
+            sentence: sentence + ".",
+            caution: self.stay_caution(decisive > 0 || open == all) + &self.open_latency(decisive),
+            choices: self.choices(&[]),
+            ..Recommendation::default()
+        }
+    }
+
+    /// What is open where nothing else is.
+    fn open_latency(&self, decisive: usize) -> String {
+        let Some(topic) = self.topic("latency").filter(|_| decisive == 0) else {
+            return String::new();
+        };
+        let others = self.others.iter().copied();
+        let open: Vec<String> = others
+            .filter(|name| is_open(topic, name))
+            .map(|name| match topic.rounds_needed(name) {
+                Some(rounds) => format!("{name} ({}; {})", topic.ratio(name), needs_text(rounds)),
+                None => format!("{name} (not to be trusted)"),
+            })
+            .collect();
+        if open.is_empty() || self.topics.len() == 1 {
+            return String::new();
+        }
+        format!(" Open is the {} of {}.", topic.name, join(&open))
+    }
+
+    /// `throughput: 4 the same within 5 %, 1 worse (slow 0.60x [0.59, 0.61]), 1 undecided`
+    fn proved(&self, topic: &Topic<'_>) -> String {
+        let of = |is: &dyn Fn(&str) -> bool| -> Vec<&str> {
+            let others = self.others.iter().copied();
+            others.filter(|name| is(name)).collect()
+        };
+        let same = of(&|name| topic.is(name, &Verdict::Equivalent));
+        let worse = of(&|name| topic.is(name, &Verdict::Worse));
+        let open = of(&|name| topic.rounds_needed(name).is_some());
+        let distrusted = of(&|name| topic.distrust(name).is_some());
+        let worse_words = match worse.as_slice() {
+            [one] => format!("worse ({one} {})", topic.ratio(one)),
+            _ => "worse".to_owned(),
+        };
+        let parts: Vec<String> = [
+            (same, format!("the same within {}", topic.margin())),
+            (worse, worse_words),
+            (open, "undecided".to_owned()),
+            (distrusted, "not to be trusted".to_owned()),
+        ]
+        .into_iter()
+        .filter(|(names, _)| !names.is_empty())
+        .map(|(names, words)| match names.as_slice() {
+            all if all.len() == self.others.len() && all.len() > 1 => format!("all {words}"),
+            [_] if self.others.len() == 1 => words,
+            some => format!("{} {words}", some.len()),
+        })
+        .collect();
+        format!("{}: {}", topic.name, parts.join(", "))
+    }
+
+    fn stay_caution(&self, is_open: bool) -> String {
+        if is_open {
+            let needed = self
+                .topics
+                .iter()
+                .flat_map(|topic| self.others.iter().map(|name| topic.rounds_needed(name)));
+            return match needed.flatten().max() {
+                Some(rounds) => format!(
+                    "Do not switch yet: the hardest case {}.",
+                    needs_text(rounds)
+                ),
+                None => {
+                    "Do not switch on these numbers: measure again on a quiet machine.".to_owned()
+                }
+            };
+        }
+        let worse: Vec<String> = self
+            .others
+            .iter()
+            .flat_map(|name| {
+                let losses = self.losses(name);
+                losses
+                    .into_iter()
+                    .map(|topic| format!("{name} has {}", topic.figures(name)))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        match worse.as_slice() {
+            [] => format!(
+                "Do not switch: what differs by less than {} is not worth a change.",
+                self.margins()
+            ),
+            few if few.len() < 4 => format!("Do not switch: {}.", join(few)),
+            [one, rest @ ..] => format!(
+                "Do not switch: {one}, and {} other comparisons are worse as well.",
+                rest.len()
+            ),
+        }
+    }
+}
+
+/// Whether what `name` gives in a question is neither known nor to be believed.
+fn is_open(topic: &Topic<'_>, name: &str) -> bool {
+    topic.rounds_needed(name).is_some() || topic.distrust(name).is_some()
+}
+
+fn capitalised(text: &str) -> String {
+    match text.starts_with("p99") {
+        true => text.to_owned(),
+        false => crate::units::capitalised(text),
     }
 }

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::Field;
 use crate::record::{
-    CandidateRounds, Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures,
-    RoundStatus, Unit, Verdicts,
+    CandidateRounds, ComparisonRecord, Measure, MeasureComparisons, NoiseFlag, NoiseKind,
+    Operation, Quantity, QuestionVerdict, RoundMeasures, RoundStatus, Unit, UnpinnedMemory,
+    Verdicts,
 };
-use crate::statistics::{Comparison, Rule, Verdict, at_least_p, holm, median};
-use crate::units::format_percent;
+use crate::statistics::{
+    Comparison, PairedRounds, RoundPair, Rule, TwoSamples, Verdict, at_least_p, correct_for_all,
+    holm, median,
+};
+use crate::units::{format_bytes, format_percent};
+
+use super::{Design, Field};
 
 /// A server that uses less of its CPUs in a closed loop waits for something else.
 const IDLE_SERVER_SHARE: f64 = 0.10;
@@ -347,4 +352,207 @@ pub(super) fn warnings_of_runs(field: &Field<'_>) -> Vec<String> {
         warnings.push("the baseline was not run twice, so the method was not checked here".into());
     }
     warnings
+}
+
+// Memory of servers that may use all CPUs beside that of those bound to some: allocators and runtimes size themselves by
+// the CPUs that they see.
+
+/// Every candidate's memory both ways, if that of one is proved to differ and does so by more than the margin; in the
+/// order of reports. `memory`: the answer for bound servers. `details`: every measure.
+///
+/// Both ways are processes of their own, so they are two samples and not pairs: a claim takes fewer processes on all
+/// CPUs than there are rounds (four beside eight rounds, where seven are compared).
+pub(super) fn differences(
+    field: &Field<'_>,
+    memory: &QuestionVerdict,
+    details: &[MeasureComparisons],
+) -> Vec<UnpinnedMemory> {
+    let Some(&pinned) = memory.measures.first().filter(|_| memory.trusted) else {
+        return Vec::new();
+    };
+    let unpinned = Measure::whole(Quantity::UnpinnedMemory);
+    let Some(rule) = rule(&[unpinned], field.design) else {
+        return Vec::new();
+    };
+    let reason = self_difference_reason(field, &field.compare(&[pinned]));
+    let measured = field
+        .entrants()
+        .filter(|one| one.median(unpinned).is_some());
+    let mut samples: Vec<TwoSamples> = measured
+        .map(|one| both_ways(one, pinned, unpinned, &rule, reason.as_ref()))
+        .collect();
+    correct_for_all(samples.iter_mut().collect());
+    let found: Vec<Comparison> = samples.iter().map(TwoSamples::judge).collect();
+    if !found.iter().any(is_worth_a_line) {
+        return Vec::new();
+    }
+    let of_all = details.iter().find(|one| one.measure == unpinned);
+    let described = found.iter().filter_map(|change| {
+        let mut comparisons = of_all.into_iter().flat_map(|all| &all.comparisons);
+        let against = comparisons.find(|one| one.candidate == change.candidate);
+        describe(change, against, &field.baseline.name)
+    });
+    described.collect()
+}
+
+/// A difference that is proved and larger than the margin.
+fn is_worth_a_line(change: &Comparison) -> bool {
+    let is_proved = matches!(change.verdict, Verdict::Better | Verdict::Worse);
+    let size = change.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+    is_proved && size > change.margin.ln_1p()
+}
+
+/// One candidate: on all CPUs against bound.
+fn both_ways(
+    candidate: &CandidateRounds,
+    pinned: Measure,
+    unpinned: Measure,
+    rule: &Rule,
+    reason: Option<&String>,
+) -> TwoSamples {
+    let logarithms = |measure: Measure| -> Vec<f64> {
+        let values = candidate.values(measure).into_iter();
+        values.filter(|&bytes| bytes > 0.0).map(f64::ln).collect()
+    };
+    let (values, reference_values) = (logarithms(unpinned), logarithms(pinned));
+    let fewest = values.len().min(reference_values.len());
+    let trouble = trouble(candidate, candidate, &[pinned, unpinned], fewest);
+    TwoSamples {
+        name: candidate.name.clone(),
+        reference: "bound to the server's CPUs".to_owned(),
+        relative_to: None,
+        values,
+        reference_values,
+        rule: rule.clone(),
+        trouble: trouble.or_else(|| reason.cloned()),
+        medians: [unpinned, pinned].map(|measure| candidate.median(measure)),
+        missing: "it was not measured both ways",
+        p: 1.0,
+        p_adjusted: 1.0,
+        family: 1,
+    }
+}
+
+/// One line. `change`: on all CPUs against bound. `against`: the baseline, both on all CPUs.
+fn describe(
+    change: &Comparison,
+    against: Option<&Comparison>,
+    baseline: &str,
+) -> Option<UnpinnedMemory> {
+    let (on_all, bound) = (change.candidate_value?, change.baseline_value?);
+    let mut sentence = format!(
+        "{} needs {} where it may use all CPUs, {} bound to the server's: {} ({})",
+        change.candidate,
+        format_bytes(on_all),
+        format_bytes(bound),
+        change.ratio_text(),
+        label(&change.verdict),
+    );
+    if let Some(against) = against {
+        sentence += &format!(
+            "; against {baseline} there {} ({})",
+            against.ratio_text(),
+            against.verdict.label()
+        );
+    }
+    Some(UnpinnedMemory {
+        candidate: change.candidate.clone(),
+        pinned_bytes: bound as u64,
+        unpinned_bytes: on_all as u64,
+        sentence: sentence + ".",
+    })
+}
+
+/// Neither way is the better one.
+fn label(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "less",
+        Verdict::Worse => "more",
+        other => other.label(),
+    }
+}
+
+// Runs of the same round, side by side.
+
+/// The rule of decision for measures of one quantity; `None` for an empty list.
+pub(super) fn rule(measures: &[Measure], design: Design) -> Option<Rule> {
+    let quantity = measures.first()?.quantity;
+    debug_assert!(measures.iter().all(|measure| measure.quantity == quantity));
+    let label = if let [single] = measures {
+        single.label()
+    } else {
+        quantity.label().to_owned()
+    };
+    Some(Rule {
+        label,
+        direction: quantity.direction(),
+        margin: design.margins.of(quantity),
+        looks: design.looks,
+    })
+}
+
+/// The rounds in which both have all of `measures`; several are taken as their geometric mean, so
+/// that a ratio in one counts as much as the same ratio in another.
+pub(super) fn pair(
+    candidate: &CandidateRounds,
+    baseline: &CandidateRounds,
+    measures: &[Measure],
+) -> PairedRounds {
+    let pairs: Vec<RoundPair> = candidate
+        .rounds
+        .iter()
+        .filter_map(|round| {
+            Some(RoundPair {
+                candidate: geometric_mean(measures, |measure| round.get(measure))?,
+                baseline: geometric_mean(measures, |m| baseline.value(round.round, m))?,
+            })
+        })
+        .collect();
+    let trouble = trouble(candidate, baseline, measures, pairs.len());
+    PairedRounds {
+        candidate: candidate.name.clone(),
+        baseline: baseline.name.clone(),
+        pairs,
+        trouble,
+    }
+}
+
+/// `None` if one is missing. A single value comes back unchanged, to the last bit.
+fn geometric_mean(measures: &[Measure], value: impl Fn(Measure) -> Option<f64>) -> Option<f64> {
+    if let [single] = measures {
+        return value(*single);
+    }
+    let mut sum_of_logs = 0.0;
+    for &measure in measures {
+        sum_of_logs += value(measure)?.ln();
+    }
+    Some((sum_of_logs / measures.len() as f64).exp())
+}
+
+// What a comparison with another session needs of one session: the runs of each candidate beside the
+// baseline's, the reasons not to believe them, and whether the baseline differed from itself.
+
+/// The runs of `name` beside those of `against` in the same rounds; `None` if one is not there.
+pub(crate) fn rounds_of(
+    candidates: &[CandidateRounds],
+    name: &str,
+    against: &str,
+    measures: &[Measure],
+) -> Option<PairedRounds> {
+    let find = |name: &str| candidates.iter().find(|one| one.name == name);
+    Some(pair(find(name)?, find(against)?, measures))
+}
+
+/// The name of the candidate that ratios are against.
+pub(crate) fn baseline_of(candidates: &[CandidateRounds]) -> Option<&str> {
+    Field::new(candidates, Design::default()).map(|field| field.baseline.name.as_str())
+}
+
+/// Why no ratio of this session counts: the baseline run twice differs from itself.
+pub(crate) fn across_self_difference(
+    record: &ComparisonRecord,
+    measures: &[Measure],
+) -> Option<String> {
+    let field = Field::new(&record.candidates, Design::of(&record.settings))?;
+    self_difference_reason(&field, &field.compare(measures))
 }

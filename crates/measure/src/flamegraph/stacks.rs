@@ -1,7 +1,11 @@
 //! How much was seen below each stack.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+
+use super::Unit;
+use super::svg::{Look, percent, render};
 
 /// Weights by stack: frames from the outermost to the innermost, `;` in between, as the folded
 /// format of flame graphs has them. Equal stacks are one, with the sum of their weights.
@@ -149,44 +153,261 @@ impl Stacks {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Stacks that begin alike, laid upon each other.
 
-    /// Goal: equal stacks add up, separators inside names do no harm, and folded text comes back.
-    #[test]
-    fn stacks_add_up_and_come_back_from_text() {
-        let mut stacks = Stacks::default();
-        stacks.add(["main", "operator;", "new u8"], 2);
-        stacks.add(["main", "operator;", "new u8"], 3);
-        stacks.add(["main"], 1);
-        stacks.add(["nothing"], 0);
-        stacks.add([], 9);
-        let mut again = Stacks::default();
-        again.merge(&stacks);
-        assert_eq!(again.to_folded(), "main 1\nmain;operator:;new u8 5\n");
-        assert_eq!(Stacks::parse_folded(&again.to_folded()), Ok(stacks));
-        assert_eq!(again.total(), 6);
-    }
+/// A frame with all that was called from it. A single profile has weights of `after` alone.
+#[derive(Debug, Default)]
+pub(super) struct Frame<'a> {
+    pub(super) before: u64,
+    pub(super) after: u64,
+    pub(super) callees: BTreeMap<&'a str, Frame<'a>>,
+}
 
-    #[test]
-    fn lines_that_are_no_stacks_are_named() {
-        for (text, line) in [("a;b 1\nc\n", 2), ("a -1", 1), (" 1", 1), ("a 1.5", 1)] {
-            let error = Stacks::parse_folded(text).unwrap_err();
-            assert_eq!(error.line, line, "{text:?}");
+impl<'a> Frame<'a> {
+    /// The root above the stacks of both sides.
+    pub(super) fn root(before: &'a Stacks, after: &'a Stacks) -> Self {
+        let mut root = Self::default();
+        for (stack, weight) in before.iter() {
+            root.add(stack, |frame| &mut frame.before, weight);
         }
-        assert_eq!(Stacks::parse_folded("\n\n"), Ok(Stacks::default()));
+        for (stack, weight) in after.iter() {
+            root.add(stack, |frame| &mut frame.after, weight);
+        }
+        root
     }
 
-    /// Goal: what a function did itself and what it caused are apart, recursion counted once.
-    #[test]
-    fn own_and_caused() {
-        let stacks = Stacks::parse_folded("a;b;a 5\na;c 3\na 1\n").unwrap();
-        let found: Vec<(String, u64, u64)> = stacks
-            .heaviest(2)
-            .into_iter()
-            .map(|function| (function.name, function.own, function.total))
-            .collect();
-        assert_eq!(found, [("a".to_owned(), 6, 9), ("c".to_owned(), 3, 3)]);
+    fn add(&mut self, stack: &'a str, side: fn(&mut Self) -> &mut u64, weight: u64) {
+        let mut frame = self;
+        let mut names = stack.split(';');
+        loop {
+            let sum = side(frame);
+            *sum = sum.saturating_add(weight);
+            let Some(name) = names.next() else { return };
+            frame = frame.callees.entry(name).or_default();
+        }
+    }
+
+    /// What decides how wide it is drawn.
+    pub(super) fn width(&self) -> u64 {
+        self.before.saturating_add(self.after)
+    }
+
+    /// What was seen in the function itself.
+    pub(super) fn own(&self) -> u64 {
+        let called: u64 = self
+            .callees
+            .values()
+            .fold(0, |sum, callee| sum.saturating_add(callee.width()));
+        self.width().saturating_sub(called)
     }
 }
+
+// One picture of two profiles: what costs more, what costs less.
+//
+// A box is as wide as both sides together, so that nothing vanishes that only one of them has.
+// Red: more on the second side; blue: less; the stronger, the larger the part of the box that
+// differs. Pale: the difference is no larger than what two samplings of the same thing would show,
+// by twice the standard error of their difference.
+
+/// What is compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Difference<'a> {
+    /// What is shown, in a line.
+    pub title: &'a str,
+    /// The first side's name.
+    pub before: &'a str,
+    /// The second side's.
+    pub after: &'a str,
+    /// What the weights count.
+    pub unit: Unit,
+    /// What a sample stands for, in that unit: 1 for samples; for bytes, their sum divided by the
+    /// number of samples.
+    pub weight_per_sample: f64,
+}
+
+/// Draws the difference. Both sides have to have done the same work.
+#[must_use]
+pub fn draw_difference(before: &Stacks, after: &Stacks, what: &Difference<'_>) -> String {
+    let root = Frame::root(before, after);
+    let note = format!(
+        "{} {}, {} {}; red: more under {}, blue: less, pale: within the noise of sampling",
+        what.before,
+        what.unit.format(root.before),
+        what.after,
+        what.unit.format(root.after),
+        what.after,
+    );
+    render(&root, what.title, &note, &look_of_two(&root, what))
+}
+
+/// How the boxes of a difference look.
+pub(super) fn look_of_two<'a>(
+    root: &'a Frame<'_>,
+    what: &'a Difference<'_>,
+) -> impl Fn(&str, &Frame<'_>) -> Look + 'a {
+    move |_, frame| Look {
+        fill: colour(frame, what.weight_per_sample),
+        words: words(frame, root, what),
+    }
+}
+
+/// Both weights behind each stack, `outer;inner BEFORE AFTER`: what difffolded.pl writes.
+#[must_use]
+pub fn fold_difference(before: &Stacks, after: &Stacks) -> String {
+    let stacks: BTreeSet<&str> = before
+        .iter()
+        .chain(after.iter())
+        .map(|(stack, _)| stack)
+        .collect();
+    let mut text = String::new();
+    for stack in stacks {
+        let (before, after) = (before.weight(stack), after.weight(stack));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{stack} {before} {after}");
+    }
+    text
+}
+
+fn words(frame: &Frame<'_>, root: &Frame<'_>, what: &Difference<'_>) -> String {
+    let (sign, change) = match frame.after.cmp(&frame.before) {
+        std::cmp::Ordering::Less => ("-", frame.before - frame.after),
+        _ => ("+", frame.after - frame.before),
+    };
+    format!(
+        "{} {} ({}), {} {} ({}): {sign}{}{}",
+        what.before,
+        what.unit.format(frame.before),
+        percent(frame.before, root.before),
+        what.after,
+        what.unit.format(frame.after),
+        percent(frame.after, root.after),
+        what.unit.format(change),
+        if is_noise(frame, what.weight_per_sample) {
+            ", within the noise of sampling"
+        } else {
+            ""
+        },
+    )
+}
+
+/// The variance of a sum of samples is about the sum times what each stands for.
+fn is_noise(frame: &Frame<'_>, weight_per_sample: f64) -> bool {
+    let change = frame.after as f64 - frame.before as f64;
+    let standard_error = (frame.width() as f64 * weight_per_sample.max(1.0)).sqrt();
+    change.abs() <= 2.0 * standard_error
+}
+
+fn colour(frame: &Frame<'_>, weight_per_sample: f64) -> String {
+    if is_noise(frame, weight_per_sample) {
+        return "hsl(40,10%,84%)".to_owned();
+    }
+    let change = frame.after as f64 - frame.before as f64;
+    let part = (change.abs() / frame.width().max(1) as f64).min(1.0);
+    let hue = if change > 0.0 { 6 } else { 212 };
+    format!("hsl({hue},85%,{:.0}%)", 86.0 - 24.0 * part)
+}
+
+// perf's samples as stacks: what `perf script -F comm,ip,sym,dso` (or `ip,sym,dso`) prints.
+//
+// A sample is a line with the thread's name, if that was asked for, a line for each frame from the
+// innermost out, `address symbol (file)`, and an empty line.
+
+/// What stands below the outermost frame of every stack.
+#[derive(Clone, Copy, Debug)]
+pub enum Root<'a> {
+    /// The thread's name, as the sample has it.
+    Thread,
+    /// A title of ours; `;` separates several.
+    Title(&'a str),
+}
+
+impl Stacks {
+    /// Adds every sample of a script; returns how many there were.
+    pub fn add_perf_script(&mut self, script: &str, root: Root<'_>) -> u64 {
+        let mut samples = 0;
+        for sample in script.split("\n\n") {
+            let mut thread = "";
+            let mut frames: Vec<Cow<'_, str>> = Vec::new();
+            for line in sample.lines() {
+                match frame(line) {
+                    Some(name) => frames.push(name),
+                    None if !line.starts_with([' ', '\t']) => thread = line.trim(),
+                    None => {}
+                }
+            }
+            // Code that has no names is one box, however many frames it is deep.
+            frames.dedup_by(|one, other| one == other && one.starts_with('['));
+            if frames.is_empty() {
+                continue;
+            }
+            samples += 1;
+            let outermost_first = frames.iter().rev().map(|frame| &**frame);
+            match root {
+                Root::Thread => self.add([thread].into_iter().chain(outermost_first), 1),
+                Root::Title(title) => self.add(title.split(';').chain(outermost_first), 1),
+            }
+        }
+        samples
+    }
+}
+
+/// The function of a frame's line `  55d0c0ffee name (/usr/lib/file)`; for code without a name, the
+/// file's in brackets.
+fn frame(line: &str) -> Option<Cow<'_, str>> {
+    if !line.starts_with([' ', '\t']) {
+        return None;
+    }
+    let (address, rest) = line.trim().split_once(' ')?;
+    u64::from_str_radix(address, 16).ok()?;
+    // A function's own brackets come before those of the file.
+    let (name, file) = match rest.trim().rsplit_once(" (") {
+        Some((name, file)) => (name.trim(), file.trim_end_matches(')')),
+        None => (rest.trim(), "[unknown]"),
+    };
+    if name != "[unknown]" && !name.is_empty() {
+        return Some(without_hash(name).into());
+    }
+    Some(place(file))
+}
+
+/// Where code without a name is.
+fn place(file: &str) -> Cow<'_, str> {
+    if file.starts_with("[kernel") || file.ends_with(".ko") {
+        "[kernel]".into()
+    } else if file == "[unknown]" || file.is_empty() {
+        "[unknown]".into()
+    } else if file.starts_with("//") || file.contains("anon") || file.starts_with("/tmp/perf-") {
+        "[generated code]".into()
+    } else if file.starts_with("[vdso") {
+        "[vdso]".into()
+    } else {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        format!("[{name}]").into()
+    }
+}
+
+/// A Rust name without the hash that the compiler appends.
+#[must_use]
+pub fn without_hash(name: &str) -> &str {
+    let is_hash = |tail: &str| {
+        tail.len() == 17
+            && tail.starts_with('h')
+            && tail[1..].bytes().all(|it| it.is_ascii_hexdigit())
+    };
+    match name.rsplit_once("::") {
+        Some((path, tail)) if is_hash(tail) => path,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/stacks.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/difference.rs"]
+mod difference_tests;
+
+#[cfg(test)]
+#[path = "tests/perf_script.rs"]
+mod perf_script_tests;

@@ -7,9 +7,11 @@
 
 use std::fmt::Write;
 
-use super::Stacks;
-use super::tree::Frame;
 use crate::units::{format_bytes, format_count};
+
+use super::Stacks;
+use super::stacks::Frame;
+use super::stacks::{Difference, look_of_two};
 
 const WIDTH: f64 = 1200.0;
 const FRAME_HEIGHT: f64 = 17.0;
@@ -275,62 +277,166 @@ pub(super) fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// A flame graph as a part of a page: the boxes alone. The page has a style of its own, runs no script,
+// and says in words what the picture shows.
 
-    fn picture(stacks: &str, unit: Unit) -> String {
-        let stacks = Stacks::parse_folded(stacks).unwrap();
-        let picture = Picture {
-            title: "a \"test\"",
-            note: "one & two",
-            unit,
-        };
-        draw(&stacks, &picture)
-    }
+/// Narrower boxes are stripes.
+const STILL_BOX_WIDTH_MIN: f64 = 1.0;
 
-    /// Goal: a caller is as wide as its callees together, names are escaped, and shares add up.
-    #[test]
-    fn boxes_are_as_wide_as_what_they_stand_for() {
-        let picture = picture("a;b<u8> 3\na;c 1\nd 4\n", Unit::Samples);
-        for part in [
-            "<title>a\n4 samples (50.00 %), 0.00 % in itself</title>",
-            "<title>b&lt;u8&gt;\n3 samples (37.50 %), 37.50 % in itself</title>",
-            "<title>d\n4 samples (50.00 %), 50.00 % in itself</title>",
-            ">8 samples; one &amp; two</text>",
-            "aria-label=\"a &quot;test&quot;\"",
-        ] {
-            assert!(picture.contains(part), "{part} in {picture}");
+/// The elements, and the room that they take.
+#[derive(Debug)]
+pub(crate) struct Still {
+    pub(crate) elements: String,
+    pub(crate) height: f64,
+}
+
+impl Still {
+    fn of(drawing: Drawing<'_>) -> Self {
+        Self {
+            height: drawing.height(),
+            elements: drawing.text,
         }
-        assert_eq!(picture.matches("width=\"589.50\"").count(), 2, "{picture}");
-    }
-
-    /// Goal: what cannot be seen is left out, so that a picture stays small, and a recursion without
-    /// end is cut.
-    #[test]
-    fn pictures_stay_small() {
-        let many: String = (0..10_000)
-            .map(|index| format!("all;f{index} 1\n"))
-            .collect();
-        let text = picture(&many, Unit::Bytes);
-        assert_eq!(text.matches("class=\"box\"").count(), 1);
-        let deep = format!("{} 1\n", vec!["again"; 5_000].join(";"));
-        let text = picture(&deep, Unit::Calls);
-        assert_eq!(text.matches("class=\"box\"").count(), DEPTH_MAX);
-        assert!(picture("", Unit::Bytes).contains("0 B"));
-    }
-
-    #[test]
-    fn labels_are_cut() {
-        assert_eq!(label("malloc", 100.0).as_deref(), Some("malloc"));
-        assert_eq!(label("malloc", 36.0).as_deref(), Some("mal.."));
-        assert_eq!(label("malloc", 10.0), None);
-    }
-
-    /// Goal: neither script nor style can end the element that holds it.
-    #[test]
-    fn script_and_style_stay_inside() {
-        assert!(!SCRIPT.contains("]]>") && !SCRIPT.contains("</script"));
-        assert!(!STYLE.contains('<') && !STYLE.contains('&'));
     }
 }
+
+fn place(width: f64, has_titles: bool) -> Place {
+    Place {
+        left: 0.0,
+        top: 0.0,
+        width,
+        width_min: if has_titles { STILL_BOX_WIDTH_MIN } else { 2.0 },
+        is_alive: false,
+        has_titles,
+    }
+}
+
+/// One profile.
+pub(crate) fn still(stacks: &Stacks, unit: Unit, width: f64, has_titles: bool) -> Still {
+    let nothing = Stacks::default();
+    let root = Frame::root(&nothing, stacks);
+    let total = root.after;
+    let whole = look_of_one(unit, total);
+    let look = |name: &str, frame: &Frame<'_>| Look {
+        words: format!(
+            "{} ({})",
+            unit.format(frame.after),
+            percent(frame.after, total)
+        ),
+        ..whole(name, frame)
+    };
+    Still::of(Drawing::of(&root, place(width, has_titles), &look))
+}
+
+/// Two of them.
+pub(crate) fn still_difference(
+    before: &Stacks,
+    after: &Stacks,
+    what: &Difference<'_>,
+    width: f64,
+    has_titles: bool,
+) -> Still {
+    let root = Frame::root(before, after);
+    let whole = look_of_two(&root, what);
+    let look = |name: &str, frame: &Frame<'_>| Look {
+        words: format!(
+            "{} \u{2192} {}",
+            what.unit.format(frame.before),
+            what.unit.format(frame.after)
+        ),
+        ..whole(name, frame)
+    };
+    Still::of(Drawing::of(&root, place(width, has_titles), &look))
+}
+
+// The widest frames of a profile as a few lines of text: what a record can hold of it.
+//
+// A line is `DEPTH WEIGHT NAME`, callers before their callees; the weight is what was seen in the frame
+// itself and in callees that are left out, so the sum of all lines is the whole.
+
+/// Longer names are cut: a template's arguments can fill a page.
+const NAME_MAX: usize = 96;
+
+/// At most `frames_max` lines.
+#[must_use]
+pub fn outline(stacks: &Stacks, frames_max: usize) -> Vec<String> {
+    let nothing = Stacks::default();
+    let root = Frame::root(&nothing, stacks);
+    let mut widths = Vec::new();
+    collect_widths(&root, &mut widths);
+    widths.sort_unstable_by(|one, other| other.cmp(one));
+    // A frame is never wider than its caller, so what is kept hangs together.
+    let least = widths.get(frames_max).map_or(1, |width| width + 1);
+    let mut lines = Vec::new();
+    write(&root, least, 0, &mut lines);
+    lines
+}
+
+fn collect_widths(frame: &Frame<'_>, widths: &mut Vec<u64>) {
+    for callee in frame.callees.values() {
+        widths.push(callee.width());
+        collect_widths(callee, widths);
+    }
+}
+
+fn write(frame: &Frame<'_>, least: u64, depth: usize, lines: &mut Vec<String>) {
+    let kept = || frame.callees.iter().filter(|(_, it)| it.width() >= least);
+    for (name, callee) in kept() {
+        let below: u64 = callee
+            .callees
+            .values()
+            .map(Frame::width)
+            .filter(|width| *width >= least)
+            .sum();
+        let own = callee.width().saturating_sub(below);
+        lines.push(format!("{depth} {own} {}", cut(name)));
+        write(callee, least, depth + 1, lines);
+    }
+}
+
+fn cut(name: &str) -> String {
+    if name.chars().count() <= NAME_MAX {
+        return name.to_owned();
+    }
+    name.chars()
+        .take(NAME_MAX - 1)
+        .chain(['\u{2026}'])
+        .collect()
+}
+
+impl Stacks {
+    /// The widest frames alone; what was seen in others counts for their callers.
+    #[must_use]
+    pub(crate) fn widest(&self, frames_max: usize) -> Self {
+        from_outline(&outline(self, frames_max))
+    }
+}
+
+/// The stacks of an outline. A line that is none is passed over: a record may be anybody's.
+#[must_use]
+pub fn from_outline(lines: &[String]) -> Stacks {
+    let mut stacks = Stacks::default();
+    let mut path: Vec<&str> = Vec::new();
+    for line in lines {
+        let mut parts = line.splitn(3, ' ');
+        let mut number = || parts.next()?.parse::<u64>().ok();
+        let (Some(depth), Some(own)) = (number(), number()) else {
+            continue;
+        };
+        path.truncate(usize::try_from(depth).unwrap_or(usize::MAX));
+        path.push(parts.next().unwrap_or_default());
+        stacks.add(path.iter().copied(), own);
+    }
+    stacks
+}
+
+#[cfg(test)]
+#[path = "tests/svg.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/still.rs"]
+mod still_tests;
+
+#[cfg(test)]
+#[path = "tests/outline.rs"]
+mod outline_tests;

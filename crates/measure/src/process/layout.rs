@@ -1,11 +1,15 @@
 //! What lies where in a process, and what of it is resident: `/proc/PID/smaps` and `pagemap`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
+use std::{fs, io, thread};
 
-use super::{ProcessError, parse, read_file};
+use crate::process;
+
+use super::{DataDirectory, MemorySample, ProcessError, ProcessSample, Stat, read_file, read_stat};
 
 /// Entries of `pagemap` that are read at a time.
 const ENTRIES_MAX: u64 = 1 << 16;
@@ -135,7 +139,7 @@ fn parse_smaps(text: &str) -> Vec<Mapping> {
             ("Anonymous", &mut mapping.anonymous_bytes),
             ("SwapPss", &mut mapping.swap_bytes),
         ] {
-            if let Some(bytes) = parse::kilobytes(line, name) {
+            if let Some(bytes) = process::kilobytes(line, name) {
                 *field = bytes;
             }
         }
@@ -159,95 +163,153 @@ fn parse_head(line: &str) -> Option<Mapping> {
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+// A process and everything it started: nginx's workers count as nginx.
+//
+// Faults and CPU time of those that have ended are in their parent's sums once it has waited for them.
+// Absent: what nobody in the tree waited for. Where there is a control group, it knows their CPU time.
 
-    const SMAPS: &str = "\
-55a0-55b0 rw-p 00001000 fe:00 11                         /usr/bin/my prog
-Size:                 64 kB
-Rss:                  32 kB
-Pss:                  20 kB
-Pss_Dirty:             8 kB
-Anonymous:             8 kB
-Swap:                  8 kB
-SwapPss:               4 kB
-VmFlags: rd wr mr mw me ac
-7f00-7f80 ---p 00000000 00:00 0 
-Pss:                   0 kB
-7f80-7fa0 rw-p 00000000 00:00 0                          [anon: glibc: malloc]
-Pss:                  12 kB
-Anonymous:            12 kB
-7fb0-7fc0 rw-s 00000000 00:01 9                          /dev/shm/x (deleted)
-Pss:                  40 kB
-";
+/// A process that replaces itself by another program has no memory to read for a moment, longer on
+/// a busy machine: looked at so often before it counts as gone.
+const ATTEMPTS: usize = 50;
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(1);
 
-    /// Goal: every field comes from its own line, and each kind of mapping has the memory that is its own.
-    #[test]
-    fn smaps_are_read() {
-        let found = parse_smaps(SMAPS);
-        let of: Vec<(u64, u64, u64)> = found
-            .iter()
-            .map(|one| (one.start, one.end, one.private_bytes() >> 10))
-            .collect();
-        let expected = [
-            (0x55a0, 0x55b0, 12),
-            (0x7f00, 0x7f80, 0),
-            (0x7f80, 0x7fa0, 12),
-            (0x7fb0, 0x7fc0, 0),
-        ];
-        assert_eq!(of, expected);
-        assert_eq!(found[0].name, "/usr/bin/my prog");
-        assert!(found[0].has_file() && found[0].is_writable);
-        assert!(!found[1].is_accessible && found[1].is_nameless());
-        assert!(found[2].is_nameless() && found[3].is_shared);
+/// A process, named by the id of its root, with its descendants and its process group.
+///
+/// The group matters because a worker whose parent died is no longer a descendant; the lab starts
+/// each target as leader of its own group.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ProcessTree {
+    root: u32,
+    data: Option<DataDirectory>,
+}
+
+/// One look at a tree.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TreeSample {
+    /// All processes together.
+    pub total: ProcessSample,
+    /// Each process by id, with what its ended children did.
+    pub processes: BTreeMap<u32, ProcessSample>,
+}
+
+impl ProcessTree {
+    /// The tree under (and with) `root`.
+    #[must_use]
+    pub const fn new(root: u32) -> Self {
+        Self { root, data: None }
     }
 
-    /// Goal: of mapped files only those that are meant count, by their share, without private copies.
-    #[test]
-    fn smaps_lines() {
-        let text = "5500-5600 rw-s 00000000 00:1a 12   /dev/shm/data/a b\n\
-                    Size:  400 kB\nRss:  300 kB\nPss:  150 kB\nAnonymous:  0 kB\nVmFlags: rd wr sh\n\
-                    5600-5700 rw-s 00000000 00:1a 13   /dev/shm/other\n\
-                    Rss:  70 kB\nPss:  70 kB\nAnonymous:  0 kB\n\
-                    5700-5800 rw-p 00000000 00:00 0 \n\
-                    Pss:  900 kB\nAnonymous:  900 kB\n\
-                    5800-5900 rw-p 00000000 00:1a 14   /dev/shm/data/c (deleted)\n\
-                    Pss:  50 kB\nAnonymous:  20 kB\n";
-        let of_data = parse_smaps(text).into_iter();
-        let of_data = of_data.filter(|one| one.name.starts_with("/dev/shm/data/"));
-        let bytes: u64 = of_data.map(|one| one.file_bytes()).sum();
-        assert_eq!(bytes, (150 + 30) * 1024);
+    /// The same with data that lie in memory, which its processes may map: files, in all that is read of them.
+    #[must_use]
+    pub fn with_data(self, data: Option<DataDirectory>) -> Self {
+        Self { data, ..self }
     }
 
-    proptest! {
-        /// Goal: no text makes the parser fail.
-        #[test]
-        fn any_text_is_survived(text in "\\PC{0,200}") {
-            let _ = parse_smaps(&text);
+    /// The ids of all living members, the root first if it lives; empty if all are gone.
+    #[must_use]
+    pub fn members(&self) -> Vec<u32> {
+        members_of(self.root, &all_processes())
+    }
+
+    /// Reads all members. One that vanishes in between is left out.
+    ///
+    /// # Errors
+    /// [`ProcessError::Gone`] if none is left, or if the kernel refuses one that lives.
+    pub fn sample(&self) -> Result<TreeSample, ProcessError> {
+        for _ in 0..ATTEMPTS {
+            let members = self.members();
+            if members.is_empty() {
+                break;
+            }
+            if let Some(sample) = self.read_all(&members)? {
+                return Ok(sample);
+            }
+            thread::sleep(ATTEMPT_INTERVAL);
         }
+        Err(ProcessError::Gone { pid: self.root })
     }
 
-    /// Goal: of memory that was reserved the pages that were written are in use.
-    #[test]
-    fn written_pages_are_in_use() {
-        let page_bytes = rustix::param::page_size();
-        // Larger than what malloc takes from its arena, so that the kernel gives fresh pages.
-        let mut memory = vec![0_u8; 512 * page_bytes];
-        let start = (memory.as_ptr() as usize).next_multiple_of(page_bytes) as u64;
-        let range = start..start + 256 * page_bytes as u64;
-        let own = std::process::id();
-        let before = pages_in_use(own, range.clone()).unwrap().exclusive;
-        for page in memory.chunks_mut(page_bytes).take(200) {
-            page[0] = 1;
+    /// Memory of these members, those left out that have vanished, and how many were read; `None` if none was.
+    #[must_use]
+    pub fn memory_of(&self, members: &[u32]) -> Option<(MemorySample, usize)> {
+        let mut found: Option<(MemorySample, usize)> = None;
+        for &pid in members {
+            // Of one that the kernel refuses not even RSS is known: the edges of the phase say so.
+            if let Ok(one) = MemorySample::read(pid, self.data.as_ref()) {
+                found = Some(found.map_or((one, 1), |(sum, count)| (sum.plus(&one), count + 1)));
+            }
         }
-        let after = pages_in_use(own, range).unwrap();
-        // Under memory pressure some may be swapped out meanwhile.
-        assert!(after.exclusive + after.swapped >= before.max(199));
-        let mappings = layout(own).unwrap();
-        let holds = |one: &&Mapping| (one.start..one.end).contains(&start);
-        let mapping = mappings.iter().find(holds).unwrap();
-        assert!(mapping.private_bytes() >= 199 * page_bytes as u64);
+        found
+    }
+
+    /// Reads `members`; `None` if none of them can be read now.
+    fn read_all(&self, members: &[u32]) -> Result<Option<TreeSample>, ProcessError> {
+        let mut processes = BTreeMap::new();
+        for &pid in members {
+            match ProcessSample::read_with_ended(pid, self.data.as_ref()) {
+                Ok(one) => {
+                    processes.insert(pid, one);
+                }
+                Err(ProcessError::Gone { .. }) => {}
+                // What the kernel says of a process that is just ending depends on how far that is.
+                Err(_) if !is_alive(pid) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let total = processes
+            .values()
+            .copied()
+            .reduce(|sum, one| sum.plus(&one));
+        Ok(total.map(|total| TreeSample { total, processes }))
     }
 }
+
+fn is_alive(pid: u32) -> bool {
+    read_stat(pid).is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+}
+
+/// Every process with its parent and group. A process that ends meanwhile is left out.
+fn all_processes() -> BTreeMap<u32, Stat> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return BTreeMap::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter_map(|pid| {
+            let text = read_file(pid, &format!("/proc/{pid}/stat")).ok()?;
+            Some((pid, Stat::parse(&text)?))
+        })
+        .filter(|(_, stat)| !matches!(stat.state, 'Z' | 'X'))
+        .collect()
+}
+
+fn members_of(root: u32, processes: &BTreeMap<u32, Stat>) -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (&pid, stat) in processes {
+        children.entry(stat.parent).or_default().push(pid);
+    }
+    let mut found = BTreeSet::new();
+    let group = processes
+        .iter()
+        .filter(|(_, stat)| stat.process_group == root);
+    let mut open: Vec<u32> = group.map(|(&pid, _)| pid).chain([root]).collect();
+    while let Some(pid) = open.pop() {
+        if found.insert(pid) {
+            open.extend(children.get(&pid).into_iter().flatten());
+        }
+    }
+    found.retain(|pid| processes.contains_key(pid));
+    let mut members: Vec<u32> = found.into_iter().collect();
+    // The root first: callers show it as the name of the whole.
+    members.sort_by_key(|&pid| (pid != root, pid));
+    members
+}
+
+#[cfg(test)]
+#[path = "tests/layout.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/tree.rs"]
+mod tree_tests;

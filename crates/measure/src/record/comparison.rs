@@ -1,17 +1,21 @@
 //! `results.json` of `compare`: the question, the circumstances, the rounds, the answers.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
-use super::{
-    CandidateRounds, FORMAT_VERSION, FlameGraph, LeftOut, Margins, Measure, MemoryGrowth,
-    PhasePlan, PhasesAnswer, Quantity, Reach, Recommendation, Regression, Role, SentRequests,
-    SettingsFront,
-};
 use crate::analysis::Design;
 use crate::environment::{Environment, MAPPINGS_SHARE};
-use crate::statistics::{Comparison, Looks};
+use crate::statistics::{Comparison, Looks, Verdict};
+use crate::units::format_percent;
+
+use super::{
+    CandidateRounds, FORMAT_VERSION, FlameGraph, LeftOut, Measure, MemoryGrowth, PhasePlan,
+    PhasesAnswer, Quantity, Reach, Role, SentRequests, SettingsFront,
+};
 
 /// The storage engine behind the entity server.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -410,34 +414,340 @@ impl ComparisonRecord {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::RoundMeasures;
+// Which candidate to use for what, what it costs, why, and when not: as words and as the numbers behind
+// them.
 
-    /// Goal: half of the mappings that the kernel allows is told with the limit, less is not, and nothing where the limit is
-    /// unknown.
-    #[test]
-    fn many_mappings_are_told() {
-        let candidate = |name: &str, mappings: f64| {
-            let mut round = RoundMeasures::default();
-            round.set(Measure::whole(Quantity::Mappings), mappings);
-            CandidateRounds {
-                name: name.to_owned(),
-                rounds: vec![round],
-                ..CandidateRounds::default()
-            }
-        };
-        let mut record = ComparisonRecord::new("1");
-        record.candidates = vec![candidate("few", 499.0), candidate("many", 500.0)];
-        assert!(record.mapping_warnings().is_empty());
-        record.environment.mappings_max = Some(1_000);
-        let found = record.mapping_warnings();
-        assert_eq!(found.len(), 1);
-        assert!(
-            found[0]
-                .starts_with("many: a process of it had 500 mappings, and the kernel allows 1000"),
-            "{found:?}"
-        );
+/// What sort of advice it is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Advice {
+    /// There was nothing to compare.
+    #[default]
+    None,
+    /// One candidate is better in something and proved worse in nothing.
+    Switch,
+    /// What is better in one question costs something in another, or different ones are better.
+    TradeOff,
+    /// Nothing is better than the baseline.
+    Stay,
+    /// The rounds do not tell.
+    Undecided,
+    /// The numbers must not be believed.
+    NotTrusted,
+}
+
+/// A use and the candidate for it.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Choice {
+    /// `throughput`, `latency` or `memory`; `cpu` where CPU per request stands in for throughput.
+    pub question: String,
+    /// The candidate, or the baseline where nothing is better.
+    pub candidate: String,
+}
+
+/// A part of the difference in the cost of a request: all parts add up to `change` of the whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CostPart {
+    /// `instructions`, `stalls` (caches, TLB, branches), `kernel`; without hardware counters `user`
+    /// and `system`.
+    pub part: String,
+    /// Its change, as a share of the baseline's whole cost: -0.07 is 7 % of the whole less.
+    pub change: f64,
+    /// Whether the rounds tell that it changed, or that it did not.
+    pub decided: bool,
+}
+
+/// Where a candidate's cost of a request differs from the baseline's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CostDifference {
+    /// Which candidate.
+    pub candidate: String,
+    /// The key of what the cost is measured in: cycles, or CPU time.
+    pub unit: String,
+    /// Change of the whole: -0.09 is 9 % less.
+    pub change: f64,
+    /// Its parts.
+    pub parts: Vec<CostPart>,
+}
+
+impl CostDifference {
+    /// An empty one, in `quantity`.
+    #[must_use]
+    pub fn new(candidate: &str, quantity: Quantity) -> Self {
+        Self {
+            candidate: candidate.to_owned(),
+            unit: quantity.key().to_owned(),
+            ..Self::default()
+        }
     }
 }
+
+/// A candidate on the front of memory against CPU and throughput: none is proved to be as good in all of
+/// them and better in one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FrontEntry {
+    /// Which; the baseline may be one.
+    pub candidate: String,
+    /// Its comparison with the baseline in `throughput`, `latency`, `memory` and `cpu`, as the table has
+    /// it. Empty for the baseline.
+    pub comparisons: BTreeMap<String, Comparison>,
+}
+
+/// The advice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recommendation {
+    /// What sort of advice it is.
+    pub advice: Advice,
+    /// What to use, for what, and what it costs.
+    pub sentence: String,
+    /// Why the first candidate named is better; empty if none is.
+    pub reason: String,
+    /// When not to.
+    pub caution: String,
+    /// The baseline, and every candidate that is proved better in something, as far as they are on the front.
+    pub front: Vec<FrontEntry>,
+    /// The candidate for each question that was answered.
+    pub choices: Vec<Choice>,
+    /// Where the cost of a request differs, for each candidate that is recommended and for which it
+    /// was measured.
+    pub differences: Vec<CostDifference>,
+}
+
+// What `--baseline` adds to a record: this comparison against an earlier one of the same question.
+
+/// What of two sessions is put side by side.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RegressionBy {
+    /// Each session's candidate over its own baseline in the same round: what the machine does to both
+    /// cancels, and so does what changed for both.
+    #[default]
+    Ratio,
+    /// The values as they are.
+    Value,
+}
+
+/// One question, asked of every candidate that both records have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RegressionQuestion {
+    /// `throughput`, `latency`, `memory` or `work`.
+    pub name: String,
+    /// What it rests on; of several, the geometric mean.
+    pub measures: Vec<Measure>,
+    /// What is put side by side.
+    pub by: RegressionBy,
+    /// Of ratios: the baseline's own value over its earlier one (medians). Ratios cannot see it, and
+    /// nothing is claimed of it.
+    pub baseline_drift: Option<f64>,
+    /// Every candidate against itself in the earlier record.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// This comparison against an earlier record.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Regression {
+    /// When the earlier one began, in seconds since 1970.
+    pub earlier_started_unix_s: u64,
+    /// Version of millpond that wrote it.
+    pub earlier_version: String,
+    /// Commit that was built from, if known.
+    pub earlier_commit: Option<String>,
+    /// Its rounds.
+    pub earlier_rounds: u32,
+    /// The answer as one sentence.
+    pub sentence: String,
+    /// Whether a candidate is worse than before, beyond the margin.
+    pub regressed: bool,
+    /// The questions; one error rate holds over all their comparisons together.
+    pub questions: Vec<RegressionQuestion>,
+    /// What differs between both, and what could not be compared.
+    pub warnings: Vec<String>,
+}
+
+impl Regression {
+    /// One that says why there is none.
+    #[must_use]
+    pub fn not_made(reason: &dyn std::error::Error) -> Self {
+        Self {
+            sentence: format!("Regression check: not made: {reason}."),
+            ..Self::default()
+        }
+    }
+
+    /// Whether anything could be judged at all. What is undecided because no number of that many rounds
+    /// could have convicted anybody was not: a check of three rounds passes nothing.
+    #[must_use]
+    pub fn is_judged(&self) -> bool {
+        let mut comparisons = self.questions.iter().flat_map(|one| &one.comparisons);
+        comparisons.any(|one| !matches!(one.verdict, Verdict::NotTrusted { .. }) && !one.is_blind())
+    }
+}
+
+// The margins of a comparison: up to which relative difference two candidates count as the same.
+//
+// A 99th percentile varies more than a rate and matters less for each percent, and instructions vary
+// hardly at all, so there are three. A comparison has its own (`compare --margin`), and they stand in the
+// record's settings: whoever judges its rounds again uses those.
+
+/// Which of the margins holds for a quantity.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MarginClass {
+    /// For whatever has none of its own.
+    Usual,
+    /// 99th percentiles.
+    P99,
+    /// Instructions and heap calls.
+    Counts,
+}
+
+/// The smallest relative differences worth acting on (0.05 = 5 %).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Margins {
+    /// Throughput, medians, memory, CPU time and all else.
+    pub usual: f64,
+    /// 99th percentiles.
+    pub p99: f64,
+    /// Instructions and heap calls per request.
+    pub counts: f64,
+}
+
+impl Default for Margins {
+    fn default() -> Self {
+        Self {
+            usual: 0.05,
+            p99: 0.15,
+            counts: 0.01,
+        }
+    }
+}
+
+impl Margins {
+    /// Which counts for `quantity`.
+    #[must_use]
+    pub const fn of(&self, quantity: Quantity) -> f64 {
+        match quantity.margin_class() {
+            MarginClass::Usual => self.usual,
+            MarginClass::P99 => self.p99,
+            MarginClass::Counts => self.counts,
+        }
+    }
+}
+
+impl fmt::Display for Margins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}; p99 {}; instructions and heap calls {}",
+            format_percent(self.usual),
+            format_percent(self.p99),
+            format_percent(self.counts)
+        )
+    }
+}
+
+/// A text that says no margins.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+#[error(
+    "\"{part}\" is no margin: write a percentage above 0 and up to 100, as in 5%, p99=15% or counts=1%, \
+     several with commas"
+)]
+pub struct MarginError {
+    part: String,
+}
+
+impl FromStr for Margins {
+    type Err = MarginError;
+
+    /// `5%`, `p99=15%`, `counts=1%`, or several of them with commas; what is not named keeps its default.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut margins = Self::default();
+        for part in text.split(',').map(str::trim) {
+            let wrong = || MarginError {
+                part: part.to_owned(),
+            };
+            let (margin, value) = match part.split_once('=') {
+                None => (&mut margins.usual, part),
+                Some(("p99", value)) => (&mut margins.p99, value),
+                Some(("counts", value)) => (&mut margins.counts, value),
+                Some(_) => return Err(wrong()),
+            };
+            let number = value.strip_suffix('%').unwrap_or(value).trim();
+            let percent: f64 = number.parse().map_err(|_| wrong())?;
+            if !(percent > 0.0 && percent <= 100.0) {
+                return Err(wrong());
+            }
+            *margin = percent / 100.0;
+        }
+        Ok(margins)
+    }
+}
+
+// How the warm-up of a load run went.
+
+/// What was sent before the window, and counts for nothing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoadWarmUp {
+    /// How long it took.
+    pub duration_ns: u64,
+    /// With `--warm-up auto`: what its end was decided by; `None` if its length was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until_steady: Option<LoadSteadiness>,
+}
+
+/// Whether throughput and median response time stopped changing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoadSteadiness {
+    /// When it ends in any case.
+    pub limit_ns: u64,
+    /// Whether it ended because they had.
+    pub became_steady: bool,
+    /// How long they changed at the beginning, by MSER; `None`: there was too little to tell.
+    pub transient_ns: Option<u64>,
+    /// Means that this was judged by.
+    pub slices: u64,
+}
+
+impl LoadWarmUp {
+    /// Of several generators: the longest, and steady only if each was.
+    #[must_use]
+    pub fn of_both(self, other: Self) -> Self {
+        let until_steady = match (self.until_steady, other.until_steady) {
+            (Some(one), Some(two)) => Some(LoadSteadiness {
+                limit_ns: one.limit_ns.max(two.limit_ns),
+                became_steady: one.became_steady && two.became_steady,
+                transient_ns: one
+                    .transient_ns
+                    .zip(two.transient_ns)
+                    .map(|(a, b)| a.max(b)),
+                slices: one.slices.max(two.slices),
+            }),
+            (one, two) => one.or(two),
+        };
+        Self {
+            duration_ns: self.duration_ns.max(other.duration_ns),
+            until_steady,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/comparison.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/margins.rs"]
+mod margins_tests;
+
+#[cfg(test)]
+#[path = "tests/warm_up.rs"]
+mod warm_up_tests;

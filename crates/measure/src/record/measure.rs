@@ -5,12 +5,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{self, Deserializer};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::Deserializer;
+use serde::{Deserialize, Serialize, Serializer, de};
 use thiserror::Error;
 
-use super::{CustomQuantity, MarginClass};
-use crate::statistics::Direction;
+use crate::statistics::{Direction, Estimate};
+
+use super::{ComparisonRecord, CustomQuantity, FORMAT_VERSION, MarginClass};
 
 /// What the requests of a phase do.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -389,64 +390,233 @@ impl<'de> Deserialize<'de> for Measure {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// A record that was written earlier, read back: from `results.json`, or out of the page that holds it.
 
-    /// Goal: every key reads back as the measure it came from, and no two share a key.
-    #[test]
-    fn keys_are_unique_and_read_back() {
-        let mut seen = std::collections::BTreeSet::new();
-        for &quantity in Quantity::ALL {
-            for operation in Operation::ALL.map(Some).into_iter().chain([None]) {
-                let measure = Measure {
-                    quantity,
-                    operation,
-                };
-                assert!(seen.insert(measure.to_string()), "{measure} twice");
-                assert_eq!(measure.to_string().parse(), Ok(measure));
-            }
+/// Where the record stands in a page.
+const PAGE_BEGIN: &str = "<script type=\"application/json\" id=\"results\">";
+const PAGE_END: &str = "</script>";
+
+/// Why a text is not a record that this version can show.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    /// Not JSON, or not of these types.
+    #[error("it is no record of `millpond compare`: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A page without a record.
+    #[error("this page holds no record of `millpond compare`")]
+    NoRecordInPage,
+    /// JSON of something else.
+    #[error("it is no record of `millpond compare`: it has no candidates")]
+    NoCandidates,
+    /// From the future: fields may mean something else there.
+    #[error(
+        "its layout is version {found}, and this program knows those up to {known}: use the millpond \
+         that wrote it ({version}), or a newer one"
+    )]
+    Newer {
+        /// Of the record.
+        found: u32,
+        /// Of this program.
+        known: u32,
+        /// Who wrote it.
+        version: String,
+    },
+}
+
+impl ComparisonRecord {
+    /// Reads `results.json`, or a `report.html` of [`crate::report::html::render`].
+    ///
+    /// # Errors
+    /// If the text is none of both.
+    pub fn from_text(text: &str) -> Result<Self, RecordError> {
+        let json = if text.trim_start().starts_with('<') {
+            let (_, rest) = text
+                .split_once(PAGE_BEGIN)
+                .ok_or(RecordError::NoRecordInPage)?;
+            let (json, _) = rest
+                .split_once(PAGE_END)
+                .ok_or(RecordError::NoRecordInPage)?;
+            json
+        } else {
+            text
+        };
+        let record: Self = serde_json::from_str(json)?;
+        if record.format_version > FORMAT_VERSION {
+            return Err(RecordError::Newer {
+                found: record.format_version,
+                known: FORMAT_VERSION,
+                version: record.version,
+            });
         }
-    }
-
-    /// Goal: the contract of units in keys holds for every quantity.
-    #[test]
-    fn keys_end_in_their_unit() {
-        for &quantity in Quantity::ALL {
-            let key = quantity.key();
-            match quantity.unit() {
-                Unit::PerSecond => assert!(key.ends_with("_per_s"), "{key}"),
-                Unit::Nanoseconds => assert!(key.ends_with("_ns"), "{key}"),
-                Unit::Bytes => assert!(key.contains("_bytes"), "{key}"),
-                Unit::Count => {
-                    assert!(
-                        key.ends_with("_per_request") || key.ends_with("_count"),
-                        "{key}"
-                    );
-                }
-                Unit::Ratio => assert!(key.ends_with("_ratio"), "{key}"),
-                Unit::Custom(_) => unreachable!("{key} is ours"),
-            }
+        if record.format_version == 0 || record.candidates.is_empty() {
+            return Err(RecordError::NoCandidates);
         }
-    }
-
-    /// Goal: a quantity of the user's is a measure like ours, and reads back.
-    #[test]
-    fn custom_measures_read_back() {
-        let custom = CustomQuantity::new("p95", "ms", Direction::LowerIsBetter).expect("words");
-        let measure = Measure::of(Operation::Request, Quantity::Custom(custom));
-        assert_eq!(measure.to_string(), "request.custom:p95:ms:lower");
-        assert_eq!(measure.to_string().parse(), Ok(measure));
-        assert_eq!(measure.quantity.unit().format(1.25), "1.25 ms");
-    }
-
-    #[test]
-    fn unknown_keys_are_named() {
-        let error = "put.speed".parse::<Measure>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "\"put.speed\" is not a measure this version knows"
-        );
-        assert!("walk.throughput_per_s".parse::<Measure>().is_err());
+        Ok(record)
     }
 }
+
+// The slices of one candidate in one round, as columns: what verdicts on throughput and CPU time rest on, and
+// how they compare with uninterrupted blocks.
+
+/// The cycle that a block stands for beside slices.
+const BLOCK_CYCLE: u32 = u32::MAX;
+
+/// The CPUs of server and generator were moved between two readings of their distance whose logarithms differ by more
+/// than this.
+pub const CORE_DISTANCE_CHANGE_MIN: f64 = 0.4;
+
+/// The closed loop's slices of one operation, in order of cycles; all columns are equally long.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SliceColumns {
+    /// The cycle of each, counted from 0. Slices of one cycle are paired.
+    pub cycle: Vec<u32>,
+    /// Right answers in its counted part.
+    pub requests: Vec<u64>,
+    /// The same per second.
+    pub per_s: Vec<f64>,
+    /// The server's CPU time per request; 0 where it was read too late.
+    pub cpu_ns: Vec<f64>,
+    /// What a system call took on the server's CPUs around it; 0 where that was not measured.
+    pub server_call_ns: Vec<f64>,
+    /// The same on the generator's.
+    pub generator_call_ns: Vec<f64>,
+    /// The server's minor page faults per request; 0 where they were read too late.
+    pub minor_faults: Vec<f64>,
+    /// Its calls of `madvise` per request; empty if they were not counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub madvise_calls: Vec<f64>,
+    /// What a cache line took from the server's CPU to the generator's and back around it; 0 where that was not
+    /// measured.
+    pub core_distance_ns: Vec<f64>,
+}
+
+impl SliceColumns {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.cycle.len()
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cycle.is_empty()
+    }
+
+    /// These and those of a block, which make a cycle of their own.
+    #[must_use]
+    pub fn followed_by(&self, block: &Self) -> Self {
+        let mut all = self.clone();
+        all.cycle.extend(block.cycle.iter().map(|_| BLOCK_CYCLE));
+        all.requests.extend(&block.requests);
+        all.per_s.extend(&block.per_s);
+        all.cpu_ns.extend(&block.cpu_ns);
+        all.server_call_ns.extend(&block.server_call_ns);
+        all.generator_call_ns.extend(&block.generator_call_ns);
+        all.minor_faults.extend(&block.minor_faults);
+        if all.madvise_calls.is_empty() || block.madvise_calls.is_empty() {
+            all.madvise_calls.clear();
+        } else {
+            all.madvise_calls.extend(&block.madvise_calls);
+        }
+        all.core_distance_ns.extend(&block.core_distance_ns);
+        all
+    }
+
+    /// True if a record that somebody wrote has columns of one length.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let lengths = [
+            self.requests.len(),
+            self.per_s.len(),
+            self.cpu_ns.len(),
+            self.server_call_ns.len(),
+            self.generator_call_ns.len(),
+            self.minor_faults.len(),
+            self.core_distance_ns.len(),
+        ];
+        let are_calls_whole = [0, self.len()].contains(&self.madvise_calls.len());
+        are_calls_whole && lengths.iter().all(|&length| length == self.len())
+    }
+}
+
+/// The slices at the constant rate of one operation, in order of cycles; all columns are equally long.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PacedColumns {
+    /// The cycle of each, counted from 0. One in which the CPUs were moved from one candidate to the next is missing.
+    pub cycle: Vec<u32>,
+    /// Right answers in its counted part.
+    pub requests: Vec<u64>,
+    /// Their median response time.
+    pub p50_ns: Vec<u64>,
+    /// The 99th percentile of their response times, of however few.
+    pub p99_ns: Vec<u64>,
+    /// Their median service time.
+    pub service_p50_ns: Vec<u64>,
+    /// The 99th percentile of their service times, of however few.
+    pub service_p99_ns: Vec<u64>,
+    /// The server's CPU time per request; 0 where it was read too late.
+    pub cpu_ns: Vec<f64>,
+    /// What a cache line took from the server's CPU to the generator's and back around it; 0 where that was not
+    /// measured.
+    pub core_distance_ns: Vec<f64>,
+    /// The part of the answers that the times leave out, because they met a stall of the generator's thread.
+    pub left_out_share: Vec<f64>,
+}
+
+impl PacedColumns {
+    /// True if a record that somebody wrote has columns of one length.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let lengths = [
+            self.requests.len(),
+            self.p50_ns.len(),
+            self.p99_ns.len(),
+            self.service_p50_ns.len(),
+            self.service_p99_ns.len(),
+            self.cpu_ns.len(),
+            self.core_distance_ns.len(),
+        ];
+        // Older records have none.
+        let are_shares_whole = [0, self.cycle.len()].contains(&self.left_out_share.len());
+        are_shares_whole && lengths.iter().all(|&length| length == self.cycle.len())
+    }
+}
+
+/// Slices of one operation of one candidate against uninterrupted blocks of the same processes.
+///
+/// The others stand still while a candidate is measured, and what it or its allocator does every second of the
+/// wall clock comes more often per request in slices than in blocks. Where the two disagree, blocks are right.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BlockCheck {
+    /// Of which requests.
+    pub operation: Operation,
+    /// Rounds that have both.
+    pub rounds: u32,
+    /// The candidate's throughput against the baseline's: that of blocks divided by that of slices.
+    pub throughput: Option<Estimate>,
+    /// The same of CPU time per request.
+    pub cpu_time: Option<Estimate>,
+    /// The candidate's minor page faults per request in slices.
+    pub minor_faults_in_slices: Option<f64>,
+    /// The same in blocks.
+    pub minor_faults_in_blocks: Option<f64>,
+    /// The candidate's calls of `madvise` per request in slices; `None` if they were not counted.
+    #[serde(default)]
+    pub madvise_calls_in_slices: Option<f64>,
+    /// The same in blocks.
+    #[serde(default)]
+    pub madvise_calls_in_blocks: Option<f64>,
+    /// True if they differ: then throughput and CPU time per request of this candidate come from blocks.
+    pub is_used: bool,
+}
+
+#[cfg(test)]
+#[path = "tests/measure.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/reading.rs"]
+mod reading_tests;

@@ -5,8 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Held;
-use crate::statistics::median;
+use crate::series::{Series, SeriesPoint};
+use crate::statistics::{Comparison, Verdict, median};
+use crate::units::{format_bytes, format_three_digits};
+
+use super::{Held, Measure, Operation};
 
 /// What a phase is for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -291,3 +294,425 @@ pub struct PhasesAnswer {
     /// Leak, retained or live, in one sentence; empty without a traced run.
     pub heap_sentence: String,
 }
+
+// Memory of one run over time: every sample while it is measured, and in the record what a drawing can show.
+
+/// More points are not told apart in a drawing, and a record holds hundreds of runs.
+const POINTS_MAX: usize = 48;
+
+/// What a run was at, for a time.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CoursePhase {
+    /// `put throughput`, `idle`, `get latency`, ...
+    pub name: String,
+    /// When it began, since the server began to serve.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+}
+
+impl CoursePhase {
+    /// Whether it is a part of the equal work, not what comes before or after it.
+    #[must_use]
+    pub fn is_work(&self) -> bool {
+        !matches!(self.name.as_str(), "warm-up" | "idle")
+    }
+}
+
+/// The memory of a tree of processes, sampled on one clock.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemorySeries {
+    /// Resident memory.
+    pub rss: Series,
+    /// What the program keeps by itself at the same moments; empty if one of them did not tell it.
+    memory: Series,
+    is_incomplete: bool,
+}
+
+impl MemorySeries {
+    /// Adds what was seen at a moment.
+    pub fn push(&mut self, at_ns: u64, rss_bytes: u64, memory_bytes: Option<u64>) {
+        self.rss.push(at_ns, rss_bytes as f64);
+        match memory_bytes {
+            Some(bytes) => self.memory.push(at_ns, bytes as f64),
+            None => self.is_incomplete = true,
+        }
+    }
+
+    /// Adds what was read apart, where it belongs.
+    pub fn insert(&mut self, at_ns: u64, rss_bytes: u64, memory_bytes: Option<u64>) {
+        let insert = |series: &mut Series, bytes: u64| {
+            let place = series.points.partition_point(|point| point.at_ns <= at_ns);
+            let value = bytes as f64;
+            series.points.insert(place, SeriesPoint { at_ns, value });
+        };
+        insert(&mut self.rss, rss_bytes);
+        match memory_bytes {
+            Some(bytes) => insert(&mut self.memory, bytes),
+            None => self.is_incomplete = true,
+        }
+    }
+
+    /// Adds `other`, whose clock begins at `from_ns` of this one.
+    pub fn append(&mut self, other: &Self, from_ns: u64) {
+        for (all, more) in [
+            (&mut self.rss, &other.rss),
+            (&mut self.memory, &other.memory),
+        ] {
+            for point in &more.points {
+                all.push(from_ns + point.at_ns, point.value);
+            }
+        }
+        self.is_incomplete |= other.is_incomplete;
+    }
+
+    /// What the program keeps by itself; `None` unless every sample has it: half a curve would be taken for a whole one.
+    #[must_use]
+    pub fn memory(&self) -> Option<&Series> {
+        (!self.is_incomplete && !self.memory.points.is_empty()).then_some(&self.memory)
+    }
+
+    /// The series that answers for memory: what the program keeps by itself, else resident memory.
+    #[must_use]
+    pub fn best(&self) -> &Series {
+        self.memory().unwrap_or(&self.rss)
+    }
+
+    /// The end of the clock so far.
+    #[must_use]
+    pub fn end_ns(&self) -> u64 {
+        self.rss.points.last().map_or(0, |point| point.at_ns)
+    }
+}
+
+/// Memory since the server began to serve, of all its processes. No verdict is made from it.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryCourse {
+    /// When, since the server began to serve.
+    pub at_ns: Vec<u64>,
+    /// How much was resident at these moments.
+    pub rss_bytes: Vec<u64>,
+    /// What the processes kept by themselves, in each stretch of time the most, at the end the last; empty in old records
+    /// and where it could not be read: then all of this is of `rss_bytes`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memory_bytes: Vec<u64>,
+    /// What the run was at, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<CoursePhase>,
+}
+
+/// How the memory of a candidate changes with work, over all rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryGrowth {
+    /// Its name.
+    pub candidate: String,
+    /// Of which requests.
+    pub operation: Operation,
+    /// Hodges-Lehmann estimate of the rounds' slopes, in bytes of memory per request; negative if memory shrinks.
+    pub bytes_per_request: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end of its interval.
+    pub high: f64,
+    /// Exact confidence of the interval: at least 0.95 from 6 rounds on.
+    pub confidence: f64,
+    /// Rounds that have a slope.
+    pub rounds: u32,
+    /// The same in words.
+    pub sentence: String,
+}
+
+impl MemoryCourse {
+    /// The peaks of `series`, and its end; `None` if it has fewer than two points.
+    #[must_use]
+    pub fn thinned(series: &MemorySeries) -> Option<Self> {
+        Self::thinned_to(series, POINTS_MAX)
+    }
+
+    /// The same with so many points, two or more.
+    #[must_use]
+    pub fn thinned_to(series: &MemorySeries, points_max: usize) -> Option<Self> {
+        let values: Vec<f64> = series
+            .best()
+            .points
+            .iter()
+            .map(|point| point.value)
+            .collect();
+        let last = values.len().checked_sub(1).filter(|&last| last > 0)?;
+        let stride = last.div_ceil(points_max.max(2) - 1);
+        let mut shown = Vec::new();
+        for from in (0..last).step_by(stride) {
+            let stretch = from..(from + stride).min(last);
+            // The first of equal ones.
+            shown.extend(
+                stretch
+                    .rev()
+                    .max_by(|&a, &b| values[a].total_cmp(&values[b])),
+            );
+        }
+        shown.push(last);
+        let of = |series: &Series| -> Vec<u64> {
+            let points = shown.iter().filter_map(|&index| series.points.get(index));
+            points.map(|point| point.value.max(0.0) as u64).collect()
+        };
+        let clock = shown
+            .iter()
+            .filter_map(|&index| series.rss.points.get(index));
+        Some(Self {
+            at_ns: clock.map(|point| point.at_ns).collect(),
+            rss_bytes: of(&series.rss),
+            memory_bytes: series.memory().map(of).unwrap_or_default(),
+            phases: Vec::new(),
+        })
+    }
+
+    /// Whether it shows what the processes kept by themselves; else resident memory.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        !self.memory_bytes.is_empty() && self.memory_bytes.len() == self.at_ns.len()
+    }
+
+    /// Bytes at a moment, on the line through the points.
+    #[must_use]
+    pub fn bytes_at(&self, at_s: f64) -> f64 {
+        let mut before: Option<(f64, f64)> = None;
+        for (point_s, bytes) in self.points() {
+            if point_s >= at_s {
+                return match before {
+                    Some((from_s, from)) if point_s > from_s => {
+                        from + (bytes - from) * (at_s - from_s) / (point_s - from_s)
+                    }
+                    _ => bytes,
+                };
+            }
+            before = Some((point_s, bytes));
+        }
+        before.map_or(0.0, |(_, bytes)| bytes)
+    }
+
+    /// Seconds and bytes.
+    pub fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+        let bytes = match self.is_private() {
+            true => &self.memory_bytes,
+            false => &self.rss_bytes,
+        };
+        let pairs = self.at_ns.iter().zip(bytes);
+        pairs.map(|(&at_ns, &bytes)| (at_ns as f64 / 1e9, bytes as f64))
+    }
+}
+
+// What a candidate asked of the heap, from the pass in which every call is counted: sizes, lifetimes,
+// what lives, and how much memory that takes.
+
+/// Calls that asked for a size between two bounds, both included.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SizeClass {
+    /// The smallest size.
+    pub from_bytes: u64,
+    /// The largest size.
+    pub to_bytes: u64,
+    /// How many calls: exact.
+    pub calls: u64,
+}
+
+/// Blocks that lived for a time between two bounds, both included. Estimates from samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LifetimeClass {
+    /// The shortest time.
+    pub from_ns: u64,
+    /// The longest time.
+    pub to_ns: u64,
+    /// How many blocks.
+    pub blocks: f64,
+    /// Their bytes.
+    pub bytes: f64,
+}
+
+/// The heap of one candidate, over a fixed number of requests in its steady state.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeapProfile {
+    /// Requests that were counted, of all operations together.
+    pub requests: u64,
+    /// Calls that asked for a new block.
+    pub allocations: u64,
+    /// Calls of realloc for a block that existed.
+    pub reallocations: u64,
+    /// Blocks given back.
+    pub frees: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Calls by size, those that occurred, the smallest first.
+    pub sizes: Vec<SizeClass>,
+    /// Blocks that were given back, by how long they lived, the shortest first. A realloc ends a life
+    /// and begins another.
+    pub lifetimes: Vec<LifetimeClass>,
+    /// The share of blocks given back by another thread than the one that asked for them.
+    pub cross_thread_share: Option<f64>,
+    /// Bytes that live at the end of the work, by the samples.
+    pub live_bytes: u64,
+    /// Blocks that live then, by the samples.
+    pub live_blocks: u64,
+    /// The most bytes that lived at any moment since the start, by the samples.
+    pub peak_live_bytes: u64,
+    /// The relative standard error of `live_bytes`.
+    pub live_error: f64,
+    /// Memory of all processes without a file behind it at the end of the work, shared pages divided
+    /// by their users; `None` without permission.
+    pub anonymous_bytes: Option<u64>,
+    /// That for each live byte; `None` where the live bytes are known too roughly.
+    pub fragmentation: Option<f64>,
+    /// Mean distance of samples, in bytes asked for.
+    pub sample_mean_bytes: u64,
+    /// Samples taken since the start.
+    pub samples: u64,
+    /// Samples that found no room: lifetimes and live bytes lack them.
+    pub dropped_samples: u64,
+}
+
+// The smallest memory limit that a candidate survives.
+
+/// What a bisection found, as the memory that all processes of a server may hold together: page cache and kernel memory
+/// included, as a container's limit counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FoundLimit {
+    /// The smallest that was survived.
+    pub limit_bytes: u64,
+    /// The largest that was not.
+    pub died_at_bytes: u64,
+    /// The most that the group held without a limit.
+    pub peak_bytes: u64,
+    /// So often it was survived.
+    pub needed: u32,
+    /// Of so many trials at most.
+    pub of: u32,
+    /// Requests per second at that limit over those without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_ratio: Option<f64>,
+}
+
+impl FoundLimit {
+    /// In one sentence, of the candidate of this name.
+    #[must_use]
+    pub fn sentence(&self, name: &str) -> String {
+        let [limit, died, peak] = [self.limit_bytes, self.died_at_bytes, self.peak_bytes]
+            .map(|bytes| format_bytes(bytes as f64));
+        let cost = self.throughput_ratio.map_or_else(String::new, |ratio| {
+            format!(
+                "; throughput there is {}x what it is without a limit",
+                format_three_digits(ratio)
+            )
+        });
+        format!(
+            "{name}: survives {limit} ({} of {} times) and not {died}; without a limit it held {peak}{cost}.",
+            self.needed, self.of
+        )
+    }
+}
+
+// What each setting of one allocator changes, and which of them are worth choosing between (`--settings`).
+
+/// What the rounds say of a setting, in memory and CPU per request together.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SettingEffect {
+    /// None is set: all ratios are against this.
+    Default,
+    /// One of both differs for certain.
+    Changes,
+    /// Both are the same within the margin.
+    Nothing,
+    /// The rounds do not tell.
+    #[default]
+    Undecided,
+    /// One of both must not be believed, and the other does not differ.
+    NotTrusted,
+}
+
+impl SettingEffect {
+    /// One or two words for a table.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Changes => "changes",
+            Self::Nothing => "changes nothing",
+            Self::Undecided => "undecided",
+            Self::NotTrusted => "not trusted",
+        }
+    }
+}
+
+/// One setting, or the default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SettingAnswer {
+    /// The candidate.
+    pub candidate: String,
+    /// What is set, without the allocator's name; `(default)` for nothing.
+    pub setting: String,
+    /// What that is said to change, in a few words.
+    pub what_it_changes: String,
+    /// What the rounds say.
+    pub effect: SettingEffect,
+    /// Of the default and those that certainly need less memory or CPU than it: whether no other of them needs as little of
+    /// both and less of one, by the estimates.
+    pub is_on_front: bool,
+    /// Memory against the default; `None` of the default, and where it was not measured.
+    pub memory: Option<Comparison>,
+    /// CPU per request against the default.
+    pub cpu: Option<Comparison>,
+    /// Others on the front that the intervals do not tell from it, neither in memory nor in CPU.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alike: Vec<String>,
+    /// What it changes, with numbers.
+    pub sentence: String,
+}
+
+/// Memory against CPU per request of all settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SettingsFront {
+    /// Whose settings.
+    pub allocator: String,
+    /// What stands for memory: of several measures the geometric mean of their ratios.
+    pub memory: Vec<Measure>,
+    /// The same for CPU.
+    pub cpu: Vec<Measure>,
+    /// Memory of the default, in bytes, if that is one measure.
+    pub default_memory_bytes: Option<f64>,
+    /// CPU time per request of the default, in nanoseconds, if that is one measure.
+    pub default_cpu_ns: Option<f64>,
+    /// The default first, then the settings in order of candidates.
+    pub settings: Vec<SettingAnswer>,
+    /// Candidates on the front, the least memory first.
+    pub front: Vec<String>,
+    /// How many do what, and who is on the front.
+    pub sentence: String,
+}
+
+impl SettingAnswer {
+    /// Whether it certainly needs less than the default, of memory or of CPU.
+    #[must_use]
+    pub fn has_gain(&self) -> bool {
+        let both = [&self.memory, &self.cpu].into_iter().flatten();
+        both.into_iter().any(|one| one.verdict == Verdict::Better)
+    }
+}
+
+impl SettingsFront {
+    /// Those on the front, the least memory first.
+    pub fn on_front(&self) -> impl Iterator<Item = &SettingAnswer> {
+        let names = self.front.iter();
+        names.filter_map(|name| self.settings.iter().find(|one| one.candidate == *name))
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/memory_course.rs"]
+mod memory_course_tests;

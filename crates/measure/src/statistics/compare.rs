@@ -11,8 +11,8 @@
 //! Where the data are looked at several times, 5 %, 95 % and 90 % are shared out: see [`Looks`].
 
 use super::{
-    Claims, Comparison, Direction, Found, Interval, Looks, Sizes, Verdict, detectable,
-    hodges_lehmann, holm, median, rounds_needed, sign_flip_p, signed_rank_interval,
+    Claims, Comparison, Direction, Found, Interval, Looks, Sizes, Verdict, detectable, holm,
+    median, midpoint, rounds_needed, signed_rank_interval,
 };
 
 /// The two values of one round.
@@ -257,155 +257,208 @@ impl Comparison {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+// The size of a difference: the median of all pairwise averages.
+//
+// Hodges & Lehmann, "Estimates of location based on rank tests", Ann. Math. Stat. 34 (1963).
+// Nearly as efficient as the mean on quiet data (95.5 %) and unmoved by a few wild rounds.
 
-    fn rule(direction: Direction) -> Rule {
-        Rule {
-            label: "throughput".to_owned(),
-            direction,
-            margin: 0.02,
-            looks: Looks::ONE,
-        }
-    }
-
-    fn rounds(pairs: &[(f64, f64)]) -> PairedRounds {
-        PairedRounds {
-            candidate: "a".to_owned(),
-            baseline: "b".to_owned(),
-            pairs: pairs
+/// All averages `(d_i + d_j) / 2` with `i <= j`, ascending: `n (n + 1) / 2` of them.
+#[must_use]
+pub fn walsh_averages(differences: &[f64]) -> Vec<f64> {
+    let mut averages = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
+    for (index, &first) in differences.iter().enumerate() {
+        averages.extend(
+            differences[index..]
                 .iter()
-                .map(|&(candidate, baseline)| RoundPair {
-                    candidate,
-                    baseline,
-                })
-                .collect(),
-            trouble: None,
-        }
-    }
-
-    /// Goal: a difference that is certain but smaller than the margin counts as equivalent.
-    #[test]
-    fn real_but_negligible_is_equivalent() {
-        let pairs: Vec<_> = (0..10)
-            .map(|i| (1010.0 + f64::from(i) * 0.1, 1000.0))
-            .collect();
-        let comparison = compare_rounds(&rounds(&pairs), &rule(Direction::HigherIsBetter));
-        assert!(
-            comparison.low.is_some_and(|low| low > 1.0),
-            "{comparison:?}"
+                .map(|&second| midpoint(first, second)),
         );
-        assert_eq!(comparison.verdict, Verdict::Equivalent);
     }
+    averages.sort_by(f64::total_cmp);
+    averages
+}
 
-    /// Goal: a difference whose interval sticks out of the margin is told by its sign, not by its size: 4 %
-    /// +- 2 % is no reason for "undecided" because the margin is 5 %.
-    #[test]
-    fn certain_differences_need_no_size() {
-        let pairs: Vec<_> = (0..10)
-            .map(|i| (1_010.0 + f64::from(i) * 3.0, 1_000.0))
-            .collect();
-        let comparison = compare_rounds(&rounds(&pairs), &rule(Direction::LowerIsBetter));
-        assert!(comparison.high.unwrap() > 1.02 && comparison.low.unwrap() < 1.02);
-        assert_eq!(comparison.verdict, Verdict::Worse);
+/// The Hodges-Lehmann estimate of the centre of the differences. `None` if there are none.
+#[must_use]
+pub fn hodges_lehmann(differences: &[f64]) -> Option<f64> {
+    median(&mut walsh_averages(differences))
+}
+
+// The one thing needed of the normal distribution: its quantiles, for simulated rounds and for the ranks of
+// very many.
+
+/// The value below which a standard normal variable stays with probability `p` (0 < p < 1).
+///
+/// P. J. Acklam's rational approximation, relative error below 1.15e-9.
+#[must_use]
+pub fn inverse_normal(p: f64) -> f64 {
+    const CENTRE_NUMERATOR: [f64; 6] = [
+        -3.969_683_028_665_376e1,
+        2.209_460_984_245_205e2,
+        -2.759_285_104_469_687e2,
+        1.383_577_518_672_69e2,
+        -3.066_479_806_614_716e1,
+        2.506_628_277_459_239,
+    ];
+    const CENTRE_DENOMINATOR: [f64; 6] = [
+        -5.447_609_879_822_406e1,
+        1.615_858_368_580_409e2,
+        -1.556_989_798_598_866e2,
+        6.680_131_188_771_972e1,
+        -1.328_068_155_288_572e1,
+        1.0,
+    ];
+    const TAIL_NUMERATOR: [f64; 6] = [
+        -7.784_894_002_430_293e-3,
+        -3.223_964_580_411_365e-1,
+        -2.400_758_277_161_838,
+        -2.549_732_539_343_734,
+        4.374_664_141_464_968,
+        2.938_163_982_698_783,
+    ];
+    const TAIL_DENOMINATOR: [f64; 5] = [
+        7.784_695_709_041_462e-3,
+        3.224_671_290_700_398e-1,
+        2.445_134_137_142_996,
+        3.754_408_661_907_416,
+        1.0,
+    ];
+    let polynomial = |terms: &[f64], x: f64| terms.iter().fold(0.0, |sum, term| sum * x + term);
+    debug_assert!(p > 0.0 && p < 1.0);
+    if p > 0.5 {
+        return -inverse_normal(1.0 - p);
     }
-
-    /// Goal: what does not vary is known after two rounds, as instructions and heap calls are; after one it
-    /// is not known whether it varies.
-    #[test]
-    fn constant_ratios_are_answers() {
-        let verdict = |pairs: &[(f64, f64)]| {
-            compare_rounds(&rounds(pairs), &rule(Direction::LowerIsBetter)).verdict
-        };
-        assert_eq!(verdict(&[(11.0, 10.0); 2]), Verdict::Worse);
-        assert_eq!(verdict(&[(9.0, 10.0); 3]), Verdict::Better);
-        assert_eq!(verdict(&[(10.0, 10.0); 2]), Verdict::Equivalent);
-        assert_eq!(verdict(&[(14.0, 0.0); 2]), Verdict::Worse);
-        let open = |pairs| matches!(verdict(pairs), Verdict::Undecided { .. });
-        assert!(open(&[(11.0, 10.0)]) && open(&[(11.0, 10.0), (11.5, 10.0)]));
-    }
-
-    /// Goal: with nine candidates and eight comparisons, nine rounds can convict and eight cannot.
-    #[test]
-    fn holm_needs_its_rounds() {
-        for (count, decided) in [(8, false), (9, true)] {
-            let pairs: Vec<_> = (0..count)
-                .map(|i| (1200.0 + f64::from(i), 1000.0))
-                .collect();
-            let family = vec![rounds(&pairs); 8];
-            let verdicts = compare_all(&family, &rule(Direction::HigherIsBetter));
-            assert!(
-                verdicts
-                    .iter()
-                    .all(|one| (one.verdict == Verdict::Better) == decided),
-                "{count}: {verdicts:?}"
-            );
-        }
-    }
-
-    /// Goal: a comparison in trouble is never judged and does not make the others harder.
-    #[test]
-    fn trouble_costs_the_others_nothing() {
-        let pairs: Vec<_> = (0..6).map(|i| (1200.0 + f64::from(i), 1000.0)).collect();
-        let good = rounds(&pairs);
-        let bad = PairedRounds {
-            trouble: Some("it rained".to_owned()),
-            ..good.clone()
-        };
-        let both = compare_all(&[good, bad], &rule(Direction::HigherIsBetter));
-        assert_eq!(both[0].verdict, Verdict::Better);
-        assert_eq!(
-            both[1].verdict,
-            Verdict::NotTrusted {
-                reason: "it rained".to_owned()
-            }
-        );
-        assert!(both[1].ratio.is_some());
-    }
-
-    fn value() -> impl Strategy<Value = f64> {
-        prop_oneof![
-            8 => 0.1_f64..1e6,
-            1 => Just(0.0),
-            1 => prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(-1.0)],
-        ]
-    }
-
-    proptest! {
-        /// Goal: whatever comes in, the interval holds the estimate, p is a probability, and what
-        /// cannot be measured is left out instead of spoiling the rest.
-        #[test]
-        fn any_numbers_are_survived(pairs in prop::collection::vec((value(), value()), 0..14)) {
-            let comparison = compare_rounds(&rounds(&pairs), &rule(Direction::LowerIsBetter));
-            if let Some(estimate) = comparison.estimate() {
-                prop_assert!(estimate.low <= estimate.ratio && estimate.ratio <= estimate.high);
-            }
-            prop_assert!(comparison.p.is_none_or(|p| p > 0.0 && p <= 1.0));
-            prop_assert!(comparison.rounds as usize <= pairs.len());
-            prop_assert!(!comparison.sentence.contains("NaN"));
-            let json = serde_json::to_string(&comparison).unwrap();
-            let back: Comparison = serde_json::from_str(&json).unwrap();
-            prop_assert_eq!(back, comparison);
-        }
-
-        /// Goal: swapping the sides turns better into worse and the ratio upside down.
-        #[test]
-        fn swapping_sides_swaps_the_verdict(
-            pairs in prop::collection::vec((90.0_f64..130.0, 95.0_f64..105.0), 6..14),
-        ) {
-            let forth = compare_rounds(&rounds(&pairs), &rule(Direction::HigherIsBetter));
-            let swapped: Vec<_> = pairs.iter().map(|&(a, b)| (b, a)).collect();
-            let back = compare_rounds(&rounds(&swapped), &rule(Direction::HigherIsBetter));
-            let expected = match forth.verdict {
-                Verdict::Better => Verdict::Worse,
-                Verdict::Worse => Verdict::Better,
-                ref same => same.clone(),
-            };
-            prop_assert_eq!(&back.verdict, &expected);
-            let (a, b) = (forth.ratio.unwrap(), back.ratio.unwrap());
-            prop_assert!((a * b - 1.0).abs() < 1e-9);
-        }
+    if p < 0.02425 {
+        let q = (-2.0 * p.ln()).sqrt();
+        polynomial(&TAIL_NUMERATOR, q) / polynomial(&TAIL_DENOMINATOR, q)
+    } else {
+        let q = p - 0.5;
+        let r = q * q;
+        polynomial(&CENTRE_NUMERATOR, r) * q / polynomial(&CENTRE_DENOMINATOR, r)
     }
 }
+
+// Whether something happens to one more often than to the others.
+
+/// The chance of `count` or more successes in `trials` that succeed with a chance of `share` each: the exact binomial
+/// test to one side. Its cost grows with `trials`.
+#[must_use]
+pub fn at_least_p(count: u32, trials: u32, share: f64) -> f64 {
+    if count == 0 {
+        return 1.0;
+    }
+    if count > trials || share <= 0.0 {
+        return 0.0;
+    }
+    if share >= 1.0 {
+        return 1.0;
+    }
+    // Each term from the one before, as logarithms: no factorial is ever formed.
+    let odds = (share / (1.0 - share)).ln();
+    let mut term = f64::from(trials) * (1.0 - share).ln();
+    let mut sum = 0.0;
+    for successes in 0..trials {
+        let (left, next) = (f64::from(trials - successes), f64::from(successes + 1));
+        term += (left / next).ln() + odds;
+        if successes + 1 >= count {
+            sum += term.exp();
+        }
+    }
+    sum.min(1.0)
+}
+
+// How surprising a difference would be if there were none: exact sign-flip permutation.
+//
+// If candidate and baseline are the same, each round's difference could as well have come out with
+// the other sign, so all 2^n sign patterns are equally likely. The p value is the share of patterns
+// whose signed-rank sum is at least as far from zero as the one seen. Ranks, not raw differences,
+// are summed, because then one wild round cannot hide the verdict of the others.
+//
+// Ties share their middle rank and zeros keep theirs without contributing (Pratt, "Remarks on
+// zeros and ties in the Wilcoxon signed rank procedures", JASA 54, 1959), which stays exact here
+// because the very ranks seen are permuted. The count is done by convolution over doubled ranks
+// (whole numbers even with ties), which equals enumerating all 2^n patterns at any n, so that no
+// random draws are needed for many rounds.
+
+/// Two-sided exact p value of "the differences centre on zero". 1 without any difference.
+#[must_use]
+pub fn sign_flip_p(differences: &[f64]) -> f64 {
+    let doubled_ranks = doubled_midranks(differences);
+    let signed_sum = |sign: fn(f64) -> bool| -> usize {
+        let pairs = differences.iter().zip(&doubled_ranks);
+        pairs
+            .filter(|(difference, _)| sign(**difference))
+            .map(|(_, rank)| rank)
+            .sum()
+    };
+    let positive = signed_sum(|difference| difference > 0.0);
+    let negative = signed_sum(|difference| difference < 0.0);
+    let total = positive + negative;
+    // P(sum of positive ranks = s) when the signs of all non-zero differences are coin tosses.
+    let mut probability = vec![0.0; total + 1];
+    probability[0] = 1.0;
+    let mut sum_max = 0;
+    for (_, &rank) in differences
+        .iter()
+        .zip(&doubled_ranks)
+        .filter(|(d, _)| **d != 0.0)
+    {
+        sum_max += rank;
+        for sum in (0..=sum_max).rev() {
+            let with = if sum >= rank {
+                probability[sum - rank]
+            } else {
+                0.0
+            };
+            probability[sum] = f64::midpoint(probability[sum], with);
+        }
+    }
+    let distance = positive.abs_diff(negative);
+    let p: f64 = probability
+        .iter()
+        .enumerate()
+        .filter(|(sum, _)| (2 * sum).abs_diff(total) >= distance)
+        .map(|(_, share)| share)
+        .sum();
+    p.min(1.0)
+}
+
+/// Twice the rank of each absolute difference (1 is the smallest), ties sharing their mean rank.
+fn doubled_midranks(differences: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..differences.len()).collect();
+    order.sort_by(|&a, &b| differences[a].abs().total_cmp(&differences[b].abs()));
+    let mut ranks = vec![0; differences.len()];
+    let mut start = 0;
+    while start < order.len() {
+        let value = differences[order[start]].abs();
+        let tied = order[start..]
+            .iter()
+            .take_while(|&&i| differences[i].abs() == value)
+            .count();
+        // Ranks start+1 ..= start+tied: their mean, doubled.
+        for &index in &order[start..start + tied] {
+            ranks[index] = 2 * start + tied + 1;
+        }
+        start += tied;
+    }
+    ranks
+}
+
+#[cfg(test)]
+#[path = "tests/compare.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/hodges_lehmann.rs"]
+mod hodges_lehmann_tests;
+
+#[cfg(test)]
+#[path = "tests/normal.rs"]
+mod normal_tests;
+
+#[cfg(test)]
+#[path = "tests/binomial.rs"]
+mod binomial_tests;
+
+#[cfg(test)]
+#[path = "tests/sign_flip.rs"]
+mod sign_flip_tests;

@@ -3,16 +3,19 @@
 //! A block is lent, then waits in the quarantine, then its area is free. On each step its bytes are
 //! looked at. Whatever is found is mended and the step completed before it is reported, so that the
 //! books are right also for a program that survives the report.
+
 #![allow(unsafe_code)]
-use super::area::Area;
-use super::ledger::{Ledger, Record};
-use super::page_run::{CANARY_BYTES_MIN, PageRun};
-use super::quarantine::Quarantine;
-use super::slot_store::{Damage, SLOT_BYTES_MAX, SlotStore};
-use crate::direct_memory::Freed;
+
+use std::ptr::NonNull;
+
+use crate::heap::Freed;
 use crate::violation::{Origin, Violation};
 use crate::{Checks, PoolError};
-use std::ptr::NonNull;
+
+use super::page_run::Area;
+use super::page_run::MappedVec;
+use super::page_run::{CANARY_BYTES_MIN, PageRun};
+use super::slot_store::{Damage, SLOT_BYTES_MAX, SlotStore};
 
 /// Why there is no block.
 pub(super) enum Refusal {
@@ -420,3 +423,247 @@ fn overrun(pool: &'static str, record: &Record, offset_bytes: isize) -> Violatio
         allocation: record.allocation,
     }
 }
+
+// What is known of every block that is lent or in quarantine, found by its first byte.
+//
+// Open addressing on memory of its own: a free must find its block without trusting one byte of
+// it, and without calling malloc.
+
+/// Entries of the first table. Under Miri few, since it is filled one by one.
+const ENTRIES_MIN: usize = if cfg!(miri) { 16 } else { 512 };
+
+/// One block.
+#[derive(Clone, Copy)]
+pub(super) struct Record {
+    /// The block's first byte.
+    pub(super) start: NonNull<u8>,
+    /// Bytes asked for.
+    pub(super) size_bytes: usize,
+    /// Which allocation made it.
+    pub(super) allocation: u64,
+    /// What the block lies in.
+    pub(super) area: Area,
+    /// Whether it is lent; else it waits in the quarantine.
+    pub(super) is_live: bool,
+}
+
+impl Record {
+    /// The block's first byte as a number.
+    pub(super) fn address(&self) -> usize {
+        self.start.addr().get()
+    }
+}
+
+/// Records by address.
+/// Invariant: at most half of `table`, whose length is 0 or a power of two, is taken; from the
+/// place of a record's hash up to the record no entry is empty.
+pub(super) struct Ledger {
+    table: MappedVec<Option<Record>>,
+    len: usize,
+}
+
+impl Ledger {
+    /// Without memory.
+    pub(super) const fn new() -> Self {
+        Self {
+            table: MappedVec::new(),
+            len: 0,
+        }
+    }
+
+    /// Makes sure that the next `insert` finds room.
+    pub(super) fn reserve_one(&mut self) -> Result<(), PoolError> {
+        if (self.len + 1) * 2 <= self.table.len() {
+            return Ok(());
+        }
+        let entry_count = (self.table.len() * 2).max(ENTRIES_MIN);
+        let table = MappedVec::filled(None, entry_count)?;
+        let old = std::mem::replace(&mut self.table, table);
+        self.len = 0;
+        for record in old.iter().flatten() {
+            self.insert(*record);
+        }
+        Ok(())
+    }
+
+    /// Adds a record whose address no other has.
+    ///
+    /// # Panics
+    /// Without room: `reserve_one` before.
+    pub(super) fn insert(&mut self, record: Record) {
+        assert!(
+            (self.len + 1) * 2 <= self.table.len(),
+            "room is reserved before an insertion"
+        );
+        let mut place = self.place_of(record.address());
+        while self.table[place].is_some() {
+            place = self.after(place);
+        }
+        self.table[place] = Some(record);
+        self.len += 1;
+    }
+
+    /// The block at `address`.
+    pub(super) fn get(&self, address: usize) -> Option<&Record> {
+        self.table[self.find(address)?].as_ref()
+    }
+
+    /// The block at `address`.
+    pub(super) fn get_mut(&mut self, address: usize) -> Option<&mut Record> {
+        let place = self.find(address)?;
+        self.table[place].as_mut()
+    }
+
+    /// Forgets the block at `address`.
+    pub(super) fn remove(&mut self, address: usize) -> Option<Record> {
+        let mut gap = self.find(address)?;
+        let removed = self.table[gap].take();
+        self.len -= 1;
+        // Records behind the gap that could not stand at their own place move up.
+        let mut place = gap;
+        loop {
+            place = self.after(place);
+            let Some(record) = self.table[place] else {
+                return removed;
+            };
+            let home = self.place_of(record.address());
+            let mask = self.table.len() - 1;
+            let is_reached_through_gap =
+                place.wrapping_sub(home) & mask >= place.wrapping_sub(gap) & mask;
+            if is_reached_through_gap {
+                self.table[gap] = self.table[place].take();
+                gap = place;
+            }
+        }
+    }
+
+    /// How many places there are for records.
+    pub(super) fn place_count(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The record at a place, until the next insertion or removal.
+    pub(super) fn at(&self, place: usize) -> Option<&Record> {
+        self.table[place].as_ref()
+    }
+
+    /// Every record, in no order. O(most records ever).
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Record> {
+        self.table.iter().flatten()
+    }
+
+    fn find(&self, address: usize) -> Option<usize> {
+        if self.table.is_empty() {
+            return None;
+        }
+        let mut place = self.place_of(address);
+        loop {
+            match &self.table[place] {
+                None => return None,
+                Some(record) if record.address() == address => return Some(place),
+                Some(_) => place = self.after(place),
+            }
+        }
+    }
+
+    fn after(&self, place: usize) -> usize {
+        (place + 1) & (self.table.len() - 1)
+    }
+
+    fn place_of(&self, address: usize) -> usize {
+        // Fibonacci hashing: blocks stand at equal distances, whose low bits are all alike.
+        let mixed = (address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed >> 32) as usize & (self.table.len() - 1)
+    }
+}
+
+// Freed blocks in the order of their freeing: the longer a block waits for its reuse, the more
+// stray writes are found in it.
+
+/// The most blocks that wait. With guard pages each may be a mapping of the process, which has
+/// 65530 of them, for all pools of all threads.
+/// Few under Miri, to be filled in a moment.
+pub(super) const QUARANTINE_BLOCKS_MAX: usize = if cfg!(miri) { 64 } else { 2048 };
+/// The most bytes of memory that wait. Guarded blocks count nothing: they keep addresses alone.
+pub(super) const QUARANTINE_BYTES_MAX: usize = if cfg!(miri) { 512 << 10 } else { 4 << 20 };
+
+/// One waiting block.
+#[derive(Clone, Copy)]
+struct Entry {
+    address: usize,
+    bytes: usize,
+}
+
+/// A first-in-first-out queue, bounded in blocks and bytes.
+/// Invariant: `len` entries from `oldest` on, around the end of `ring`, are the waiting blocks, and
+/// `bytes` is their sum.
+pub(super) struct Quarantine {
+    ring: MappedVec<Entry>,
+    oldest: usize,
+    len: usize,
+    bytes: usize,
+}
+
+impl Quarantine {
+    /// Without memory.
+    pub(super) const fn new() -> Self {
+        Self {
+            ring: MappedVec::new(),
+            oldest: 0,
+            len: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Makes room for all that may ever wait: a free cannot fail.
+    pub(super) fn reserve(&mut self) -> Result<(), PoolError> {
+        if self.ring.is_empty() {
+            let nothing = Entry {
+                address: 0,
+                bytes: 0,
+            };
+            // One more: a block enters before the oldest leaves.
+            self.ring = MappedVec::filled(nothing, QUARANTINE_BLOCKS_MAX + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Blocks waiting.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The newest of all. Whoever calls takes the oldest out while [`is_over`](Self::is_over).
+    pub(super) fn push(&mut self, address: usize, bytes: usize) {
+        assert!(
+            self.len < self.ring.len(),
+            "room for every waiting block was reserved"
+        );
+        let place = (self.oldest + self.len) % self.ring.len();
+        self.ring[place] = Entry { address, bytes };
+        self.len += 1;
+        self.bytes += bytes;
+    }
+
+    /// Whether more waits than may.
+    pub(super) fn is_over(&self) -> bool {
+        self.len > QUARANTINE_BLOCKS_MAX || self.bytes > QUARANTINE_BYTES_MAX
+    }
+
+    /// Takes the oldest block out.
+    pub(super) fn pop(&mut self) -> Option<usize> {
+        self.len = self.len.checked_sub(1)?;
+        let entry = self.ring[self.oldest];
+        self.oldest = (self.oldest + 1) % self.ring.len();
+        self.bytes -= entry.bytes;
+        Some(entry.address)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/ledger.rs"]
+mod ledger_tests;
+
+#[cfg(test)]
+#[path = "tests/quarantine.rs"]
+mod quarantine_tests;

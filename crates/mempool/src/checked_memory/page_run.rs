@@ -9,10 +9,22 @@
 //! side belong to whoever has them, and what was freed is poisoned like all else.
 //! Absent on purpose: a handler for the fault. A debugger or the core file shows the instruction,
 //! and a library has no business with the process's signals.
+
 #![allow(unsafe_code)]
-use crate::PoolError;
-use crate::pages::{self, Access};
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{ptr, slice};
+
+use crate::chunk::{CHUNK_BYTES, Chunk};
+use crate::pages::Access;
+use crate::violation::Origin;
+use crate::{Checks, PoolError, pages};
+
+use super::books::Books;
 
 /// The pages of one block. Whoever holds the only copy releases it.
 /// Invariant: `data_bytes` from `data` are inside the `mapped_bytes` from `mapped`.
@@ -133,41 +145,400 @@ impl PageRun {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// What a block lies in: a slot of a shared chunk, or pages of its own.
 
-    /// Goal: blocks are aligned, usable to the last byte, have their canaries' room, and a guarded
-    /// one ends less than its alignment before the guard page.
-    #[test]
-    fn runs_hold_their_block() {
-        let page_bytes = rustix::param::page_size();
-        for is_guarded in [false, true] {
-            for align_bytes in (0..19).map(|shift| 1 << shift) {
-                for size_bytes in [1, 16, 100, page_bytes - 16, page_bytes, 3 * page_bytes + 1] {
-                    let (run, block) = PageRun::map(size_bytes, align_bytes, is_guarded).unwrap();
-                    let (data, data_bytes) = run.data();
-                    let data_start = data.addr().get();
-                    let data_end = data_start + data_bytes;
-                    let start = block.addr().get();
-                    assert!(start.is_multiple_of(align_bytes));
-                    assert!(start - data_start >= CANARY_BYTES_MIN);
-                    let behind_bytes = data_end - start - size_bytes;
-                    if is_guarded {
-                        assert!(behind_bytes < align_bytes);
-                    } else {
-                        assert!(behind_bytes >= CANARY_BYTES_MIN);
-                    }
-                    // SAFETY: the data pages are this test's.
-                    unsafe {
-                        data.write_bytes(7, data_bytes);
-                        assert_eq!(block.add(size_bytes - 1).read(), 7);
-                        run.release();
-                    }
-                }
+/// A slot lent by the slot store.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) start: NonNull<u8>,
+    pub(super) bytes: usize,
+    /// Which chunk of the store it is of.
+    pub(super) chunk_index: u32,
+}
+
+/// Where a block and its canaries are.
+#[derive(Clone, Copy)]
+pub(super) enum Area {
+    Slot(Slot),
+    Pages(PageRun),
+}
+
+impl Area {
+    /// The bytes that are the block's and its canaries'.
+    pub(super) fn bytes(&self) -> (NonNull<u8>, usize) {
+        match self {
+            Self::Slot(slot) => (slot.start, slot.bytes),
+            Self::Pages(run) => run.data(),
+        }
+    }
+
+    /// Bytes of the pool's reservation that serve this block.
+    pub(super) fn reserved_bytes(&self) -> usize {
+        match self {
+            Self::Slot(slot) => slot.bytes,
+            Self::Pages(run) => run.mapped_bytes(),
+        }
+    }
+
+    /// Whether stray accesses fault once the block is freed, so that there is nothing to look for.
+    pub(super) fn is_guarded(&self) -> bool {
+        matches!(self, Self::Pages(run) if run.is_guarded)
+    }
+
+    /// Whether `address` lies in it.
+    pub(super) fn contains(&self, address: usize) -> bool {
+        let (start, len) = self.bytes();
+        address.wrapping_sub(start.addr().get()) < len
+    }
+
+    /// Writes the canaries around a block and the pattern of fresh memory into it.
+    ///
+    /// # Safety
+    /// The area is the pool's alone, and the block lies in it.
+    pub(super) unsafe fn prepare(&self, block: NonNull<u8>, size_bytes: usize) {
+        let (front_bytes, behind, behind_bytes) = self.beside(block, size_bytes);
+        // SAFETY: the three parts make up the area.
+        unsafe {
+            self.bytes().0.write_bytes(CANARY, front_bytes);
+            block.write_bytes(FRESH, size_bytes);
+            behind.write_bytes(CANARY, behind_bytes);
+        }
+    }
+
+    /// The overwritten canary byte nearest to a lent block, counted from its first byte; the one
+    /// behind it where there are two. Repairs what it found.
+    ///
+    /// # Safety
+    /// As for [`prepare`](Self::prepare), which came before.
+    pub(super) unsafe fn mend_canaries(
+        &self,
+        block: NonNull<u8>,
+        size_bytes: usize,
+    ) -> Option<isize> {
+        let (front_bytes, behind, behind_bytes) = self.beside(block, size_bytes);
+        let front = self.bytes().0;
+        // SAFETY: the canaries are the pool's alone; `prepare` initialised them.
+        unsafe {
+            let after = first_change(behind, behind_bytes, CANARY);
+            let before = last_change(front, front_bytes, CANARY);
+            if after.is_some() || before.is_some() {
+                front.write_bytes(CANARY, front_bytes);
+                behind.write_bytes(CANARY, behind_bytes);
+            }
+            match after {
+                Some(offset) => Some((size_bytes + offset) as isize),
+                None => before.map(|offset| offset as isize - front_bytes as isize),
             }
         }
-        assert!(PageRun::map(usize::MAX - 5, 16, true).is_err());
-        assert!(PageRun::map(1 << 62, 16, false).is_err());
+    }
+
+    /// Poisons the whole area.
+    ///
+    /// # Safety
+    /// Nobody uses the block any more.
+    pub(super) unsafe fn poison(&self) {
+        let (start, len) = self.bytes();
+        // SAFETY: the caller's promise.
+        unsafe { start.write_bytes(FREED, len) };
+    }
+
+    /// The first byte of a poisoned area that changed, counted from the block's first byte.
+    /// Repairs it.
+    ///
+    /// # Safety
+    /// As for [`poison`](Self::poison), which came before.
+    pub(super) unsafe fn mend_poison(&self, block: NonNull<u8>) -> Option<isize> {
+        let (start, len) = self.bytes();
+        // SAFETY: the area is the pool's alone; `poison` initialised it.
+        unsafe {
+            let offset = first_change(start, len, FREED)?;
+            start.write_bytes(FREED, len);
+            Some(offset as isize - block.offset_from(start))
+        }
+    }
+
+    /// Bytes of the area before the block, where those behind it begin, and how many they are.
+    fn beside(&self, block: NonNull<u8>, size_bytes: usize) -> (usize, NonNull<u8>, usize) {
+        let (start, len) = self.bytes();
+        let front_bytes = block.addr().get() - start.addr().get();
+        // SAFETY: the block lies in the area, so its end is inside it or one past it.
+        let behind = unsafe { block.add(size_bytes) };
+        (front_bytes, behind, len - front_bytes - size_bytes)
     }
 }
+
+// A vector on memory of its own: the tables of checked memory must not call malloc, which they
+// may be checking.
+
+/// Items in a row, in whole mappings.
+/// Invariant: the first `len` items' worth of `memory` is initialised.
+pub(super) struct MappedVec<T> {
+    memory: Option<Chunk>,
+    len: usize,
+    items: PhantomData<T>,
+}
+
+impl<T> MappedVec<T> {
+    /// Without memory.
+    pub(super) const fn new() -> Self {
+        const {
+            assert!(size_of::<T>() > 0 && align_of::<T>() <= CHUNK_BYTES);
+        }
+        Self {
+            memory: None,
+            len: 0,
+            items: PhantomData,
+        }
+    }
+
+    /// `len` times `item`.
+    pub(super) fn filled(item: T, len: usize) -> Result<Self, PoolError>
+    where
+        T: Copy,
+    {
+        let mut filled = Self::new();
+        filled.grow(len)?;
+        for _ in 0..len {
+            filled.push(item);
+        }
+        Ok(filled)
+    }
+
+    /// Makes sure that the next `push` finds room.
+    pub(super) fn reserve_one(&mut self) -> Result<(), PoolError> {
+        if self.len < self.capacity() {
+            return Ok(());
+        }
+        self.grow(self.len.saturating_mul(2).max(1))
+    }
+
+    /// Appends an item.
+    ///
+    /// # Panics
+    /// Without room: `reserve_one` before.
+    pub(super) fn push(&mut self, item: T) {
+        assert!(self.len < self.capacity(), "room is reserved before a push");
+        // SAFETY: the place is inside the memory and holds no item.
+        unsafe { self.start().add(self.len).write(item) };
+        self.len += 1;
+    }
+
+    fn capacity(&self) -> usize {
+        self.memory.as_ref().map_or(0, Chunk::size_bytes) / size_of::<T>()
+    }
+
+    fn grow(&mut self, capacity: usize) -> Result<(), PoolError> {
+        let wanted_bytes = capacity.checked_mul(size_of::<T>());
+        let size_bytes = wanted_bytes
+            .and_then(|bytes| bytes.checked_next_multiple_of(CHUNK_BYTES))
+            .ok_or(PoolError::OutOfMemory {
+                requested_bytes: usize::MAX,
+            })?;
+        let memory = Chunk::map_long(size_bytes)?;
+        // SAFETY: the new memory is larger, and apart from the old; the items move, and the old
+        // memory is unmapped without dropping any.
+        unsafe {
+            let target = memory.start().as_ptr().cast::<T>();
+            ptr::copy_nonoverlapping(self.start().cast_const(), target, self.len);
+        }
+        self.memory = Some(memory);
+        Ok(())
+    }
+
+    fn start(&self) -> *mut T {
+        match &self.memory {
+            Some(memory) => memory.start().as_ptr().cast(),
+            None => ptr::dangling_mut(),
+        }
+    }
+}
+
+impl<T> Deref for MappedVec<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: that many items are initialised, and writing needs `&mut self`.
+        unsafe { slice::from_raw_parts(self.start(), self.len) }
+    }
+}
+
+impl<T> DerefMut for MappedVec<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: that many items are initialised, and the vector is borrowed mutably.
+        unsafe { slice::from_raw_parts_mut(self.start(), self.len) }
+    }
+}
+
+impl<T> Drop for MappedVec<T> {
+    fn drop(&mut self) {
+        // SAFETY: those are the items, each dropped once; the memory goes after them.
+        unsafe { ptr::drop_in_place(&raw mut **self) };
+    }
+}
+
+// All checked memories of the process, so that a pointer given to the wrong one finds its home.
+//
+// Lock order: the directory, then one memory's books; never the other way round.
+
+/// One checked memory's books, at an address of their own that does not change.
+pub(super) struct Entry {
+    name: &'static str,
+    books: Mutex<Books>,
+    /// The neighbours; under the directory's lock.
+    next: AtomicPtr<Entry>,
+    previous: AtomicPtr<Entry>,
+    /// What this lies in.
+    memory: Chunk,
+}
+
+const _: () = assert!(size_of::<Entry>() <= crate::chunk::CHUNK_BYTES);
+
+/// The first of all entries. Under a lock because entries come and go with their pools.
+static FIRST: Mutex<First> = Mutex::new(First(ptr::null_mut()));
+
+struct First(*mut Entry);
+
+// SAFETY: an entry is made of parts that any thread may use, and reached under the lock only.
+unsafe impl Send for First {}
+
+impl Entry {
+    /// The books, alone with them.
+    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
+        // A panic under the lock would be a fault of these files; the figures would show it.
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The entry in `place`, made now unless another thread was quicker.
+pub(super) fn enter<'a>(
+    place: &'a AtomicPtr<Entry>,
+    name: &'static str,
+    checks: Checks,
+) -> Result<&'a Entry, PoolError> {
+    let mut first = lock();
+    let known = place.load(Ordering::Acquire);
+    // SAFETY: whoever holds the place keeps what it points to until `leave`.
+    if let Some(entry) = unsafe { known.as_ref() } {
+        return Ok(entry);
+    }
+    let memory = Chunk::map()?;
+    let entry = memory.start().as_ptr().cast::<Entry>();
+    // SAFETY: a fresh chunk is large and aligned enough; entries in the list are alive, since
+    // `leave` takes them off under the same lock.
+    unsafe {
+        entry.write(Entry {
+            name,
+            books: Mutex::new(Books::new(name, checks)),
+            next: AtomicPtr::new(first.0),
+            previous: AtomicPtr::new(ptr::null_mut()),
+            memory,
+        });
+        if let Some(next) = first.0.as_ref() {
+            next.previous.store(entry, Ordering::Relaxed);
+        }
+        first.0 = entry;
+        place.store(entry, Ordering::Release);
+        Ok(&*entry)
+    }
+}
+
+/// Takes an entry off the list and frees it.
+///
+/// # Safety
+/// `enter` made it, and nobody uses it any more.
+pub(super) unsafe fn leave(entry: NonNull<Entry>) {
+    let mut first = lock();
+    // SAFETY: the entry and its neighbours are alive, as in `enter`.
+    unsafe {
+        let this = entry.as_ref();
+        let next = this.next.load(Ordering::Relaxed);
+        let previous = this.previous.load(Ordering::Relaxed);
+        if let Some(next) = next.as_ref() {
+            next.previous.store(previous, Ordering::Relaxed);
+        }
+        match previous.as_ref() {
+            Some(previous) => previous.next.store(next, Ordering::Relaxed),
+            None => first.0 = next,
+        }
+    }
+    drop(first);
+    // SAFETY: nobody can find it any more. Its memory is unmapped after its other parts are
+    // dropped, which lie in it.
+    let Entry { books, memory, .. } = unsafe { entry.read() };
+    drop(books);
+    drop(memory);
+}
+
+/// Which checked memory lent the block that `address` lies in. O(all blocks).
+pub(super) fn origin_of(address: usize) -> Origin {
+    let first = lock();
+    let mut next = first.0;
+    // SAFETY: as in `enter`.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        if entry.books().origin_of(address) != Origin::Unknown {
+            return Origin::OtherPool { pool: entry.name };
+        }
+        next = entry.next.load(Ordering::Relaxed);
+    }
+    Origin::Unknown
+}
+
+fn lock() -> MutexGuard<'static, First> {
+    // Nothing under the lock panics half-way through a change.
+    FIRST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// The bytes that tell fresh, freed and forbidden memory apart, and finding the one that changed.
+//
+// The values are those debuggers' users know from other systems. None is 0 or a letter, which
+// stray writes mostly are, and none makes a pointer.
+
+/// What a block holds when it is lent: reading it before writing shows.
+pub(super) const FRESH: u8 = 0xCD;
+/// What a block holds once it is freed.
+pub(super) const FREED: u8 = 0xDD;
+/// What stands before and behind a lent block.
+pub(super) const CANARY: u8 = 0xFD;
+
+/// Offset of the first byte that is not `expected`.
+///
+/// # Safety
+/// `len` bytes from `start` are initialised, readable, and lent to nobody.
+pub(super) unsafe fn first_change(start: NonNull<u8>, len: usize, expected: u8) -> Option<usize> {
+    // SAFETY: the caller's promise. A program that writes to memory it does not hold races with
+    // this read: that is the fault looked for.
+    let bytes = unsafe { slice::from_raw_parts(start.as_ptr(), len) };
+    // All are the same where each is the same as the next one: one call of the C library's
+    // comparison, the quickest there is, and one that Miri has not to interpret.
+    let first = bytes.first()?;
+    let is_intact = *first == expected && bytes[1..] == bytes[..len - 1];
+    if is_intact {
+        return None;
+    }
+    bytes.iter().position(|&byte| byte != expected)
+}
+
+/// Offset of the last byte that is not `expected`.
+///
+/// # Safety
+/// As for [`first_change`].
+pub(super) unsafe fn last_change(start: NonNull<u8>, len: usize, expected: u8) -> Option<usize> {
+    // SAFETY: the caller's promise. The first search is the quick one for memory that is intact.
+    unsafe {
+        first_change(start, len, expected)?;
+        let bytes = slice::from_raw_parts(start.as_ptr(), len);
+        bytes.iter().rposition(|&byte| byte != expected)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/page_run.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/mapped_vec.rs"]
+mod mapped_vec_tests;
+
+#[cfg(test)]
+#[path = "tests/poison.rs"]
+mod poison_tests;

@@ -65,7 +65,7 @@ fn correct_use_is_silent() {
             // SAFETY: the block is this test's, and initialised with the pattern of fresh memory.
             unsafe {
                 for offset in [0, size_bytes / 2, size_bytes.saturating_sub(1)] {
-                    assert!(size_bytes == 0 || start.add(offset).read() == poison::FRESH);
+                    assert!(size_bytes == 0 || start.add(offset).read() == page_run::FRESH);
                 }
                 start.write_bytes(mark, size_bytes);
             }
@@ -75,7 +75,7 @@ fn correct_use_is_silent() {
                 let told_bytes = (round % 2 == 0).then_some(size_bytes);
                 // SAFETY: the block was lent above and is not used any more.
                 unsafe {
-                    assert!(poison::first_change(start, size_bytes, mark).is_none());
+                    assert!(page_run::first_change(start, size_bytes, mark).is_none());
                     memory.free(start, told_bytes);
                 }
                 assert_eq!(memory.size_of(start), None);
@@ -171,7 +171,7 @@ fn write_after_free_is_seen_wherever_it_ends() {
             assert_says(sentence, &parts);
         };
         let churn = |memory: &CheckedMemory| {
-            for _ in 0..2 * quarantine::BLOCKS_MAX {
+            for _ in 0..2 * books::QUARANTINE_BLOCKS_MAX {
                 let start = memory.allocate(size_bytes, 16).unwrap();
                 // SAFETY: lent here and not used any more.
                 unsafe { memory.free(start, None) };
@@ -196,7 +196,7 @@ fn write_to_forgotten_memory_is_seen() {
     let start = memory.allocate(100, 16).unwrap();
     // SAFETY: lent above; and so on for each block of the loop.
     unsafe { memory.free(start, None) };
-    for _ in 0..quarantine::BLOCKS_MAX {
+    for _ in 0..books::QUARANTINE_BLOCKS_MAX {
         let other = memory.allocate(5000, 16).unwrap();
         // SAFETY: as above.
         unsafe { memory.free(other, None) };
@@ -251,7 +251,7 @@ fn all_blocks_are_freed_at_once() {
         // SAFETY: nothing is lent.
         assert!(unsafe { memory.free_all_quietly() }.is_none());
         for round in 0..3 {
-            let blocks: Vec<NonNull<u8>> = (0..2 * quarantine::BLOCKS_MAX)
+            let blocks: Vec<NonNull<u8>> = (0..2 * books::QUARANTINE_BLOCKS_MAX)
                 .map(|number| memory.allocate(90 + number % 7, 16).unwrap())
                 .collect();
             if round == 1 {
@@ -388,23 +388,26 @@ fn impossible_sizes_are_refused() {
 #[test]
 fn quarantine_is_bounded() {
     let plain = memory("bounded", PLAIN);
-    for _ in 0..8 * quarantine::BYTES_MAX / 100_000 {
+    for _ in 0..8 * books::QUARANTINE_BYTES_MAX / 100_000 {
         let start = plain.allocate(100_000, 16).unwrap();
         // SAFETY: lent here and not used any more.
         unsafe { plain.free(start, None) };
     }
     let cached_bytes = plain.figures().cached_bytes as usize;
-    assert!((quarantine::BYTES_MAX - 110_000..=quarantine::BYTES_MAX).contains(&cached_bytes));
+    assert!(
+        (books::QUARANTINE_BYTES_MAX - 110_000..=books::QUARANTINE_BYTES_MAX)
+            .contains(&cached_bytes)
+    );
     let guarded = memory("bounded", GUARD);
-    for _ in 0..3 * quarantine::BLOCKS_MAX {
+    for _ in 0..3 * books::QUARANTINE_BLOCKS_MAX {
         let start = guarded.allocate(100, 16).unwrap();
         // SAFETY: as above.
         unsafe { guarded.free(start, None) };
     }
     let pages = guarded.figures().cached_bytes as usize / (3 * rustix::param::page_size());
-    assert_eq!(pages, quarantine::BLOCKS_MAX);
+    assert_eq!(pages, books::QUARANTINE_BLOCKS_MAX);
     let small = memory("idle", PLAIN);
-    let blocks: Vec<_> = (0..5 * quarantine::BYTES_MAX / 8000)
+    let blocks: Vec<_> = (0..5 * books::QUARANTINE_BYTES_MAX / 8000)
         .map(|_| small.allocate(8000, 16).unwrap())
         .collect();
     for start in blocks {

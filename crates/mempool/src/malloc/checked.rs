@@ -4,14 +4,19 @@
 //! look here first. What was lent before the checks began goes back where it came from.
 //! One more lock around all of it: it is the one that can be held across a fork.
 //! Absent on purpose: switching off again. Both kinds of blocks would be about for good.
+
 #![allow(unsafe_code)]
-use crate::Checks;
-use crate::checked_memory::CheckedMemory;
-use crate::chunk_store;
-use crate::violation::{Violation, abort_with};
+
 use std::cell::UnsafeCell;
-use std::ptr::{self, NonNull};
+use std::ffi::c_int;
+use std::io::Write as _;
+use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::{process, ptr};
+
+use crate::checked_memory::CheckedMemory;
+use crate::violation::{Violation, abort_with};
+use crate::{Checks, chunk_store};
 
 static MEMORY: OnceLock<CheckedMemory> = OnceLock::new();
 static GATE: Mutex<()> = Mutex::new(());
@@ -123,3 +128,64 @@ pub(super) fn release_after_fork() {
     // SAFETY: as above: `hold_for_fork` on this thread came before.
     drop(unsafe { (*FORK_GUARD.0.get()).take() });
 }
+
+// The end of a process whose heap is broken: one written line, then abort.
+
+/// A pointer that malloc never returned, or that was freed before.
+#[cold]
+pub(super) fn foreign_pointer(address: usize) -> ! {
+    let mut digits = [0; 16];
+    let text = hexadecimal(address, &mut digits);
+    let parts = [
+        b"millpond malloc: free or realloc of 0x".as_slice(),
+        text,
+        b", which malloc did not return, or which is free already; MEMPOOL_CHECKS=1 finds out more\n",
+    ];
+    verdict_end(&parts)
+}
+
+/// Writes the parts as one line and aborts.
+#[cold]
+pub(super) fn verdict_end(parts: &[&[u8]; 3]) -> ! {
+    for part in parts {
+        // SAFETY: the pointer and length are one slice's. A closed standard error is no reason not
+        // to abort.
+        let _ = unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
+    }
+    process::abort()
+}
+
+fn hexadecimal(number: usize, digits: &mut [u8; 16]) -> &[u8] {
+    let mut cursor = std::io::Cursor::new(digits.as_mut_slice());
+    // A number of 64 bits has at most 16 digits.
+    let _ = write!(cursor, "{number:x}");
+    let len = cursor.position() as usize;
+    &digits[..len]
+}
+
+// The calling thread's `errno`, which free must not change.
+
+/// Puts `errno` back, when dropped, to what it was when this was made.
+pub(super) struct KeptErrno(c_int);
+
+impl KeptErrno {
+    pub(super) fn new() -> Self {
+        // SAFETY: the C library returns a valid pointer to this thread's number.
+        Self(unsafe { libc::__errno_location().read() })
+    }
+}
+
+impl Drop for KeptErrno {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { libc::__errno_location().write(self.0) }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/verdict.rs"]
+mod verdict_tests;
+
+#[cfg(test)]
+#[path = "tests/errno.rs"]
+mod errno_tests;

@@ -13,9 +13,9 @@
 //! chunk of a segment of the store is never lent. free needs one test for it, which null shares.
 //! Absent on purpose: a cache of mappings. They are rare, and each is worth a system call.
 #![allow(unsafe_code)]
-use super::verdict;
+use super::checked;
 use crate::chunk::CHUNK_BYTES;
-use crate::chunk_header::{ChunkHeader, ChunkUse, SEGMENT_BYTES};
+use crate::chunk::{ChunkHeader, ChunkUse, SEGMENT_BYTES};
 use crate::chunk_store::{self, GiveBack, RUN_CHUNKS_MAX};
 use crate::pages::{self, Access};
 use crate::remote_free::RemoteFrees;
@@ -107,7 +107,7 @@ unsafe fn read_header(block: NonNull<u8>) -> MappedHeader {
     // SAFETY: the caller's promise; headers are aligned, since blocks are to more.
     let header = unsafe { header_of(block).read() };
     if header.magic != MAGIC {
-        verdict::foreign_pointer(block.addr().get());
+        checked::foreign_pointer(block.addr().get());
     }
     header
 }

@@ -9,20 +9,30 @@
 //! and the classes are swept, as those of a pool are.
 //! Absent on purpose: counting what was lent, ever. How many blocks are lent follows from the counts of
 //! their chunks.
+
 #![allow(unsafe_code)]
-use super::pace::{CHUNKS_AT_ONCE, Pace};
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::{ptr, thread};
+
 use crate::batch::{LINE_BYTES, ReturnedBlocks};
 use crate::block_class::BlockClass;
-use crate::chunk_header::ChunkHeader;
-use crate::chunk_store::{self, GiveBack};
+use crate::chunk::CHUNK_BYTES;
+use crate::chunk::ChunkHeader;
+use crate::chunk_store;
+use crate::chunk_store::GiveBack;
 use crate::coarse_clock::now_ms;
 use crate::free_list::FreeList;
-use crate::orphan_mark::OrphanMark;
+use crate::outbox::OrphanMark;
 use crate::outbox::{Outbox, Parcel};
 use crate::remote_free::RemoteFrees;
 use crate::size_class::{BLOCK_BYTES, CLASS_COUNT, SizeClass};
-use std::cell::UnsafeCell;
-use std::ptr::{self, NonNull};
+
+use super::thread_slot::Stage;
+use super::{give_up_heap, hold_for_fork, release_after_fork, thread_slot};
 
 /// Bytes of one class that a front list may keep beyond what a refill brought.
 const FRONT_BYTES: u32 = 16 * 1024;
@@ -357,96 +367,174 @@ pub(super) unsafe fn class_of(header: NonNull<ChunkHeader>) -> usize {
     usize::from(unsafe { header.as_ref() }.class())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::chunk::Chunk;
+// Notices the end of a thread, and holds the locks across a fork.
 
-    /// What the blocks are filled with.
-    const BLOCK_MARK: u8 = 0xAB;
-    /// Every so many of these blocks stay alive: one or two in each chunk.
-    const LIVE_ONE_IN: usize = 40;
-    const SIZE_BYTES: usize = 1000;
+/// No key yet, or being made.
+const NONE: u32 = u32::MAX;
+const MAKING: u32 = u32::MAX - 1;
+/// The system has no key to spare: heaps of threads that end are lost to the process.
+const REFUSED: u32 = u32::MAX - 2;
 
-    fn is_marked(block: NonNull<u8>) -> bool {
-        // SAFETY: the test's blocks stay mapped: each of their chunks has one that is alive.
-        unsafe { block.add(SIZE_BYTES - 1).read() == BLOCK_MARK }
+static KEY: AtomicU32 = AtomicU32::new(NONE);
+/// The thread that makes the key: its system calls may come back here before it is made.
+static MAKER: AtomicUsize = AtomicUsize::new(0);
+/// How often to let others go on while one of them makes the key. Bounded, because that one may be
+/// missing: in the child of a fork.
+const YIELDS_MAX: usize = 10_000;
+
+/// Values of the key: how often its destructor has been called for this thread.
+const FIRST_TIME: *const c_void = ptr::without_provenance(1);
+const SECOND_TIME: *const c_void = ptr::without_provenance(2);
+
+/// Makes the key and registers the fork handlers, once. May allocate, so the caller already has a
+/// heap, or is the only thread.
+pub fn prepare() {
+    if KEY.load(Ordering::Acquire) != NONE
+        || KEY
+            .compare_exchange(NONE, MAKING, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+    {
+        return;
     }
+    MAKER.store(this_thread(), Ordering::Relaxed);
+    let mut key = 0;
+    // SAFETY: `key` may be written, and the destructor is a function of this object.
+    let made = unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_end)) };
+    KEY.store(if made == 0 { key } else { REFUSED }, Ordering::Release);
+    if !thread_slot::heap().is_null() {
+        // The call above asked for memory, and there was no key to arm yet.
+        set(FIRST_TIME);
+    }
+    // Miri knows no fork.
+    #[cfg(not(miri))]
+    // SAFETY: functions of this object. Refused only without memory; forks of a process with threads
+    // are then as unsafe as they are without an allocator's help.
+    let _ = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
+}
 
-    /// Goal: what one live block in a chunk holds back goes to the system, some of it while the heap
-    /// shrinks, the rest sweep by sweep as time goes by; every sweep leaves no block ready, so that
-    /// the next allocation comes by; live blocks keep their bytes, and the rest can be lent again.
-    #[test]
-    fn pages_go_as_a_heap_shrinks_and_as_time_goes_by() {
-        let memory = Chunk::map().unwrap();
-        let heap = memory.start().cast::<ThreadHeap>();
-        let home = ThreadHeap::home(heap);
-        // SAFETY: a chunk has room for a heap, and this one is nobody else's.
-        let owned = unsafe {
-            ThreadHeap::init(heap);
-            ThreadHeap::owned(heap)
-        };
-        let class = SizeClass::of(SIZE_BYTES);
-        // Of 80, the pages that the two live ones reach into are more than a quarter.
-        let count = if cfg!(miri) { 120 } else { 16_000 };
-        let take = |owned: &mut OwnerPart| {
-            let block = owned.pop(class).or_else(|| owned.pop_slow(class, home));
-            let block = block.expect("there is memory");
-            // SAFETY: the block is this long and ours.
-            unsafe { block.write_bytes(BLOCK_MARK, SIZE_BYTES) };
-            block
-        };
-        let blocks: Vec<_> = (0..count).map(|_| take(owned)).collect();
-        let is_live = |index: &usize| index.is_multiple_of(LIVE_ONE_IN);
-        let (live, freed): (Vec<usize>, Vec<usize>) = (0..count).partition(is_live);
-        // As if a sweep had just been, far in the future: none is due by the clock until then.
-        let start_ms = u64::MAX / 2;
-        owned.pace.begin(start_ms, 0);
-        for &index in &freed {
-            // SAFETY: taken above, and not used any more.
-            if unsafe { owned.push(class.index(), blocks[index]) } {
-                owned.look_at(class.index());
-            }
-        }
-        let count_marked = || {
-            freed
-                .iter()
-                .filter(|&&index| is_marked(blocks[index]))
-                .count()
-        };
-        let mut marked_counts = vec![count_marked()];
-        // What Miri has the time for is too little to shrink by.
-        assert_eq!(marked_counts[0] < freed.len(), !cfg!(miri));
-        for second in 1..=8 {
-            owned.keep_up(start_ms + second * 1000);
-            assert!(owned.pop(class).is_none(), "a block was still ready");
-            marked_counts.push(count_marked());
-        }
-        assert!(
-            marked_counts.is_sorted_by(|one, other| one >= other),
-            "{marked_counts:?}"
-        );
-        assert!(
-            marked_counts[8] < marked_counts[0] && marked_counts[8] < freed.len() / 4,
-            "{marked_counts:?}"
-        );
-        assert!(live.iter().all(|&index| is_marked(blocks[index])));
-        let again: Vec<_> = freed.iter().map(|_| take(owned)).collect();
-        let mut all: Vec<_> = live
-            .iter()
-            .map(|&index| blocks[index])
-            .chain(again)
-            .collect();
-        all.sort();
-        all.dedup();
-        assert_eq!(all.len(), count, "a block was lent twice");
-        for block in all {
-            // SAFETY: lent, and not used any more.
-            if unsafe { owned.push(class.index(), block) } {
-                owned.look_at(class.index());
-            }
-        }
-        owned.settle(GiveBack::Now);
-        assert_eq!(owned.figures(), HeapFigures::default());
+/// Asks for `at_thread_end` on the calling thread. May allocate: the caller has set the slot.
+pub(super) fn arm() {
+    prepare();
+    set(FIRST_TIME);
+}
+
+fn set(value: *const c_void) {
+    let mut key = KEY.load(Ordering::Acquire);
+    let mut yields_left = YIELDS_MAX;
+    while key == MAKING && MAKER.load(Ordering::Relaxed) != this_thread() && yields_left > 0 {
+        thread::yield_now();
+        yields_left -= 1;
+        key = KEY.load(Ordering::Acquire);
+    }
+    if key < REFUSED {
+        // SAFETY: a key that was created and is never deleted. Refused only without memory: the
+        // heap is then lost to the process when the thread ends.
+        let _ = unsafe { libc::pthread_setspecific(key, value) };
     }
 }
+
+fn this_thread() -> usize {
+    // SAFETY: no condition. Never 0 on Linux, where it is an address.
+    unsafe { libc::pthread_self() as usize }
+}
+
+extern "C" fn at_thread_end(value: *mut c_void) {
+    if value.cast_const() == FIRST_TIME {
+        set(SECOND_TIME);
+        return;
+    }
+    thread_slot::set_stage(Stage::Ended);
+    give_up_heap();
+}
+
+#[cfg_attr(miri, allow(dead_code))]
+extern "C" fn before_fork() {
+    hold_for_fork();
+}
+
+#[cfg_attr(miri, allow(dead_code))]
+extern "C" fn after_fork() {
+    release_after_fork();
+}
+
+// When a heap is swept.
+
+/// A heap is swept after this time. A tenth of it cost redis, whose values change size in waves of a
+/// second, a tenth of its throughput: pages went in one wave and came back in the next.
+const PAUSE_MS: u64 = 1000;
+/// A large one less often, one millisecond for so many chunks: looking at them takes a hundredth of
+/// that.
+const CHUNKS_PER_PAUSE_MS: usize = 128;
+/// At once when more than this share of the most that was lent since the last sweep, as one in so
+/// many bytes, is not lent any more, ...
+const SHRUNK_PART: usize = 2;
+/// ... and at least this much.
+const SHRUNK_BYTES_MIN: usize = 1 << 20;
+/// Less than this share of a heap's chunks is lent in one that gives single pages back.
+const LENT_PERCENT_MIN: usize = 40;
+
+/// Chunks to look at in one slow path, about: some ten microseconds.
+pub(super) const CHUNKS_AT_ONCE: usize = 256;
+
+/// What a heap remembers between sweeps.
+pub(super) struct Pace {
+    /// Bytes that chunks have given out, now and at most since the last sweep began.
+    out_bytes: usize,
+    out_bytes_max: usize,
+    /// Chunks the heap had then.
+    chunk_count: usize,
+    began_at_ms: u64,
+}
+
+impl Pace {
+    pub(super) const fn new() -> Self {
+        Self {
+            out_bytes: 0,
+            out_bytes_max: 0,
+            chunk_count: 0,
+            began_at_ms: 0,
+        }
+    }
+
+    /// Notes that blocks were taken out of their chunks.
+    pub(super) fn note_filled(&mut self, bytes: usize) {
+        self.out_bytes += bytes;
+        self.out_bytes_max = self.out_bytes_max.max(self.out_bytes);
+    }
+
+    /// Notes that blocks were put back to their chunks.
+    pub(super) fn note_spilled(&mut self, bytes: usize) {
+        self.out_bytes -= bytes;
+    }
+
+    /// Whether a sweep is due.
+    pub(super) fn is_due(&self, now_ms: u64) -> bool {
+        let shrunk_bytes = self.out_bytes_max - self.out_bytes;
+        if shrunk_bytes > SHRUNK_BYTES_MIN.max(self.out_bytes_max / SHRUNK_PART) {
+            return true;
+        }
+        let wait_ms = PAUSE_MS.max((self.chunk_count / CHUNKS_PER_PAUSE_MS) as u64);
+        now_ms.saturating_sub(self.began_at_ms) >= wait_ms
+    }
+
+    /// Whether so much of the heap is free that single pages should go. While most of it is lent,
+    /// what is free is about to be lent again: then pages would go and come for nothing.
+    pub(super) fn is_hollow(&self) -> bool {
+        self.out_bytes < self.chunk_count * (CHUNK_BYTES / 100 * LENT_PERCENT_MIN)
+    }
+
+    /// Notes that a sweep begins, of a heap with so many chunks.
+    pub(super) fn begin(&mut self, now_ms: u64, chunk_count: usize) {
+        self.out_bytes_max = self.out_bytes;
+        self.chunk_count = chunk_count;
+        self.began_at_ms = now_ms;
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/thread_heap.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/pace.rs"]
+mod pace_tests;

@@ -7,7 +7,7 @@ use crate::driver::accepting::accept_waiting;
 use crate::driver::handle_of;
 use crate::driver::lifecycle::{IsMoreLeft, Receiving, Stage, expire_deadlines};
 use crate::op::connect::connect_outcome;
-use crate::op::receive::{Received, receive_now};
+use crate::op::{Received, receive_now};
 use crate::pools::ShardPools;
 use crate::scheduler::{Usage, Work, receive_bytes};
 use millpond_mempool::Lease;

@@ -7,8 +7,8 @@
 //! Absent on purpose: other threads. Their timing would make runs differ; a [`crate::Waker`] used
 //! by one still ends an endless wait.
 
-use super::faults::{Cuts, FaultPlan};
 use super::wire::{ACCEPTOR, Arrived, EndId, INITIATOR, Wire};
+use super::wire::{Cuts, FaultPlan};
 use crate::address::{Address, Peer as PeerName};
 use fastrand::Rng;
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! One tick: let the peers act, jump to the next moment at which something happens, report it.
 
-use super::socket::{Attempt, Socket};
+use super::{Attempt, Socket};
 use super::{Event, SimDriver, SocketId, handle_of, id_of};
 use crate::clock::timespec_of_ns;
 use crate::driver::accepting::accept_waiting;

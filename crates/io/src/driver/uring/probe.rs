@@ -5,7 +5,7 @@
 //! incremental buffers must deliver two split messages in order before they are trusted.
 #![allow(unsafe_code)]
 
-use super::receive_buffers::{GROUP, ReceiveBuffers};
+use super::receiving::{GROUP, ReceiveBuffers};
 use super::ring::{Ring, Wait};
 use crate::clock::monotonic_ns;
 use crate::driver::features::{DriverFeature, DriverFeatures};

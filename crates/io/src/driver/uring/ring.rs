@@ -4,16 +4,21 @@
 //! Absent on purpose: a kernel thread that polls for submissions (SQPOLL takes a core for itself)
 //! and direct descriptors (they saved one percent of a request in measurements, and every call
 //! outside the ring would need a second way).
+
 #![allow(unsafe_code)]
 
-use super::MEMORY_PAUSE;
-use super::probe::{UringUnavailable, unavailable};
-use crate::clock::NS_PER_S;
-use crate::driver::features::{DriverFeature, DriverFeatures};
+use std::os::fd::AsRawFd;
+
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, squeue};
 use rustix::io::Errno;
-use std::os::fd::AsRawFd;
+
+use crate::clock::NS_PER_S;
+use crate::driver::SocketId;
+use crate::driver::features::{DriverFeature, DriverFeatures};
+
+use super::MEMORY_PAUSE;
+use super::probe::{UringUnavailable, unavailable};
 
 /// Submissions between two system calls; more are handed over early.
 pub(super) const SUBMISSIONS_MAX: u32 = 1024;
@@ -358,61 +363,100 @@ pub(super) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// What a completion is about, in the 64 bits that travel with a submission.
+//
+// ```text
+// | generation: 32 | operation: 4 | slot: 28 |
+// ```
+// Absent on purpose: the state of operations. A socket knows which of its own are with the
+// kernel, and keeps its slot until the last one has come back.
 
-    fn everything() -> DriverFeatures {
-        DriverFeature::ALL
-            .into_iter()
-            .fold(DriverFeatures::default(), DriverFeatures::with)
+const SLOT_BITS: u32 = 28;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+
+/// The kinds of operations.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(super) enum Operation {
+    /// Whether connections wait.
+    Accept = 1,
+    /// Bytes of a socket.
+    Receive = 2,
+    /// The bytes of one tick, now or never.
+    SendNow = 3,
+    /// Queued bytes, when the kernel has room.
+    SendQueued = 4,
+    /// The end of a handshake.
+    Connect = 5,
+    /// The failure of a socket of which nobody receives.
+    Watch = 6,
+    /// The waker's eventfd.
+    Wake = 7,
+    /// Cancelling others: nobody waits for it.
+    Cancel = 8,
+}
+
+impl Operation {
+    const ALL: [Self; 8] = [
+        Self::Accept,
+        Self::Receive,
+        Self::SendNow,
+        Self::SendQueued,
+        Self::Connect,
+        Self::Watch,
+        Self::Wake,
+        Self::Cancel,
+    ];
+
+    /// The user data of this operation on `socket`.
+    #[inline]
+    pub(super) const fn on(self, socket: SocketId) -> u64 {
+        socket.to_bits() | (self as u64) << SLOT_BITS
     }
 
-    /// Goal: a kernel that does not know a flag of the set-up gets a ring without it and without
-    /// what is newer, and keeps what is older.
-    #[test]
-    fn a_refused_flag_is_left_out_with_what_is_newer() {
-        for (newer_count, refused) in SET_UP_STEPS.into_iter().enumerate() {
-            let older_kernel = |features: DriverFeatures| match features.has(refused) {
-                true => Err(Errno::INVAL),
-                false => Ok(()),
-            };
-            let ((), features) = set_up(everything(), older_kernel).unwrap();
-            for (position, step) in SET_UP_STEPS.into_iter().enumerate() {
-                assert_eq!(
-                    features.has(step),
-                    position > newer_count,
-                    "{refused:?}: {step:?}"
-                );
-            }
-            let left_out = SET_UP_STEPS[..=newer_count].iter();
+    /// The user data of an operation without a socket.
+    #[inline]
+    pub(super) const fn alone(self) -> u64 {
+        (self as u64) << SLOT_BITS
+    }
+
+    /// The inverse. `None`: not ours, which a kernel has no reason to send.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "each part is cut out on purpose"
+    )]
+    pub(super) fn from_user_data(bits: u64) -> Option<(Self, SocketId)> {
+        let low = bits as u32;
+        let number = (low >> SLOT_BITS) as usize;
+        let operation = *Self::ALL.get(number.wrapping_sub(1))?;
+        let socket = SocketId::new(low & SLOT_MASK, (bits >> 32) as u32);
+        Some((operation, socket))
+    }
+}
+
+/// More sockets than slots can be told apart.
+pub(super) const fn is_slot_nameable(slot: u32) -> bool {
+    slot <= SLOT_MASK
+}
+
+/// Goal: what goes in comes out, for the smallest and the largest parts.
+#[test]
+fn user_data_names_operation_and_socket() {
+    for operation in Operation::ALL {
+        for (slot, generation) in [(0, 0), (1, u32::MAX), (SLOT_MASK, 7), (SLOT_MASK, u32::MAX)] {
+            let socket = SocketId::new(slot, generation);
             assert_eq!(
-                features,
-                left_out.fold(everything(), |set, step| set.without(*step))
+                Operation::from_user_data(operation.on(socket)),
+                Some((operation, socket))
             );
         }
     }
-
-    /// Goal: without a single issuer there are no deferred task runs, and nobody claims them.
-    #[test]
-    fn deferred_task_runs_need_a_single_issuer() {
-        let wanted = everything().without(DriverFeature::SingleIssuer);
-        let ((), features) = set_up(wanted, |_| Ok(())).unwrap();
-        assert!(!features.has(DriverFeature::DeferredTaskRun), "{features}");
-    }
-
-    /// Goal: a kernel that refuses whatever is left out is too old; one that refuses for another
-    /// reason is asked once.
-    #[test]
-    fn a_set_up_that_cannot_be_says_why() {
-        let outcome = set_up::<()>(everything(), |_| Err(Errno::INVAL));
-        let why = outcome.unwrap_err().to_string();
-        assert!(why.contains("Linux 5.19"), "{why}");
-        let calls = std::cell::Cell::new(0);
-        let outcome = set_up::<()>(everything(), |_| {
-            calls.set(calls.get() + 1);
-            Err(Errno::NOSYS)
-        });
-        assert_eq!((outcome, calls.get()), (Err(UringUnavailable::Absent), 1));
-    }
+    assert_eq!(Operation::from_user_data(0), None);
+    assert_eq!(Operation::from_user_data(u64::MAX), None);
+    assert!(is_slot_nameable(SLOT_MASK) && !is_slot_nameable(SLOT_MASK + 1));
 }
+
+#[cfg(test)]
+#[path = "tests/ring.rs"]
+mod tests;

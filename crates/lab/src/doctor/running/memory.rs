@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::super::{Finding, Section};
 use super::Status;
-use crate::limits;
+use crate::cgroup;
 
 const SECTION: Section = Section::Memory;
 /// A process that has used more of a limit is near it.
@@ -59,7 +59,7 @@ impl Memory {
 /// Of the group and all above it, the one with the least room.
 fn limit(pid: i32) -> Option<Limit> {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let limits = limits::memory_limits_below(Path::new("/"), &groups);
+    let limits = cgroup::memory_limits_below(Path::new("/"), &groups);
     let limits = limits.into_iter().filter_map(|one| {
         Some(Limit {
             limit_bytes: one.bytes,

@@ -13,9 +13,9 @@ use super::arenas::{GlibcHeap, Parameters};
 use super::serving::{Looked, Origin, Served, file_name};
 use crate::allocator::{GLIBC, complaint, reader_of_variable};
 use crate::elf::Elf;
-use crate::inherited::reader_of;
-use crate::presence::environment::Variables;
-use crate::presence::image::in_root;
+use crate::presence::Variables;
+use crate::presence::in_root;
+use crate::suitability::reader_of;
 
 const SECTION: Section = Section::Settings;
 const JEMALLOC: &str = "jemalloc";

@@ -4,14 +4,18 @@
 //! to see them. A script without `request()` was asked once before the run: then nothing here calls
 //! into Lua for a request. Absent on purpose: anything that ends the run. An error of the script is
 //! counted and its first one told; the request that it concerns has failed.
-use super::batch::{Look, split};
-use super::pauses::Pauses;
-use super::state::{ScriptState, Scripted};
-use super::thread::ThreadFacts;
-use crate::script::ScriptErrors;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
 use millpond_http::Method;
 use millpond_io::Address;
-use std::sync::Arc;
+use mlua::{Lua, UserData, UserDataFields, UserDataMethods, Value, WeakLua};
+
+use crate::script::ScriptErrors;
+
+use super::state::{ScriptState, Scripted};
+use super::{Look, Pauses, ScriptAddress, split};
 
 /// A connection whose request could not be made tries again after this long: an error that repeats
 /// must not become a busy loop.
@@ -254,16 +258,132 @@ fn fields_of(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// A thread of the run as scripts see it: `thread.addr`, `thread:get`, `thread:set`, `thread:stop`.
+//
+// The main state holds one of these for each thread, and each thread has its own as `wrk.thread`.
+// Absent on purpose: functions crossing over. Values are copied between states, as in wrk.
 
-    #[test]
-    fn fields_come_as_received() {
-        let head = b"HTTP/1.1 200 OK\r\nX-A:  b c \r\nempty:\r\nurl: http://x:1/\r\n\r\n";
-        let fields: Vec<_> = fields_of(head).collect();
-        let expected: [(&[u8], &[u8]); 3] =
-            [(b"X-A", b"b c"), (b"empty", b""), (b"url", b"http://x:1/")];
-        assert_eq!(fields, expected);
+/// Tables within tables deeper than this are taken for a table that contains itself.
+const DEPTH_MAX: usize = 64;
+
+/// What a thread's state, the main state and the thread's worker share.
+#[derive(Debug)]
+pub(super) struct ThreadFacts {
+    /// Where the thread's next connections go. Read per connection, not per request.
+    address: Mutex<Address>,
+    is_running: AtomicBool,
+    is_stopped: AtomicBool,
+}
+
+impl ThreadFacts {
+    pub(super) fn new(address: Address) -> Self {
+        Self {
+            address: Mutex::new(address),
+            is_running: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn address(&self) -> Address {
+        self.address
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set_address(&self, address: Address) {
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
+    }
+
+    pub(super) fn set_running(&self, is_running: bool) {
+        self.is_running.store(is_running, Ordering::Relaxed);
+    }
+
+    /// As in wrk, a thread that is not running cannot be stopped, and nothing is said about it.
+    fn stop(&self) {
+        if self.is_running.load(Ordering::Relaxed) {
+            self.is_stopped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
     }
 }
+
+/// The userdata. It does not keep its thread's state alive: that state may own it.
+#[derive(Clone)]
+pub(super) struct ThreadHandle {
+    pub(super) lua: WeakLua,
+    pub(super) facts: Arc<ThreadFacts>,
+}
+
+impl ThreadHandle {
+    fn state(&self) -> mlua::Result<Lua> {
+        let lua = self.lua.try_upgrade();
+        lua.ok_or_else(|| mlua::Error::runtime("this thread is gone"))
+    }
+}
+
+impl UserData for ThreadHandle {
+    fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
+        fields.add_field_method_get("addr", |_, thread| {
+            Ok(ScriptAddress(thread.facts.address()))
+        });
+        fields.add_field_method_set("addr", |_, thread, address: ScriptAddress| {
+            thread.facts.set_address(address.0);
+            Ok(())
+        });
+    }
+
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("get", |lua, thread, name: Value| {
+            let theirs = thread.state()?;
+            let value: Value = theirs.globals().get(copy(&name, &theirs, 0)?)?;
+            copy(&value, lua, 0)
+        });
+        methods.add_method("set", |_, thread, (name, value): (Value, Value)| {
+            let theirs = thread.state()?;
+            let (name, value) = (copy(&name, &theirs, 0)?, copy(&value, &theirs, 0)?);
+            theirs.globals().set(name, value)
+        });
+        methods.add_method("stop", |_, thread, ()| {
+            thread.facts.stop();
+            Ok(())
+        });
+    }
+}
+
+/// The same value in another state.
+fn copy(value: &Value, to: &Lua, depth: usize) -> mlua::Result<Value> {
+    match value {
+        Value::Nil => Ok(Value::Nil),
+        Value::Boolean(is_true) => Ok(Value::Boolean(*is_true)),
+        Value::Integer(number) => Ok(Value::Integer(*number)),
+        Value::Number(number) => Ok(Value::Number(*number)),
+        Value::String(text) => Ok(Value::String(to.create_string(text.as_bytes())?)),
+        Value::Table(_) if depth == DEPTH_MAX => Err(mlua::Error::runtime(format!(
+            "cannot transfer a table that is more than {DEPTH_MAX} tables deep"
+        ))),
+        Value::Table(table) => {
+            let copied = to.create_table()?;
+            for pair in table.pairs::<Value, Value>() {
+                let (key, value) = pair?;
+                copied.raw_set(copy(&key, to, depth + 1)?, copy(&value, to, depth + 1)?)?;
+            }
+            Ok(Value::Table(copied))
+        }
+        other => Err(mlua::Error::runtime(format!(
+            "cannot transfer '{}' to thread",
+            other.type_name()
+        ))),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/runner.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/thread.rs"]
+mod thread_tests;

@@ -5,10 +5,10 @@
 //! hook, so a limit would hold only for some loops; `run` goes on without a thread that does not come
 //! back instead.
 #![allow(unsafe_code)]
-use super::address::{ScriptAddress, look_up};
+use super::{ScriptAddress, look_up};
 use crate::config::LoadConfig;
+use crate::request_plan::mix;
 use crate::script::ScriptConfig;
-use crate::values::mix;
 use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, LuaString, StdLib, Table, Value, Variadic};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -79,7 +79,7 @@ impl ScriptState {
     }
 
     /// `wrk.thread`, which only the states of threads have.
-    pub(super) fn set_thread(&self, thread: super::thread::ThreadHandle) -> Scripted<()> {
+    pub(super) fn set_thread(&self, thread: super::runner::ThreadHandle) -> Scripted<()> {
         let set = || {
             let wrk: Table = self.lua.globals().get("wrk")?;
             wrk.set("thread", thread)
@@ -87,7 +87,7 @@ impl ScriptState {
         set().map_err(|error: mlua::Error| sentence(&error))
     }
 
-    pub(super) fn setup(&self, thread: super::thread::ThreadHandle) -> Scripted<()> {
+    pub(super) fn setup(&self, thread: super::runner::ThreadHandle) -> Scripted<()> {
         call(&self.setup, "setup", thread)
     }
 
@@ -226,20 +226,5 @@ fn host_and_port(authority: &str) -> (&str, Option<&str>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_and_ports_are_told_apart() {
-        for (authority, expected) in [
-            ("pond", ("pond", None)),
-            ("pond:80", ("pond", Some("80"))),
-            ("127.0.0.1:8080", ("127.0.0.1", Some("8080"))),
-            ("[::1]:81", ("::1", Some("81"))),
-            ("[::1]", ("::1", None)),
-            ("pond:", ("pond", None)),
-        ] {
-            assert_eq!(host_and_port(authority), expected, "{authority}");
-        }
-    }
-}
+#[path = "tests/state.rs"]
+mod tests;

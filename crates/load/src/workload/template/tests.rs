@@ -1,7 +1,7 @@
 //! Templates against a plain reading of their rules.
 use super::super::keys::Draws;
 use super::*;
-use crate::values::Values;
+use crate::request_plan::Values;
 use millpond_mempool::{BlockPool, PoolMode};
 use proptest::prelude::*;
 

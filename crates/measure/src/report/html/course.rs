@@ -1,9 +1,9 @@
 //! A run second by second: rate, response times, slip and failures under one another, over the same
 //! time, with warm-up shaded.
 
-use super::legend::Strip;
-use super::percentiles::time_ticks;
-use super::scale::Scale;
+use super::curves::time_ticks;
+use super::svg::Scale;
+use super::svg::Strip;
 use super::svg::{Anchor, Form, Svg};
 use crate::record::{LoadSecond, RunPart};
 use crate::units::format_rate;
@@ -189,7 +189,7 @@ fn figure(title: &str, curves: &[(&str, &[(f64, f64)])], draw: impl Fn(Form) -> 
         format!("{title}, over the time of the run"),
         numbers.join("; "),
     );
-    super::frame::figure(title, "", |form| draw(form).finish(&label, &numbers))
+    super::figure(title, "", |form| draw(form).finish(&label, &numbers))
 }
 
 fn rates(run: Run, points: &[(f64, f64)]) -> String {

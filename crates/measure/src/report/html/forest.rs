@@ -3,9 +3,9 @@
 //! lies inside the band is none.
 
 use super::Look;
-use super::frame::{figure, wide_figure};
-use super::scale::Scale;
+use super::svg::Scale;
 use super::svg::{Anchor, Form, Svg};
+use super::{figure, wide_figure};
 use crate::report::least_confidence;
 use crate::statistics::{Comparison, Verdict};
 use crate::units::{format_confidence, format_percent};

@@ -3,8 +3,8 @@
 //! The same page for a run and for merged records, which have no seconds and so no course. Absent on
 //! purpose: a comparison with other runs; that is what the other page is for.
 
-use super::frame::Page;
-use super::{course, escape, percentiles, prose, table};
+use super::Page;
+use super::{course, curves, escape, prose, table};
 use crate::histogram::{LatencyHistogram, LatencySummary};
 use crate::record::{LoadOutage, LoadReport, LoadSecond, LoadSpread, LoadStatus, RateWindowEnd};
 use crate::units::{format_bytes, format_count, format_duration_ns, format_rate, format_utc};
@@ -32,7 +32,7 @@ pub fn render(page: &LoadPage<'_>) -> String {
     let mut text = Page::new(&title, &head(report), &(stopped(report) + &cards(report)));
     text.section(
         "How long answers took",
-        percentiles::plot(page) + &clock_table(report),
+        curves::percentiles_plot(page) + &clock_table(report),
     );
     text.section("The course of the run", course::plots(page.seconds));
     text.section("What failed", failures(report));

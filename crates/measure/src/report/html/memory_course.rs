@@ -2,10 +2,10 @@
 //! to serve. Runs do the same work, so a faster one is through it earlier; what it is at is marked.
 
 use super::Look;
-use super::frame::figure;
-use super::legend::{Legend, curve_class};
-use super::scale::Scale;
+use super::figure;
+use super::svg::Scale;
 use super::svg::{Anchor, Form, Svg};
+use super::svg::{Legend, curve_class};
 use crate::record::{CandidateRounds, ComparisonRecord, Measure, MemoryCourse, Quantity};
 use crate::units::{format_bytes, format_duration_ns};
 

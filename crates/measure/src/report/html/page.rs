@@ -1,9 +1,8 @@
 //! The page from top to bottom.
 
-use super::frame::Page;
+use super::Page;
 use super::{
-    Look, bars, blocks, commands, curves, escape, flames, forest, heap, looks, memory_course,
-    phases, prose, regression, rounds, settings_front, table,
+    Look, curves, escape, forest, heap, looks, memory_course, phases, prose, rounds, svg, table,
 };
 use crate::record::{
     CandidateRounds, ComparisonRecord, LeftOut, Measure, Operation, PoolsEffect, Quantity,
@@ -30,7 +29,7 @@ pub fn render(record: &ComparisonRecord) -> String {
         answers(record),
         left_out(record),
         pools_answer(record),
-        regression::answer(record),
+        table::answer(record),
         self_check(record),
         warnings(record),
     ]
@@ -41,27 +40,24 @@ pub fn render(record: &ComparisonRecord) -> String {
         None => (String::new(), over_time),
     };
     let before = [
-        ("Which setting", settings_front::section(record)),
+        ("Which setting", phases::settings_front_section(record)),
         ("Memory over the phases", of_phases),
         ("Smallest memory limit", smallest_limits(record)),
         ("The answers in pictures", question_plots(record, &looks)),
         ("What memory pools change", pools_plots(record, &looks)),
-        (
-            "Against the earlier record",
-            regression::plots(record, &looks),
-        ),
+        ("Against the earlier record", table::plots(record, &looks)),
         ("Latency", curves::plots(record, &looks)),
         ("Throughput, run by run", throughput_rounds(record, &looks)),
         (
             "Memory",
-            bars::plot(record, &looks) + &unpinned(record) + &growth(record) + &over_time,
+            svg::plot(record, &looks) + &unpinned(record) + &growth(record) + &over_time,
         ),
         ("The heap", heap::section(record, &looks)),
     ];
     let mut after = [
         ("How to use it", how_to_use(record)),
         ("Every measure", every_measure(record)),
-        ("Slices and uninterrupted blocks", blocks::section(record)),
+        ("Slices and uninterrupted blocks", table::section(record)),
         ("How to read this", how_to_read(record)),
         ("Where and how it was measured", circumstances(record)),
     ];
@@ -74,7 +70,7 @@ pub fn render(record: &ComparisonRecord) -> String {
         spent += plots.len();
         after[1].1 += &plots;
     }
-    let flames = flames::section(record, PAGE_BYTES_MAX.saturating_sub(spent));
+    let flames = heap::flames_section(record, PAGE_BYTES_MAX.saturating_sub(spent));
     let flames = [("Where time and memory went", flames)];
     for (title, body) in before.into_iter().chain(flames).chain(after) {
         page.section(title, body);
@@ -606,7 +602,7 @@ fn circumstances(record: &ComparisonRecord) -> String {
     format!(
         "{}<h3>To repeat it</h3><pre>{}</pre>",
         table::facts("Circumstances", &lines),
-        escape(&commands::to_repeat(record).join("\n"))
+        escape(&table::to_repeat(record).join("\n"))
     )
 }
 

@@ -3,8 +3,8 @@
 //! shows as a slope. Disturbed runs are hollow.
 
 use super::Look;
-use super::frame::figure;
-use super::scale::Scale;
+use super::figure;
+use super::svg::Scale;
 use super::svg::{Anchor, Form, Svg};
 use crate::record::{CandidateRounds, ComparisonRecord, Measure, Role, RoundMeasures, RoundStatus};
 

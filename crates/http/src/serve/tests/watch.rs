@@ -1,0 +1,36 @@
+use super::*;
+use crate::log::Told;
+
+/// Goal: counts of all shards are added up, told once when they begin to grow, and not again
+/// while nothing happens.
+#[test]
+fn what_shards_count_is_told() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let snapshots = Arc::new(Snapshots::new(2));
+    let mut watch = Watch::new(Arc::clone(&snapshots));
+    let mut look = |second: u64| {
+        let counts = watch.counts();
+        let looked = watch.events.iter_mut().zip(counts).zip(&KINDS);
+        let told = looked.filter_map(|((event, count), kind)| {
+            Some((kind.name, event.told(count, second * SECOND_NS)?))
+        });
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(look(0), []);
+    snapshots.lock(0).http.connections_shed = 3;
+    snapshots.lock(1).http.connections_shed = 4;
+    snapshots.lock(1).driver.accept_failures = 1;
+    let first = [
+        ("accept_failed", Told::First(1)),
+        ("connections_shed", Told::First(7)),
+    ];
+    assert_eq!(look(1), first);
+    assert_eq!(look(2), []);
+    snapshots.lock(1).http.connections_shed = 1238;
+    assert_eq!(look(3), []);
+    let more = Told::More {
+        count: 1234,
+        seconds: 60,
+    };
+    assert_eq!(look(61), [("connections_shed", more)]);
+}
