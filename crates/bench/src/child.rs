@@ -1,11 +1,10 @@
 //! The child side: one program on one kind of memory, in a process of its own.
 //!
-//! On the path: `subject` starts `millpond bench-child ...` with the allocator preloaded; this runs
-//! the program and prints a line of JSON. Before it, a line `idle` may say that the timed part is
-//! over and only idleness follows, so that the next child may start.
-//! A candidate's allocator is proved to be mapped, by the kernel's list and not by the environment.
-//! That is done last: looking into files takes memory, which must not be there before the program.
-//! Absent on purpose: clap, which would allocate before the first measurement.
+//! `subject` starts `millpond bench-child ...` with the allocator preloaded; this runs the program
+//! and prints a line of JSON. Before it, a line `idle` may say that the timed part is over and only
+//! idleness follows, so that the next child may start. A candidate's allocator is proved to be
+//! mapped, by the kernel's list and not by the environment. That is done last: looking into files
+//! takes memory, which must not be there before the program.
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -1,9 +1,8 @@
 //! Hardware counters of one thread, all in one group.
 //!
-//! On the path: the stopwatch starts and stops them around the timed loop.
-//! A group is on the processor as a whole or not at all, and four events fit every PMU since 2008;
-//! if it had to share them all the same, the counts are thrown away: scaled counts are a guess.
-//! Absent on purpose: the kernel's share, which needs rights that a benchmark should not ask for.
+//! The stopwatch starts and stops them around the timed loop. A group is on the processor as a
+//! whole or not at all, and four events fit every PMU since 2008; if it had to share them all the
+//! same, the counts are thrown away: scaled counts are a guess.
 
 use std::io;
 use std::ops::Add;

@@ -1,9 +1,7 @@
 //! Where the time goes: perf's samples of programs and candidates, drawn as one flame graph.
 //!
-//! On the path: a pass of its own after the timed runs, on request only, since sampling takes time.
-//! Samples come from the processor's cycles where they can be counted, else from the CPU clock.
-//! Absent on purpose: unwinding and symbols of our own (perf does both, and is named when missing),
-//! and drawing, which `millpond_measure` does.
+//! A pass of its own after the timed runs, on request only, since sampling takes time. Samples come
+//! from the processor's cycles where they can be counted, else from the CPU clock.
 
 use crate::child::ChildSpec;
 use crate::child::PrivateDirectory;

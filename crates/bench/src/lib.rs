@@ -24,7 +24,6 @@
 //! Invariants: the work around the allocations is the same code for every candidate; what is in
 //! memory is checked, and a candidate whose contents differ is not timed; a child runs under the
 //! allocator that its figures are named after, by the kernel's word; no child outlives its parent.
-//! Absent on purpose: flags and colours (`cli`), and any allocator (`lab` finds them).
 
 pub mod candidate;
 pub mod run;

@@ -16,9 +16,8 @@
 //! It lies in this crate because it needs both sides of a connection and the lab's allocators; `load`
 //! and `http` know nothing of each other's threads, and `lab` starts servers as processes.
 //!
-//! Absent on purpose: a second client or a second server. Both sides are what `millpond load` and
-//! `millpond serve` run; and both are under the allocator, as they were in the earlier benchmark, so
-//! that a figure here is of a pair, never of a server.
+//! Both sides are what `millpond load` and `millpond serve` run; and both are under the allocator,
+//! as they were in the earlier benchmark, so that a figure here is of a pair, never of a server.
 
 pub mod run;
 mod pair;
@@ -42,7 +41,7 @@ pub use run::{LoopbackConfig, LoopbackEvent, LoopbackOutcome, run};
 // What the server says, byte for byte, before anything is timed.
 //
 // Asked by a plain socket and compared as text: client and server are both ours, and could agree on
-// the same mistake. Absent on purpose: a parser.
+// the same mistake.
 
 /// Far beyond what an answer takes.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,9 +1,8 @@
 //! Where a program's memory comes from: the pools, malloc, or an array made beforehand.
 //!
-//! On the path: every program is written once against these traits and compiled for each kind, so
-//! that the work around the allocations is the same code.
-//! Absent on purpose: errors. A pool here has no budget, and a program on malloc ends too when the
-//! machine has no memory.
+//! Every program is written once against these traits and compiled for each kind, so that the work
+//! around the allocations is the same code. A pool here has no budget, and a program on malloc ends
+//! too when the machine has no memory.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,9 +1,8 @@
 //! The programs, each the same code on either kind of memory.
 //!
-//! On the path: `child` runs one of them in a process of its own; `run` decides which and how often.
-//! An iteration of every program is about 140 allocations and as many frees, as in the first one,
-//! so that one number of iterations suits them all (the slow ones do a quarter of it).
-//! Absent on purpose: a program without a check of what is in its memory.
+//! `child` runs one of them in a process of its own; `run` decides which and how often. An
+//! iteration of every program is about 140 allocations and as many frees, as in the first one, so
+//! that one number of iterations suits them all (the slow ones do a quarter of it).
 
 mod pair;
 mod churn;

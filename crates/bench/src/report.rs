@@ -1,6 +1,4 @@
 //! The record for a terminal: a table for each program, then what it says in a sentence.
-//!
-//! Absent on purpose: any figure that is not in the record.
 
 use crate::candidate::{NO_ALLOCATION, POOL};
 use crate::record::{AllocatorRecord, BenchRecord, ProgramRecord, SpeedupRecord};

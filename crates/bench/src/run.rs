@@ -1,10 +1,9 @@
 //! The benchmark: every program on every candidate, in shuffled order, again and again.
 //!
-//! On the path: `cli` calls [`run`] with what the user wants and shows the events; the record it
-//! returns is what `report` prints and `--json` writes.
-//! A repetition runs every candidate once, each in a fresh process, so that what disturbs the
-//! machine for a while disturbs them all, and pairs of one repetition can be compared.
-//! Absent on purpose: any allocation of a candidate in this process.
+//! `cli` calls [`run`] with what the user wants and shows the events; the record it returns is what
+//! `report` prints and `--json` writes. A repetition runs every candidate once, each in a fresh
+//! process, so that what disturbs the machine for a while disturbs them all, and pairs of one
+//! repetition can be compared.
 
 use crate::candidate::{Candidate, POOL, candidates, of_program};
 use crate::child;

@@ -1,10 +1,10 @@
 //! One running child, from the parent's side: started, listened to, never left behind.
 //!
-//! On the path: `run` starts one for each program, candidate and repetition. `LD_PRELOAD` is set for
-//! the child alone; the parent never runs under the allocator that is measured. The child has a
-//! process group of its own, so that Ctrl-C reaches the parent only, which then ends it in order.
-//! Invariant: a child exists only as long as its `Subject`; should the parent be killed, the kernel
-//! ends the child.
+//! `run` starts one for each program, candidate and repetition. `LD_PRELOAD` is set for the child
+//! alone; the parent never runs under the allocator that is measured. The child has a process group
+//! of its own, so that Ctrl-C reaches the parent only, which then ends it in order. Invariant: a
+//! child exists only as long as its `Subject`; should the parent be killed, the kernel ends the
+//! child.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};

@@ -1,9 +1,8 @@
 //! A block that knows what must be in it.
 //!
-//! On the path: programs that hold many blocks at once write a tag to both ends of each block and
-//! look for it before they free it, so that an allocator that hands out overlapping memory, or loses
-//! what is in it, is caught and not timed.
-//! Absent on purpose: filling whole blocks, which would be a benchmark of memset.
+//! Programs that hold many blocks at once write a tag to both ends of each block and look for it
+//! before they free it, so that an allocator that hands out overlapping memory, or loses what is in
+//! it, is caught and not timed.
 
 #![allow(unsafe_code)]
 

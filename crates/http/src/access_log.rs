@@ -5,16 +5,12 @@
 //! shard 1: answered -> entry -> ring --+--> writer: line -> batch -> file, or stdout
 //! ```
 //!
-//! On the path: `server::logging` gives a shard's `shard_log` what a request was and how it ended;
-//! that copies a few numbers and the peer's own bytes into a bounded ring. The writer makes text of
-//! them (`format`) and writes it in batches.
+//! `server::logging` gives a shard's `shard_log` what a request was and how it ended; that copies a
+//! few numbers and the peer's own bytes into a bounded ring. The writer makes text of them
+//! (`format`) and writes it in batches.
 //!
 //! Invariants: a shard never waits for the log, whatever the disk does; an entry is either written
 //! or counted as dropped; no peer can make a line that is not one request's.
-//!
-//! Absent on purpose: an order of lines across shards (each shard's are in the order in which its
-//! requests ended), and rotation, which is another program's work: see
-//! [`crate::Running::reread`].
 
 mod ring;
 pub(crate) mod entry;

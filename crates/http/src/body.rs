@@ -1,12 +1,11 @@
 //! Bodies in: by length, in chunks, or until the peer closes.
 //!
-//! On the path: `connection` and `client` feed received bytes through a decoder and take the data
-//! out, borrowed from what they fed. No byte is copied or kept here, so input may be cut anywhere.
+//! `connection` and `client` feed received bytes through a decoder and take the data out, borrowed
+//! from what they fed. No byte is copied or kept here, so input may be cut anywhere.
 //!
-//! Absent on purpose: leniency in the chunk grammar (RFC 9112 7.1): a bare LF, white space, a sign
-//! or `0x` before a size, or data past a chunk's size are faults. Trailer fields are checked like
-//! header fields and handed out apart from the data, so that nothing downstream takes them for
-//! header fields; whoever wants them gathers them for [`crate::parse_trailer_fields`].
+//! Trailer fields are checked like header fields and handed out apart from the data, so that
+//! nothing downstream takes them for header fields; whoever wants them gathers them for
+//! [`crate::parse_trailer_fields`].
 
 use millpond_mempool::{BlockPool, Buffer, POOLED_BYTES_MAX, Pool, PoolError, Pooled};
 
@@ -407,11 +406,10 @@ impl ChunkDecoder {
 
 // Bytes that arrived and must wait: for the rest of a head, for an earlier request, for room.
 //
-// A receive brings up to 64 KiB, and two may have to wait, but a pooled block holds 32 KiB. So it is a
-// chain of blocks, of which each but the last is full when it is made: however a network cuts what
-// a peer sends, no byte of it is malloc's. Only a head longer than a block makes a block of its own
-// size.
-// Absent on purpose: looking at what is kept as one piece of memory.
+// A receive brings up to 64 KiB, and two may have to wait, but a pooled block holds 32 KiB. So it
+// is a chain of blocks, of which each but the last is full when it is made: however a network cuts
+// what a peer sends, no byte of it is malloc's. Only a head longer than a block makes a block of
+// its own size.
 
 /// See the module. Never empty.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Late answers: how a service reaches a connection again, outside of a call.
 //!
-//! On the path: another thread finishes, uses the shard's waker, and `server` calls
-//! [`crate::Service::woken`] with this. Each answer goes into its connection's output; afterwards
-//! the server goes on with that connection's next request and sends all at the end of the tick.
+//! Another thread finishes, uses the shard's waker, and `server` calls [`crate::Service::woken`]
+//! with this. Each answer goes into its connection's output; afterwards the server goes on with
+//! that connection's next request and sends all at the end of the tick.
 
 use crate::access_log::Relayed;
 use crate::connection::{Connection, Pending};

@@ -1,8 +1,8 @@
 //! One connection's reading side without I/O: bytes in, complete requests out.
 //!
-//! On the path: `server` hands over received bytes; `advance` takes requests off their front, one
-//! call each. A request that is whole borrows everything from those bytes. A body that is not is
-//! gathered in pooled memory, and its head with it, until it is.
+//! `server` hands over received bytes; `advance` takes requests off their front, one call each. A
+//! request that is whole borrows everything from those bytes. A body that is not is gathered in
+//! pooled memory, and its head with it, until it is.
 //!
 //! ```text
 //!           head incomplete: bytes wait in `input`
@@ -12,9 +12,6 @@
 //!   |                                                |     |
 //!   +------> Refused: answer, close                  +-----+
 //! ```
-//!
-//! Absent on purpose: sockets, timers and services (`server`), and resuming inside a head: a cut
-//! head is parsed again from its start, at most once per line end that arrives.
 
 use millpond_io::{SocketId, TimerId, Waker};
 use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, Pooled};

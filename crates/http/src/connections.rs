@@ -397,8 +397,6 @@ impl Ages {
 // How many connections each address has, so that one client cannot take them all.
 //
 // An IPv6 client has a whole network of 64 bits to itself, so that network counts as one address.
-// Absent on purpose: any work when there is no cap, and clients on a unix socket, which have no
-// address and are of this machine.
 
 /// An address or network as one number; no client has zero.
 type Key = u128;

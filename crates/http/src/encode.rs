@@ -1,8 +1,8 @@
 //! Heads out: responses and requests, written straight into pooled memory.
 //!
-//! On the path: `response` and `server` write what leaves here; the load generator writes requests.
-//! Room is reserved once per message, then everything is copied; no formatting machinery runs.
-//! Texts are not checked here. They were checked when they became a `FieldName`, a `FieldValue`, a
+//! `response` and `server` write what leaves here; the load generator writes requests. Room is
+//! reserved once per message, then everything is copied; no formatting machinery runs. Texts are
+//! not checked here. They were checked when they became a `FieldName`, a `FieldValue`, a
 //! `RequestTarget` or an `Authority` (see `head_text`).
 
 use crate::head_text::{Authority, Field, FieldValue, RequestTarget};

@@ -1,18 +1,15 @@
 //! The files of a directory as a [`Service`]: what `millpond serve files` runs.
 //!
-//! On the path, in the order of the `mod` lines: the target's path becomes a plain name, which the
-//! cache of small files knows, or which is opened beneath the root; preconditions and range select
-//! what is sent; a small file goes into the cache, a larger one is sent block by block as the client
-//! takes it. What memory cannot answer, the disk thread does.
+//! In the order of the `mod` lines: the target's path becomes a plain name, which the cache of
+//! small files knows, or which is opened beneath the root; preconditions and range select what is
+//! sent; a small file goes into the cache, a larger one is sent block by block as the client takes
+//! it. What memory cannot answer, the disk thread does.
 //!
 //! What is served: regular files that the process may read, beneath the directory. A directory is
 //! answered with its `index.html`; without one it does not exist. Names that begin with a dot are
 //! hidden, except `/.well-known/` (RFC 8615). Links are followed while they stay beneath the
 //! directory, where the kernel has `openat2`. A file that shrinks while it is sent ends its
 //! connection: what was announced is never padded.
-//!
-//! Absent on purpose: listings, compression (serve what was compressed before), several ranges in
-//! one answer, and authentication.
 
 mod path;
 mod selection;

@@ -1,7 +1,7 @@
 //! A parsed head: offsets into the bytes it was parsed from, and what they mean for framing.
 //!
-//! On the path: `parse` fills these; `service` shows them to a handler together with the bytes.
-//! Absent on purpose: copies of anything. Offsets stay valid when the same bytes move elsewhere.
+//! `parse` fills these; `service` shows them to a handler together with the bytes. Offsets stay
+//! valid when the same bytes move elsewhere.
 
 use crate::encode::Persistence;
 use crate::limits::FIELDS_CAPACITY;

@@ -29,8 +29,6 @@
 //! Invariants: framing is never guessed (a doubt closes the connection); responses leave in the
 //! order of their requests, all of one tick in one send; an idle connection owns no buffer; a
 //! request in steady state makes no heap call with pools on; every cap on a peer has a status code.
-//!
-//! Absent on purpose: TLS itself (a driver of `millpond_io` speaks it below), HTTP/2, compression, and `unsafe` anywhere but in `scan`.
 
 #![warn(missing_debug_implementations)]
 

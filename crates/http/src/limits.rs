@@ -1,6 +1,6 @@
 //! Every cap on what a peer may send or how long it may take, each with its reason and its answer.
 //!
-//! Absent on purpose: a switch that loosens framing. Limits bound size and time; grammar is fixed.
+//! Limits bound size and time; grammar is fixed.
 
 use std::num::NonZeroU64;
 use std::ops::Deref;

@@ -3,9 +3,6 @@
 //! One process has one stderr, so format and level are the process's, set once at the start.
 //! Shards do not come here while they serve: what happens to them often they count, and `watch`
 //! tells of the counts; `Repeated` keeps an event that goes on from filling a disk.
-//!
-//! Absent on purpose: time and colour in the text (a terminal's reader knows the time, a service
-//! manager adds it), targets, spans, and everything else of a logging framework.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! Request methods: the token as an enum, and what each means for a body.
 //!
-//! Absent on purpose: semantics beyond framing. Which methods a path allows is the service's word.
+//! Which methods a path allows is the service's word.
 
 /// A request method. Anything outside RFC 9110 and PATCH is `Extension`; its token is in the head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]

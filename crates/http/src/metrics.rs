@@ -3,8 +3,7 @@
 //! A shard counts in plain integers and publishes a copy of them about once a second while
 //! anything happens (`snapshot`); whoever is asked puts all copies into one text (`report`).
 //!
-//! Absent on purpose: a registry. The metrics are those listed in `report` and what the service
-//! adds through [`MetricsText`].
+//! The metrics are those listed in `report` and what the service adds through [`MetricsText`].
 
 pub(crate) mod report;
 

@@ -1,14 +1,14 @@
 //! Heads of requests and responses: RFC 9112 to the letter, one pass, borrowed offsets.
 //!
-//! On the path: `connection` hands over received bytes; out come spans into those bytes, or a fault
-//! with its status code. Nothing is allocated and nothing is copied.
+//! `connection` hands over received bytes; out come spans into those bytes, or a fault with its
+//! status code. Nothing is allocated and nothing is copied.
 //!
 //! The cursor only moves forward and every decision depends on bytes before it, so a head cut at
 //! any byte ends in the same answer once the rest has come: running off the end is `Partial`.
 //!
-//! Absent on purpose: leniency. Bare LF, folded fields, space before a colon, repeated or listed
-//! lengths, and every transfer coding that is not exactly `chunked` are refused, because two
-//! parsers that repair them differently can be made to disagree on where a request starts.
+//! Bare LF, folded fields, space before a colon, repeated or listed lengths, and every transfer
+//! coding that is not exactly `chunked` are refused, because two parsers that repair them
+//! differently can be made to disagree on where a request starts.
 
 mod request;
 mod response;

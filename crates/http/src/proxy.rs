@@ -1,14 +1,12 @@
 //! A reverse proxy: clients on one side, the connection pool and its upstreams on the other.
 //!
-//! On the path: [`Proxy`] is a [`crate::Service`]; [`ProxyControl`] holds what all shards' proxies are
-//! told, and tells them anew. In the order of the `mod` lines below: what is configured, which upstream
-//! is chosen, what of a head is passed on, and how an exchange runs.
+//! [`Proxy`] is a [`crate::Service`]; [`ProxyControl`] holds what all shards' proxies are told, and
+//! tells them anew. In the order of the `mod` lines below: what is configured, which upstream is
+//! chosen, what of a head is passed on, and how an exchange runs.
 //!
 //! Invariants: framing is written from what was parsed, on both sides; no hop-by-hop field passes; a
 //! request is repeated only if it provably did not start, or if repeating it changes nothing and nobody
 //! has seen an answer; every failure has a side at fault.
-//!
-//! Absent on purpose: caching, rewriting of targets and bodies, and being a tunnel for CONNECT.
 
 mod config;
 mod client_peer;

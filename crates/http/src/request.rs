@@ -1,7 +1,6 @@
 //! What a service sees of a request: borrowed parts of the received bytes, and the whole body.
 //!
-//! Absent on purpose: percent-decoding (the service knows which bytes it accepts). A body that a
-//! service wants in parts is not here: it comes to `Service::stream`.
+//! A body that a service wants in parts is not here: it comes to `Service::stream`.
 
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 

@@ -1,8 +1,8 @@
 //! What a service answers with: written at once, behind the answers before it, into the
 //! connection's output.
 //!
-//! Absent on purpose: a body that is taken by reference and sent later. What is written is copied,
-//! once, into the block that leaves with the tick; only files go past it ([`Response::send_file`]).
+//! What is written is copied, once, into the block that leaves with the tick; only files go past it
+//! ([`Response::send_file`]).
 
 use crate::encode::{
     AnnouncedBody, ResponseParts, encode_chunk, encode_chunk_part, encode_chunk_size,

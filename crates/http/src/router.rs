@@ -1,10 +1,7 @@
 //! From a method and a path to whatever handles them, without a heap call per request.
 //!
-//! On the path: a service asks its router first thing. Patterns are split once, when they are added;
-//! a request is matched segment by segment against borrowed bytes.
-//!
-//! Absent on purpose: percent-decoding, as everywhere before the handler, and patterns that are
-//! matched by anything but equality: what overlaps is settled by the order of adding.
+//! A service asks its router first thing. Patterns are split once, when they are added; a request
+//! is matched segment by segment against borrowed bytes.
 
 use crate::method::Method;
 

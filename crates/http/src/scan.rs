@@ -1,7 +1,7 @@
 //! Byte classes, and the search for the end of a run of them, many bytes at once.
 //!
-//! On the path: `parse` looks at every byte of a head through a [`Scanner`], and never asks which.
-//! The same source is compiled once per scanner, so that the vector code melts into the parser:
+//! `parse` looks at every byte of a head through a [`Scanner`], and never asks which. The same
+//! source is compiled once per scanner, so that the vector code melts into the parser:
 //!
 //! ```text
 //! parse -> run(work) -+-> avx2     32 bytes   x86-64 whose CPU says so
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! `scalar` is the reference: it says what a class is, byte by byte, and the others must agree with
-//! it. Absent on purpose: grammar. What a run means is the parser's business.
+//! it. What a run means is the parser's business.
 
 #![allow(
     unsafe_code,

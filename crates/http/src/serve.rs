@@ -1,10 +1,7 @@
 //! A whole server: one thread, listener and service per shard, until a signal or its owner ends it.
 //!
-//! On the path: the command line calls [`serve`] and blocks in it. Listeners are bound on the
-//! calling thread, so that a taken port is one clear error before any thread exists.
-//!
-//! Absent on purpose: anything shared between shards but the snapshots of their numbers, and
-//! restarting a shard that failed: the others are stopped and the error is returned.
+//! The command line calls [`serve`] and blocks in it. Listeners are bound on the calling thread, so
+//! that a taken port is one clear error before any thread exists.
 
 mod metrics_server;
 mod shards;

@@ -1,15 +1,12 @@
 //! The server of one shard: connects sockets, the connection state machine and a service.
 //!
-//! On the path: `io` delivers events; received bytes go through `exchange` (requests out of bytes,
-//! service, responses into the connection's output); when the tick ends every connection with
-//! output gets one send. Deadlines sit in `deadline`, what a stop and `/metrics` need in their own
-//! files.
+//! `io` delivers events; received bytes go through `exchange` (requests out of bytes, service,
+//! responses into the connection's output); when the tick ends every connection with output gets
+//! one send. Deadlines sit in `deadline`, what a stop and `/metrics` need in their own files.
 //!
 //! Back-pressure: a connection whose output the kernel did not take, whose request is pending, or
 //! that used up its share of the tick, is not served further. Bytes that still come are kept, then
 //! receiving is paused, so at most two receives wait per connection.
-//!
-//! Absent on purpose: threads and signals (`serve`), and locks: all of this is one thread's.
 
 mod exchange;
 mod calling;

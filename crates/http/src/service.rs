@@ -1,9 +1,9 @@
 //! What a server is for: the trait its handlers implement, and how late answers find their way.
 //!
-//! On the path: `server` calls [`Service::call`] for each complete request, in the order the
-//! connection sent them. A service answers at once, or returns [`Flow::Pending`] and answers
-//! through [`Completions`] when another thread is done; meanwhile that connection waits and the
-//! others do not.
+//! `server` calls [`Service::call`] for each complete request, in the order the connection sent
+//! them. A service answers at once, or returns [`Flow::Pending`] and answers through
+//! [`Completions`] when another thread is done; meanwhile that connection waits and the others do
+//! not.
 
 use crate::asynchronous::AsyncShard;
 use crate::client::{Client, ExchangeEvent, ExchangeId};

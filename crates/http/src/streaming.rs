@@ -1,7 +1,7 @@
 //! Exchanges in parts: what a connection keeps of one between two calls of its service.
 //!
-//! On the path: `server::stream` decodes the body's next part off the received bytes and hands it
-//! to the service, which writes into the connection's output through [`crate::Response`].
+//! `server::stream` decodes the body's next part off the received bytes and hands it to the
+//! service, which writes into the connection's output through [`crate::Response`].
 //!
 //! ```text
 //! body in:   Reading --last part--> AtEnd --> Read     answered before: Unread, up to 64 KiB

@@ -1,7 +1,6 @@
 //! Where to listen or connect: an IP address with port, or the path of a unix socket.
 //!
-//! Absent on purpose: names resolved behind the caller's back. Parsing takes literal addresses
-//! only; [`Address::resolve`] asks the resolver and says so.
+//! Parsing takes literal addresses only; [`Address::resolve`] asks the resolver and says so.
 
 use crate::error::IoError;
 use crate::resolver::{look_up_with, system_lookup};

@@ -1,8 +1,4 @@
 //! The one clock of a shard: monotonic nanoseconds.
-//!
-//! Absent on purpose: wall-clock time (`http` formats dates once a second from the system clock)
-//! and a clock object; a driver that simulates time answers through [`crate::Driver::now_ns`] and
-//! [`crate::Driver::clock_ns`].
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 

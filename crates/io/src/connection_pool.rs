@@ -1,9 +1,9 @@
 //! Outgoing connections of one shard, kept between uses: whatever protocol they carry.
 //!
-//! On the path: a client asks for a connection to a key ([`ConnectionPool::acquire`]), uses it, and
-//! gives it back, whence it is parked until the next one asks. The pool is a state machine over the
-//! shard's driver and timers: its owner hands it the events of sockets that are not its own, the
-//! timers with the pool's mark, and the shard's wakes; what waited comes out of
+//! A client asks for a connection to a key ([`ConnectionPool::acquire`]), uses it, and gives it
+//! back, whence it is parked until the next one asks. The pool is a state machine over the shard's
+//! driver and timers: its owner hands it the events of sockets that are not its own, the timers
+//! with the pool's mark, and the shard's wakes; what waited comes out of
 //! [`ConnectionPool::next_outcome`].
 //!
 //! ```text
@@ -22,10 +22,6 @@
 //! Invariants: connections (leased, parked and in the making) never exceed either cap; a connection
 //! is handed out only if nothing arrived on it since it was given back; who asked first is served
 //! first, unless he wants a connection of his own; a lease ends exactly once.
-//!
-//! Absent on purpose: any protocol, whether a connection is clean (its holder knows), locks, and
-//! handing a parked descriptor to another shard: a driver would have to give up a socket the kernel
-//! still works on, and each shard's own connections are as many as it has use for.
 
 mod leasing;
 mod waiting;

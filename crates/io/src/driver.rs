@@ -4,9 +4,6 @@
 //! [`Event`] in a later [`Driver::tick`]. [`uring`] is the completion kernel behind it, [`epoll`]
 //! the readiness kernel that is always there; `sim`, with the feature `simulator`, is none: a
 //! network in memory, with seeded faults and virtual time.
-//!
-//! Absent on purpose: reading on demand (bytes come when they come; [`Driver::pause_receive`] is
-//! the back-pressure) and per-socket user data (index your own table by [`SocketId::slot`]).
 
 mod accepting;
 mod lifecycle;

@@ -1,16 +1,13 @@
 //! Sockets that whoever started this process had opened for it, as systemd does for a unit with a
 //! `.socket` beside it.
 //!
-//! On the path: in the place of binding. The one who started us keeps the sockets open while this process
-//! is replaced, so that clients wait and none is refused; and ports below 1024 need no rights here.
+//! In the place of binding. The one who started us keeps the sockets open while this process is
+//! replaced, so that clients wait and none is refused; and ports below 1024 need no rights here.
 //! `LISTEN_PID` says that they are meant for this process, `LISTEN_FDS` how many there are, from
 //! descriptor 3 on.
 //!
 //! Several shards take connections from the same socket, in turn, as those of a unix path do. With as many
 //! sockets as shards (`ListenStream=` repeated, and `ReusePort=yes`) each has a queue of its own.
-//!
-//! Absent on purpose: names of sockets (`LISTEN_FDNAMES`), since a server has one address, and sockets
-//! that do not listen yet, or take connections of another kind.
 
 #![allow(unsafe_code)]
 
@@ -167,8 +164,7 @@ fn address_of(fd: impl AsFd) -> Result<Address, Errno> {
 
 // What accepted connections have from their listener, set once for all of them.
 //
-// Place: `listener` binds one, `handed_over` is given one. Absent on purpose: buffer sizes, which the
-// kernel tunes to each path when nobody sets them.
+// Place: `listener` binds one, `handed_over` is given one.
 
 /// What the kernel takes of a connection beyond what it has sent, in bytes. Its own limit is 4 MiB: of a
 /// client that stopped reading that is memory of nobody's account, and freeing it when the client is given

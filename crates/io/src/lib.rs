@@ -19,10 +19,6 @@
 //! received bytes live only while the event is handled, [`Driver::send`] takes the buffer's
 //! ownership, results arrive as [`Event`]s, and an event whose socket is gone is dropped by its
 //! generation.
-//!
-//! Absent on purpose: any protocol (that is `http`), futures, sharing between shards (only
-//! [`Waker`], [`MailboxSender`] and [`StopHandle`] cross threads), signals and publishing of
-//! counters (the shard counts, others read the report).
 
 #![warn(missing_debug_implementations)]
 

@@ -1,11 +1,7 @@
 //! Accepting sockets, one per shard.
 //!
-//! On the path: the first stop of every connection. Shards listen side by side on one port
-//! (`SO_REUSEPORT`) and the kernel spreads connections over them. What accepted sockets inherit is set
-//! once here.
-//!
-//! Absent on purpose: deferred accept (a silent peer must be seen, to be timed out) and sharing
-//! one TCP listener between shards (a herd wakes for each connection).
+//! The first stop of every connection. Shards listen side by side on one port (`SO_REUSEPORT`) and
+//! the kernel spreads connections over them. What accepted sockets inherit is set once here.
 
 use crate::address::Address;
 use crate::error::IoError;

@@ -4,8 +4,7 @@
 //! an empty vector of its own, so in steady state nothing is allocated and the lock is held for
 //! a few instructions.
 //!
-//! Absent on purpose: a lock-free ring. Senders hand over batches, so the lock is taken a few
-//! times per tick at most.
+//! Senders hand over batches, so the lock is taken a few times per tick at most.
 
 use crate::waker::Waker;
 use std::fmt;

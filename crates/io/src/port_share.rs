@@ -22,10 +22,6 @@
 //!
 //! A unix socket has a path in place of a port: the newcomer's takes the place of the old one in
 //! one step, so there is nothing to steer.
-//!
-//! Absent on purpose: handing sockets themselves over (the two would need a channel and a common
-//! version of it) and `net.ipv4.tcp_migrate_req`, which does all this in the kernel where an
-//! administrator has switched it on; it does no harm then.
 #![allow(unsafe_code)]
 
 use crate::address::Address;

@@ -10,11 +10,8 @@
 //! counters.rs  heads and refusals, by kind
 //! ```
 //!
-//! On the path: [`crate::tls::Tls`] awaits a head on what it accepts, below TLS, and reports the socket
-//! once it is there; [`crate::connection_pool::Target`] says whether a connection begins with one.
-//!
-//! Absent on purpose: guessing whether there is a head (whoever may leave it out may also forge it),
-//! the meaning of extensions (TLVs), which are checked for their lengths and skipped, and datagrams.
+//! [`crate::tls::Tls`] awaits a head on what it accepts, below TLS, and reports the socket once it
+//! is there; [`crate::connection_pool::Target`] says whether a connection begins with one.
 
 use std::fmt;
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! From host names to addresses, away from the shards.
 //!
-//! On the path: a shard's connection pool asks through its [`ResolverClient`]; helper threads look
-//! the name up (getaddrinfo, which blocks) unless the cache knows it; the answer comes back through
-//! a bounded mailbox and the shard's waker.
+//! A shard's connection pool asks through its [`ResolverClient`]; helper threads look the name up
+//! (getaddrinfo, which blocks) unless the cache knows it; the answer comes back through a bounded
+//! mailbox and the shard's waker.
 //!
 //! ```text
 //! ResolverClient::ask -> bounded queue -> helper thread: cache, else getaddrinfo -> order, cache
@@ -13,8 +13,7 @@
 //! answer serves for up to `stale_ns` more. getaddrinfo tells no time to live: `good_ns` stands for
 //! it.
 //!
-//! Absent on purpose: a DNS client of our own. The system's knows `/etc/hosts`, search domains and
-//! whatever else the administrator set up.
+//! The system's knows `/etc/hosts`, search domains and whatever else the administrator set up.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,9 +1,8 @@
 //! Telling whoever started this process how it stands, by the protocol of systemd's `sd_notify`: a
 //! datagram of lines to the socket that `NOTIFY_SOCKET` names.
 //!
-//! So a unit of `Type=notify` counts as started when connections are accepted, and not before.
-//! Absent on purpose: the watchdog. What it would be fed by, a thread that only waits, says nothing about
-//! the shards.
+//! So a unit of `Type=notify` counts as started when connections are accepted, and not before. What
+//! it would be fed by, a thread that only waits, says nothing about the shards.
 
 use crate::clock::monotonic_ns;
 use std::ffi::{OsStr, OsString};

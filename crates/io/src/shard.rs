@@ -2,9 +2,6 @@
 //!
 //! A shard is a loop: wait, hand events to the [`Protocol`], fire timers, end the tick. It shares
 //! nothing; a [`StopHandle`] is how the rest of the process ends it.
-//!
-//! Absent on purpose: starting threads (the caller has names and error paths for them), signals,
-//! and publishing counters (a protocol reads them from its context when asked).
 
 use crate::affinity::pin_to;
 use crate::clock::earlier;

@@ -14,7 +14,7 @@
 //! to a granule, or in `due`. Hence a timer never fires early, and at most one granule after the
 //! later of its deadline and the call that set it.
 //!
-//! Absent on purpose: precise timers. Pacing uses [`crate::WaitPlan`].
+//! Pacing uses [`crate::WaitPlan`].
 
 use std::num::NonZeroU32;
 

@@ -35,9 +35,6 @@
 //! A driver speaks TLS as a server, on what it accepts, or as a client, on what it connects; the other
 //! kind stays in clear text. The layer has a session for both, and nothing but that session's
 //! `records` tells them apart.
-//!
-//! Absent on purpose: early data (it can be replayed), asking clients for certificates, renegotiation,
-//! and records of our own: rustls allocates for each record it opens or seals, which a test counts.
 
 mod awaited;
 mod certificates;

@@ -1,10 +1,9 @@
 //! Which allocators can be compared here: those of the distribution, ours, those that were built
 //! from their crates, and any object the user names.
 //!
-//! On the path: the first thing a comparison does. Everything that can be known to fail is refused
-//! here with a sentence, because the dynamic linker only mumbles into the target's stderr and goes
-//! on without the library.
-//! Absent on purpose: building or downloading allocators (`cargo xtask allocators` does).
+//! The first thing a comparison does. Everything that can be known to fail is refused here with a
+//! sentence, because the dynamic linker only mumbles into the target's stderr and goes on without
+//! the library.
 
 mod user;
 mod tuning;

@@ -1,9 +1,8 @@
 //! A control group (version 2) for a target: the kernel's own account of all its processes.
 //!
-//! On the path: `session` makes one for each run where it can; the second stage of the launcher joins
-//! it before the target begins; `edge` reads it. It counts what the sum over processes misses: those
-//! that have ended, the page cache of the target's own files, memory of the kernel.
-//! Absent on purpose: limits, and version 1, whose hierarchies belong to the machine's owner.
+//! `session` makes one for each run where it can; the second stage of the launcher joins it before
+//! the target begins; `edge` reads it. It counts what the sum over processes misses: those that
+//! have ended, the page cache of the target's own files, memory of the kernel.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

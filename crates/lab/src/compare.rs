@@ -1,7 +1,7 @@
 //! The whole comparison, top down: try, count, plan, run the rounds, judge, write.
 //!
-//! On the path: `cli` calls `compare` with what the user asked and shows the events and the outcome.
-//! Ctrl-C arrives as a flag: the run in hand ends at once, what was measured is analysed as usual.
+//! `cli` calls `compare` with what the user asked and shows the events and the outcome. Ctrl-C
+//! arrives as a flag: the run in hand ends at once, what was measured is analysed as usual.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

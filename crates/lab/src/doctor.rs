@@ -4,8 +4,7 @@
 //! What the kernel shows in files is read below a root that tests plant; what has to be tried
 //! (a ring, a counter, a socket) is tried once by [`Attempts::make`] and handed in.
 //!
-//! Absent on purpose: changing anything. Each finding that is not well names the command that a person
-//! with the right to do so may give.
+//! Each finding that is not well names the command that a person with the right to do so may give.
 
 mod machine;
 mod serving;

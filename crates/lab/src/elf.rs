@@ -1,8 +1,7 @@
 //! The few facts of an ELF file that decide whether preloading can work at all.
 //!
-//! On the path: `allocator` refuses a library that cannot stand in for malloc, and `presence`
-//! explains why a target ignored one. Absent on purpose: anything but 64-bit little-endian Linux
-//! files; others are reported as not understood.
+//! `allocator` refuses a library that cannot stand in for malloc, and `presence` explains why a
+//! target ignored one.
 
 use std::cell::Cell;
 use std::fs;

@@ -1,10 +1,9 @@
 //! Shared objects of ours that are part of this binary, and the private directories they are written
 //! to when a target is to preload them.
 //!
-//! On the path: `trace` writes the heap call counter for its pass, `profile` the sampler of heap
-//! calls; `allocator` writes mempool when it is a candidate. `build.rs` compiles them.
-//! Absent on purpose: a lasting copy. An object lives as long as what holds its directory, so two
-//! versions of this program never meet in one file.
+//! `trace` writes the heap call counter for its pass, `profile` the sampler of heap calls;
+//! `allocator` writes mempool when it is a candidate. `build.rs` compiles them. An object lives as
+//! long as what holds its directory, so two versions of this program never meet in one file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

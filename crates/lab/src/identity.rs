@@ -1,7 +1,6 @@
 //! The user that a target runs as, from `/etc/passwd` and `/etc/group`.
 //!
-//! On the path: the user's flag becomes ids here; the second stage of the launcher takes them on.
-//! Absent on purpose: directories of users on other machines (nsswitch): a service's user is local.
+//! The user's flag becomes ids here; the second stage of the launcher takes them on.
 
 use std::fs;
 

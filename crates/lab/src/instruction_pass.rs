@@ -1,9 +1,9 @@
 //! Instructions per request of every candidate, in passes of their own under an emulator, where the
 //! processor's counters are hidden or the user wants them.
 //!
-//! On the path: `compare` runs it after the heap passes; what it finds stands in the rounds of the same
-//! numbers, so that the verdicts are those of any other measure.
-//! Absent on purpose: more passes than rounds. A count without a round beside it would be lost.
+//! `compare` runs it after the heap passes; what it finds stands in the rounds of the same numbers,
+//! so that the verdicts are those of any other measure. A count without a round beside it would be
+//! lost.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;

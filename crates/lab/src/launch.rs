@@ -1,7 +1,7 @@
 //! The child side: what `millpond launch` does between the lab and a target.
 //!
-//! On the path: `subject` starts `millpond launch supervise`, which starts `millpond launch exec`,
-//! which becomes the target:
+//! `subject` starts `millpond launch supervise`, which starts `millpond launch exec`, which becomes
+//! the target:
 //!
 //! ```text
 //! lab --stdin/stdout--> supervise --stdin--> exec  ==exec==>  target  -> its workers
@@ -15,8 +15,6 @@
 //!
 //! A stage by itself is `millpond launch probe`: a program of a moment that is started under an allocator and its
 //! settings, and says what malloc does there.
-//!
-//! Absent on purpose: fork, unsafe code, and any measurement.
 
 mod supervise;
 

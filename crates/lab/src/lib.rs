@@ -33,8 +33,6 @@
 //! Invariants: a target is a process and never linked in, so each allocator stands alone; no target
 //! outlives its session, whatever ends the lab; no run is counted under an allocator that was not
 //! proved to be mapped where the requests are served; memory is compared at equal work.
-//! Absent on purpose: statistics and verdicts (`millpond_measure`), sockets (`millpond_load`),
-//! flags and output (`cli`), unsafe code.
 
 pub mod config;
 pub mod target;

@@ -1,10 +1,9 @@
 //! The user's own load program in the place of our generator: `redis-benchmark`, `pgbench`, a script.
 //!
-//! On the path: `preflight` checks answers and learns how long it takes, `scored` and `heap_pass` run
-//! it against a candidate that serves. It is a target of the launcher as a server is: on the
-//! generator's CPUs, in a group of its own, and gone when the run is.
-//! The program decides how much it does; it has to be the same amount each time, or memory would be
-//! compared at unequal work.
+//! `preflight` checks answers and learns how long it takes, `scored` and `heap_pass` run it against
+//! a candidate that serves. It is a target of the launcher as a server is: on the generator's CPUs,
+//! in a group of its own, and gone when the run is. The program decides how much it does; it has to
+//! be the same amount each time, or memory would be compared at unequal work.
 
 use std::ffi::OsString;
 use std::fs;

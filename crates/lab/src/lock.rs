@@ -1,8 +1,8 @@
 //! One comparison at a time on a machine: two would measure each other.
 //!
-//! On the path: `compare` takes it before it starts anything and holds it to its end; the kernel lets go
-//! of it whatever ends the process. Advisory: it keeps comparisons apart, not other work, which the
-//! noise gate is for.
+//! `compare` takes it before it starts anything and holds it to its end; the kernel lets go of it
+//! whatever ends the process. Advisory: it keeps comparisons apart, not other work, which the noise
+//! gate is for.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};

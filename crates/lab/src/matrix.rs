@@ -1,8 +1,8 @@
 //! Who is compared with whom, and in which order.
 //!
-//! On the path: after `allocator`, before `preflight`. Every round contains every candidate once,
-//! in an order drawn anew, so that drift of the machine meets all alike; the baseline is in twice
-//! (A/A), so that a comparison that finds a difference where there is none unmasks itself.
+//! After `allocator`, before `preflight`. Every round contains every candidate once, in an order
+//! drawn anew, so that drift of the machine meets all alike; the baseline is in twice (A/A), so
+//! that a comparison that finds a difference where there is none unmasks itself.
 //!
 //! The baseline is the C library's malloc: what a user gets who does nothing, so that each ratio reads "what if
 //! I switched". What pools change is a question of its own, asked within each allocator

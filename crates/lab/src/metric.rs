@@ -1,9 +1,9 @@
 //! What is read out of the words of the user's own load program: `p99[ms]=regex:p99=([0-9.]+)`.
 //!
-//! On the path: `load_command` hands over what the program wrote and gets numbers. A name that we
-//! know (`throughput`, `p50`, `p99`, `requests`) answers our questions; any other is a measure of its
-//! own, with the unit and the direction that the user says.
-//! Absent on purpose: guessing. A metric that is not there, or no number, fails the run.
+//! `load_command` hands over what the program wrote and gets numbers. A name that we know
+//! (`throughput`, `p50`, `p99`, `requests`) answers our questions; any other is a measure of its
+//! own, with the unit and the direction that the user says. A metric that is not there, or no
+//! number, fails the run.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! How the user's server is started, asked whether it serves, and stopped.
 //!
-//! On the path: `cli` fills it, `session` turns it into what the launcher does.
+//! `cli` fills it, `session` turns it into what the launcher does.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,8 +1,7 @@
 //! From runs to the record that is analysed, written and shown.
 //!
-//! On the path: `compare` adds every run here, asks `millpond_measure` for the verdicts, and `finish`
-//! writes `results.json` and `report.html`. No statistics and no words of judgement are
-//! made here.
+//! `compare` adds every run here, asks `millpond_measure` for the verdicts, and `finish` writes
+//! `results.json` and `report.html`. No statistics and no words of judgement are made here.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -7,8 +7,6 @@
 //! malloc, calloc, realloc and free that the dynamic linker wrote must lead into the library
 //! (`interposition`), its settings must have reached the process (`environment`), and with nothing
 //! preloaded no allocator may be there unnoticed. What cannot be proved is refused.
-//! Absent on purpose: trust in the command line, in the variables of the lab, and in the target's
-//! words.
 
 pub(crate) mod interposition;
 

@@ -1,7 +1,7 @@
 //! Who belongs to whom: parents, descendants and listening sockets, read from `/proc`.
 //!
-//! On the path: the supervisor finds what a target left behind; `presence` and `sampler` find the
-//! processes that serve. Every answer is a snapshot: a process may end right after.
+//! The supervisor finds what a target left behind; `presence` and `sampler` find the processes that
+//! serve. Every answer is a snapshot: a process may end right after.
 
 use std::collections::HashSet;
 use std::fs;

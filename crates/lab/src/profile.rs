@@ -1,9 +1,9 @@
 //! Where a server's time and memory go, under load: flame graphs, and what taking them cost.
 //!
-//! On the path: `cli` calls [`profile`] for a server that is started here and [`profile_process`] for
-//! one that runs already. Every round runs the same work once for each *arm* in a fresh process, in
-//! shuffled order: without a profiler, under perf, and with the sampler of heap calls preloaded. So
-//! every second of load gives samples, and the rounds' pairs say what the profilers cost.
+//! `cli` calls [`profile`] for a server that is started here and [`profile_process`] for one that
+//! runs already. Every round runs the same work once for each *arm* in a fresh process, in shuffled
+//! order: without a profiler, under perf, and with the sampler of heap calls preloaded. So every
+//! second of load gives samples, and the rounds' pairs say what the profilers cost.
 //!
 //! ```text
 //! config      what the user wants; unwind: how perf follows stacks
@@ -16,8 +16,7 @@
 //! after_rounds  the graphs of a comparison's report
 //! ```
 //!
-//! Absent on purpose: drawing and file formats (`millpond_measure::flamegraph`), verdicts. The
-//! measurement of a comparison never runs under any of this.
+//! The measurement of a comparison never runs under any of this.
 
 mod arm;
 mod config;

@@ -1,8 +1,8 @@
 //! A comparison that is to be checked against an earlier one: the same work and the same rates as then.
 //!
-//! On the path: `compare` refuses another question before anything is started, takes the plan's work
-//! from the earlier record, and puts the answer into the new one. Rates and requests that were found
-//! anew would be other ones each time, and latency and memory with them.
+//! `compare` refuses another question before anything is started, takes the plan's work from the
+//! earlier record, and puts the answer into the new one. Rates and requests that were found anew
+//! would be other ones each time, and latency and memory with them.
 
 use std::time::Duration;
 

@@ -1,12 +1,13 @@
 //! The rounds: every candidate once in each, in the order drawn, until the answer is known.
 //!
-//! On the path: `compare` makes the plan, this runs it. After the rounds that the plan names, and only
-//! then, the data are looked at: when every verdict of the three questions is decided, the comparison is
-//! over. The price of looking is in the plan's significance (`millpond_measure::statistics::Looks`).
-//! A candidate all of whose verdicts are decided at a look takes no part in later rounds. Time that is left becomes more
-//! slices of each round, not more rounds. The number of rounds stays as planned: it may not depend on what was found.
-//! A candidate that fails twice is left out, with its cause; without the baseline, or without another candidate, the
-//! rounds end.
+//! `compare` makes the plan, this runs it. After the rounds that the plan names, and only then, the
+//! data are looked at: when every verdict of the three questions is decided, the comparison is
+//! over. The price of looking is in the plan's significance
+//! (`millpond_measure::statistics::Looks`). A candidate all of whose verdicts are decided at a look
+//! takes no part in later rounds. Time that is left becomes more slices of each round, not more
+//! rounds. The number of rounds stays as planned: it may not depend on what was found. A candidate
+//! that fails twice is left out, with its cause; without the baseline, or without another
+//! candidate, the rounds end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

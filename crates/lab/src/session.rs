@@ -1,8 +1,8 @@
 //! One candidate, started fresh, proved to be what it is called, ready for load.
 //!
-//! On the path: preflight, heap pass and scored runs all begin and end here. Each gets its own
-//! process, its own empty data directory, its own port, and an environment of random size, since
-//! where the stack begins alone can move a program's speed by several percent.
+//! Preflight, heap pass and scored runs all begin and end here. Each gets its own process, its own
+//! empty data directory, its own port, and an environment of random size, since where the stack
+//! begins alone can move a program's speed by several percent.
 
 use std::cell::Cell;
 use std::ffi::OsString;

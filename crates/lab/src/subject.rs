@@ -1,12 +1,9 @@
 //! One running target, from the lab's side: start, wait until it serves, see it alive, stop it.
 //!
-//! On the path: `run` prepares a subject (paused before its first instruction), attaches counters to
-//! its process id, lets it go, waits until it answers, drives it, and stops it.
-//! Invariant: a target exists only as long as its `Subject`. Dropping one, on any error or panic,
-//! stops every process of the target; should the lab be killed, the supervisor sees its stdin end
-//! and does the same.
-//! Absent on purpose: knowledge of allocators (see `allocator`, `presence`) and of HTTP beyond the
-//! first status line (see `probe`).
+//! `run` prepares a subject (paused before its first instruction), attaches counters to its process
+//! id, lets it go, waits until it answers, drives it, and stops it. Invariant: a target exists only
+//! as long as its `Subject`. Dropping one, on any error or panic, stops every process of the
+//! target; should the lab be killed, the supervisor sees its stdin end and does the same.
 
 use std::ffi::OsString;
 use std::fs::File;

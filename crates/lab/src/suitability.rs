@@ -1,7 +1,7 @@
 //! Programs that no preloaded allocator can serve, told by their file before anything is started.
 //!
-//! On the path: `compare` refuses such a command at once, and `presence` looks again at the program
-//! that really serves, since a command may be a script.
+//! `compare` refuses such a command at once, and `presence` looks again at the program that really
+//! serves, since a command may be a script.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,11 +1,11 @@
 //! Heap calls of a target, counted by a small object preloaded in front of its allocator, and the
 //! sizes and lifetimes of its blocks.
 //!
-//! On the path: a separate pass, never a scored run, puts `Trace::object` first in the target's
-//! `LD_PRELOAD` and names the counters' file in its environment; what was read before a number of
-//! requests is taken from what is read after it.
-//! The object (`preload/trace`) is part of this binary (see `embedded`) and written to a private
-//! directory at run time. Layout of the file: `millpond_preload_shared::heap_file`.
+//! A separate pass, never a scored run, puts `Trace::object` first in the target's `LD_PRELOAD` and
+//! names the counters' file in its environment; what was read before a number of requests is taken
+//! from what is read after it. The object (`preload/trace`) is part of this binary (see `embedded`)
+//! and written to a private directory at run time. Layout of the file:
+//! `millpond_preload_shared::heap_file`.
 
 use std::fs::File;
 use std::mem::offset_of;

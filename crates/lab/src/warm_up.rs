@@ -1,8 +1,8 @@
 //! How many requests it takes until a target's throughput no longer changes.
 //!
-//! On the path: `preflight` drives each candidate in slices and asks after each; the largest number of
-//! requests found becomes the warm-up of every run of every candidate, so that memory is still compared
-//! at equal work. Servers that compile while they run (node, Java) are the reason.
+//! `preflight` drives each candidate in slices and asks after each; the largest number of requests
+//! found becomes the warm-up of every run of every candidate, so that memory is still compared at
+//! equal work. Servers that compile while they run (node, Java) are the reason.
 //!
 //! The quick rule looks at the best of three successive slices, because a neighbour can only make a slice
 //! slower than the target is: steady is what has four such values in a row within a tenth of each other.

@@ -10,9 +10,8 @@
 //! ```
 //! The same seed gives the same moments, whatever the target does and however many threads ask.
 //!
-//! Absent on purpose: a table of arrivals, which an hour at a high rate would fill the memory with;
-//! a shared generator, which threads would have to lock. Each thread walks the whole process,
-//! at some ten nanoseconds per arrival, and takes of it what it claimed.
+//! Each thread walks the whole process, at some ten nanoseconds per arrival, and takes of it what
+//! it claimed.
 
 #[cfg(test)]
 mod tests;

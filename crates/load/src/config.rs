@@ -1,6 +1,4 @@
 //! What a run is to do, checked before anything is connected.
-//!
-//! Absent on purpose: parsing of flags and URLs (`cli`) and defaults that depend on the machine.
 use crate::arrivals::{Arrivals, RATE_PER_S_MAX, Rate};
 use crate::connection_plan::ConnectionPlan;
 use crate::connection_plan::TargetThreads;

@@ -1,6 +1,4 @@
 //! How connections come and go: what a caller says about them.
-//!
-//! Absent on purpose: what is asked on them (`request_mix`, `config`).
 
 use std::fs;
 use std::fs::File;

@@ -1,10 +1,10 @@
 //! The cookies of a thread's connections: each is a user that keeps what the server sets.
 //!
-//! On the path, with `--cookies` alone: `session` shows each answer's head here, `worker` has each
-//! request written here, which is the workload's with a Cookie field at the end of its head. A user
-//! is a place among the connections: the connection that takes the place of one that closed has its
-//! cookies. Absent on purpose: domains. A run asks one server, so every cookie is that host's; and
-//! scripts, which write their requests themselves.
+//! With `--cookies` alone: `session` shows each answer's head here, `worker` has each request
+//! written here, which is the workload's with a Cookie field at the end of its head. A user is a
+//! place among the connections: the connection that takes the place of one that closed has its
+//! cookies. A run asks one server, so every cookie is that host's; and scripts, which write their
+//! requests themselves.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -18,9 +18,6 @@
 //!
 //! A request travels `arrivals` -> `schedule` -> `workload` or `script` -> `session` (`worker` makes the socket calls) ->
 //! `validation` -> `outcome` -> `timeline`; `run` merges the threads into a [`LoadRecord`], which judges itself.
-//!
-//! Absent on purpose: name resolution, flags, printing and signals (the command line's work),
-//! correction of latencies afterwards, and TLS itself (a driver of `millpond_io` speaks it below).
 
 pub mod config;
 pub mod arrivals;

@@ -1,8 +1,8 @@
 //! Who else looks at answers, besides the clocks: a script, the cookies of a user, the clock of
 //! batches, a table of requests.
 //!
-//! On the path, only if one of them wants to: `worker` lends them for one call, `session` shows
-//! them each part of an answer. Absent on purpose: a say in what is measured.
+//! Only if one of them wants to: `worker` lends them for one call, `session` shows them each part
+//! of an answer.
 
 use std::collections::VecDeque;
 

@@ -293,10 +293,9 @@ impl StallWatch {
 // 2. Mann-Kendall (1945), without a trend at 5 %, over what that leaves: MSER by itself is blind to
 //    a slow drift below the noise.
 //
-// Both have to hold for both series, of at least sixteen slices, four times in a row: a test that is
-// repeated until it passes would pass by chance. A slice is a quarter of a second, or as many
-// quarters as it takes for ten answers.
-// Absent on purpose: a look at what was meant to arrive. A server that stays slow is steady.
+// Both have to hold for both series, of at least sixteen slices, four times in a row: a test that
+// is repeated until it passes would pass by chance. A slice is a quarter of a second, or as many
+// quarters as it takes for ten answers. A server that stays slow is steady.
 
 /// The length of a slice.
 pub(crate) const SLICE_NS: u64 = 250_000_000;

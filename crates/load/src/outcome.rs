@@ -5,11 +5,10 @@
 //!     \------------------------ response ---------------------/
 //! ```
 //!
-//! On the path: `session` and `worker` report here; once a second `timeline` takes the three clocks
-//! away; `run` merges the threads into one record.
-//! Invariant, asserted per request: slip + service == response. Wrong answers are not in the three clocks but have
-//! histograms of their own, so that both populations can be shown; how long requests without an answer were waited
-//! for is kept apart.
+//! `session` and `worker` report here; once a second `timeline` takes the three clocks away; `run`
+//! merges the threads into one record. Invariant, asserted per request: slip + service == response.
+//! Wrong answers are not in the three clocks but have histograms of their own, so that both
+//! populations can be shown; how long requests without an answer were waited for is kept apart.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Requests of several classes, from templates: what a caller says about them.
 //!
-//! On the path: `cli` fills this in, `workload` compiles it before anything is connected.
+//! `cli` fills this in, `workload` compiles it before anything is connected.
 use crate::validation::{BodyCheck, StatusSet, Validation};
 use crate::workload::keys::KeyDistribution;
 use millpond_http::Method;

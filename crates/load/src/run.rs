@@ -1,8 +1,7 @@
 //! One run from the first connection to the record: connect all, warm up, count, drain, judge.
 //!
-//! On the path: `cli` and `lab` call [`run`]; it starts the workers, sets the schedule once every
-//! connection has been tried, watches, and merges what the threads counted.
-//! Absent on purpose: signals (the caller raises the stop flag) and printing.
+//! `cli` and `lab` call [`run`]; it starts the workers, sets the schedule once every connection has
+//! been tried, watches, and merges what the threads counted.
 
 mod watch;
 mod assembly;

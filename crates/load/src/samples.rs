@@ -1,8 +1,7 @@
 //! Single requests, for who wants a row of each: `--print requests`, ab's `-g`.
 //!
-//! On the path, only if asked for: `session` shows each answer here, and `worker` the kernel's stamp
-//! of those that have one. Absent on purpose: keeping all of an endless run. What comes when the room
-//! is full is counted.
+//! Only if asked for: `session` shows each answer here, and `worker` the kernel's stamp of those
+//! that have one. What comes when the room is full is counted.
 
 use millpond_measure::histogram::LatencyHistogram;
 

@@ -1,11 +1,10 @@
 //! Who sends which arrival: closed loop, or one arrival process fixed before the run.
 //!
-//! On the path: `run` makes one schedule when every connection is up; each `worker` claims the next
-//! arrival from it while it has a free connection. All threads draw from the same process through
-//! one atomic index, so a stalled connection or thread never keeps arrivals that others could send.
-//! Absent on purpose: the moments themselves (`arrivals`), a catch-up limit and any look at
-//! completions. An arrival that could not be
-//! sent in time stays due at its intended start, which is what makes a stall visible.
+//! `run` makes one schedule when every connection is up; each `worker` claims the next arrival from
+//! it while it has a free connection. All threads draw from the same process through one atomic
+//! index, so a stalled connection or thread never keeps arrivals that others could send. An arrival
+//! that could not be sent in time stays due at its intended start, which is what makes a stall
+//! visible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! wrk's Lua scripts: what they are told, and what became of them.
 //!
-//! On the path: [`Script::load`] runs the file in every state, then `setup` and `init`, and asks the
-//! first thread for a request as a proof; `run` lends each worker its `Runner`; [`Script::done`]
-//! hands the figures to the script.
+//! [`Script::load`] runs the file in every state, then `setup` and `init`, and asks the first
+//! thread for a request as a proof; `run` lends each worker its `Runner`; [`Script::done`] hands
+//! the figures to the script.
 //!
 //! With the feature `lua` all of that is in `lua`. Without it LuaJIT is not built, and no script can
 //! be loaded, so that nothing else of the generator has to know.

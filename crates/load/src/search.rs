@@ -1,11 +1,11 @@
 //! The highest rate at which objectives hold: step up, bisect, vote again where it matters.
 //!
-//! On the path: `cli` calls [`find_max`]; it asks `bracket` for the next rate, makes one
-//! [`run`](crate::run()) there, has `step` judge it, and tells the bracket, until that is narrow.
-//! Every step is a run of its own, with a warm-up and new connections, so that the backlog of one
-//! that was too fast is not in the next.
+//! `cli` calls [`find_max`]; it asks `bracket` for the next rate, makes one [`run`](crate::run())
+//! there, has `step` judge it, and tells the bracket, until that is narrow. Every step is a run of
+//! its own, with a warm-up and new connections, so that the backlog of one that was too fast is not
+//! in the next.
 //!
-//! Absent on purpose: interpolation. The answer is a rate that was offered and held, twice.
+//! The answer is a rate that was offered and held, twice.
 
 #[cfg(test)]
 mod simulated;

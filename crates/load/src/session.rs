@@ -1,8 +1,7 @@
 //! One connection's life: connecting, requests in flight in order, answers checked, starting over.
 //!
-//! On the path: `worker` gives it arrivals and received bytes and does its socket calls; answers go
-//! to `outcome`. Absent on purpose: the driver and the schedule, so that this is a state machine;
-//! and allocation per request: the queue of stamps has room for the pipeline from the start.
+//! `worker` gives it arrivals and received bytes and does its socket calls; answers go to
+//! `outcome`.
 
 use millpond_http::{
     AlikeResponses, ClientConnection, ClientError, ClientEvent, LastHead, Limits, Method,

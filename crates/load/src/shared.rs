@@ -1,7 +1,7 @@
 //! What the threads of a run share: read-only plans, one schedule, and a few counters.
 //!
-//! On the path: `run` makes it, every `worker` reads it. Absent on purpose: locks on the way of a
-//! request. A request touches only the schedule's index; boards are written fifty times a second.
+//! `run` makes it, every `worker` reads it. A request touches only the schedule's index; boards are
+//! written fifty times a second.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

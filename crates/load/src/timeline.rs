@@ -1,11 +1,11 @@
 //! Seconds of a run: what each thread records is taken from it once a second, without stopping it.
 //!
-//! On the path: a `worker` records into the histograms it holds. The first event behind the end of a
-//! second makes it change them for empty ones ([`Outcome::change`]) and send the full ones off, three
+//! A `worker` records into the histograms it holds. The first event behind the end of a second
+//! makes it change them for empty ones ([`Outcome::change`]) and send the full ones off, three
 //! pointers each; the supervising thread adds those of all threads to a [`Second`], that to the
 //! totals, and lays the emptied ones out for reuse. So a request costs the same with seconds as
-//! without, and the sum of all seconds is the run, exactly.
-//! Absent on purpose: waiting. A thread that finds no empty histograms makes new ones.
+//! without, and the sum of all seconds is the run, exactly. A thread that finds no empty histograms
+//! makes new ones.
 use crate::outages::Steadiness;
 use crate::outcome::{Outcome, add_errors};
 use crate::schedule::Schedule;

@@ -1,9 +1,8 @@
 //! Whether an answer is right. A fast wrong answer is an error, never a success.
 //!
-//! On the path: `session` feeds each answer through its check while it arrives; `outcome` counts
-//! what comes out. Absent on purpose: hashing, unless a checksum is what the user knows. The first
-//! answer's body is kept and later ones are compared with it in place, which is cheaper than a hash
-//! and cannot collide.
+//! `session` feeds each answer through its check while it arrives; `outcome` counts what comes out.
+//! The first answer's body is kept and later ones are compared with it in place, which is cheaper
+//! than a hash and cannot collide.
 
 use std::sync::OnceLock;
 

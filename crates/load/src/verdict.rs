@@ -1,8 +1,8 @@
 //! Whether a run's figures can be relied on, by the run itself.
 //!
 //! A generator that was late, busy or stalled prints a healthy-looking p99 all the same; so each
-//! run says OK, SUSPECT (usable with care) or INVALID (something else was measured) and why.
-//! Absent on purpose: opinions about the target. A slow target measured well is OK.
+//! run says OK, SUSPECT (usable with care) or INVALID (something else was measured) and why. A slow
+//! target measured well is OK.
 use crate::cookies::{COOKIE_BYTES_MAX, COOKIES_MAX};
 use crate::record::{Ended, LoadRecord};
 use millpond_measure::histogram::LatencyHistogram;

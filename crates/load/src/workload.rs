@@ -1,10 +1,9 @@
 //! The bytes of each request, from its number alone.
 //!
-//! On the path: `worker` asks for request i and has it appended to a connection's output;
-//! `validation` asks what its answer must hold. A request that is always the same is encoded once and
-//! copied; all others are templates, dealt to classes by their weights.
-//! Absent on purpose: state. Request i is the same whichever thread sends it, so a run with the
-//! same seed asks the same whatever the number of threads.
+//! `worker` asks for request i and has it appended to a connection's output; `validation` asks what
+//! its answer must hold. A request that is always the same is encoded once and copied; all others
+//! are templates, dealt to classes by their weights. Request i is the same whichever thread sends
+//! it, so a run with the same seed asks the same whatever the number of threads.
 //!
 //! ```text
 //! number -> mix (class, ordinal) -> keys (key) -> template (bytes) <- sources (ids, values, lines)

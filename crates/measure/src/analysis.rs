@@ -1,6 +1,6 @@
 //! The three answers, from the rounds of all candidates.
 //!
-//! On the path: `lab` fills [`CandidateRounds`] and calls [`analyse`] (or
+//! `lab` fills [`CandidateRounds`] and calls [`analyse`] (or
 //! [`ComparisonRecord::analyse`](crate::record::ComparisonRecord::analyse)); the reports show what
 //! comes out. Pure: the same rounds always give the same words. A missing measure, a failed run, a
 //! comparison cut short by Ctrl-C are ordinary input; they make the answer weaker, never wrong.

@@ -1,15 +1,15 @@
 //! Hardware and software counters of a process and all it starts.
 //!
-//! On the path: `lab` attaches to the launcher before it becomes the server, so that counting
-//! starts with the server's first instruction, and reads at the edges of each phase. Instructions
-//! per request are the number a busy neighbour cannot change.
+//! `lab` attaches to the launcher before it becomes the server, so that counting starts with the
+//! server's first instruction, and reads at the edges of each phase. Instructions per request are
+//! the number a busy neighbour cannot change.
 //!
-//! Each counter stands alone: older kernels (6.1 of Debian 12) refuse a group that children inherit.
-//! Seven events need the processor. The four on which verdicts rest are pinned: they keep their
-//! counters, which every PMU since 2008 has. Branch, cache and TLB misses explain; they share what
-//! counters are left, so that a PMU of six serves all but one of them at any time. Then
-//! `time_running < time_enabled` shows it, and the value is scaled and marked.
-//! Absent on purpose: more events. An eighth would make every explanation a rougher guess.
+//! Each counter stands alone: older kernels (6.1 of Debian 12) refuse a group that children
+//! inherit. Seven events need the processor. The four on which verdicts rest are pinned: they keep
+//! their counters, which every PMU since 2008 has. Branch, cache and TLB misses explain; they share
+//! what counters are left, so that a PMU of six serves all but one of them at any time. Then
+//! `time_running < time_enabled` shows it, and the value is scaled and marked. An eighth would make
+//! every explanation a rougher guess.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! The machine a measurement was made on, as far as it changes the numbers.
 //!
-//! On the path: `lab` captures it once at the start; it is part of every record. What cannot be
-//! read is left out: a container that hides `/sys` must not stop a measurement.
+//! `lab` captures it once at the start; it is part of every record. What cannot be read is left
+//! out: a container that hides `/sys` must not stop a measurement.
 
 use std::fs;
 

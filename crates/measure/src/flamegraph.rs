@@ -1,7 +1,7 @@
 //! Where time or memory goes, by stack: collected, compared, drawn, and written for other tools.
 //!
-//! On the path: `lab` (`millpond profile`) and `bench` take samples and add them to [`Stacks`]; a
-//! picture is a plain string of SVG, so that a report may hold it as well as a file.
+//! `lab` (`millpond profile`) and `bench` take samples and add them to [`Stacks`]; a picture is a
+//! plain string of SVG, so that a report may hold it as well as a file.
 //!
 //! ```text
 //! stacks        how much was seen below each stack; folded text in and out; the heaviest functions
@@ -12,8 +12,6 @@
 //! outline       the widest frames as a few lines, for a record
 //! pprof         the same for `go tool pprof` and everything that reads its files
 //! ```
-//!
-//! Absent on purpose: taking samples, files, and the terminal.
 
 pub mod pprof;
 mod stacks;

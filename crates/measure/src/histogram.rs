@@ -1,9 +1,8 @@
 //! One latency distribution: every request of a run in bins of a tenth of a percent.
 //!
-//! On the path: a load worker records into its own histograms (response, service and slip) without
-//! sharing; they are merged when the run ends, and the percentiles of *that run* enter the
-//! statistics. Absent on purpose: correction of coordinated omission after the fact. The generator
-//! measures from the intended start, so nothing has to be guessed back.
+//! A load worker records into its own histograms (response, service and slip) without sharing; they
+//! are merged when the run ends, and the percentiles of *that run* enter the statistics. The
+//! generator measures from the intended start, so nothing has to be guessed back.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -313,8 +312,8 @@ pub struct LatencySummary {
 // A histogram as text: HdrHistogram's V2 encoding, compressed, in base64 (`HISTFAAA...`).
 //
 // Every tool of HdrHistogram reads it, and it holds every bin: what is decoded equals what was
-// encoded, so that runs can be merged exactly. Absent on purpose: histograms of another range. They
-// would have to be recorded anew, bin by bin, and would no longer be what was measured.
+// encoded, so that runs can be merged exactly. They would have to be recorded anew, bin by bin, and
+// would no longer be what was measured.
 
 /// Why a text is no histogram of ours.
 #[derive(Debug, thiserror::Error)]

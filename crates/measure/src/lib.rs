@@ -3,13 +3,13 @@
 //! To begin: [`histogram`] for latencies; [`statistics`] for what two series of rounds tell; and for a
 //! `results.json`, `examples/read_results.rs`, which analyses one again and writes its reports.
 //!
-//! On the path: `load` records its three clocks into [`histogram`]; `lab` reads [`process`],
-//! [`counters`] and [`noise`] at the edges of each phase, fills the types of [`record`], asks
-//! [`analysis`] for the verdicts and hands the record to [`report`], which only reads it. Samples of
-//! stacks become pictures in [`flamegraph`].
+//! `load` records its three clocks into [`histogram`]; `lab` reads [`process`], [`counters`] and
+//! [`noise`] at the edges of each phase, fills the types of [`record`], asks [`analysis`] for the
+//! verdicts and hands the record to [`report`], which only reads it. Samples of stacks become
+//! pictures in [`flamegraph`].
 //!
-//! Absent on purpose: any clock, any child process, any policy on what to run. A number comes in,
-//! a sentence with its uncertainty goes out, and the same record always gives the same sentence.
+//! A number comes in, a sentence with its uncertainty goes out, and the same record always gives
+//! the same sentence.
 
 pub mod units;
 pub mod histogram;

@@ -1,8 +1,8 @@
 //! How much of the machine somebody else used while we measured.
 //!
-//! On the path: `lab` reads [`CpuTimes`] at the edges of each phase together with the CPU time of
-//! server and generator, and writes the flags into the round. Instruction counts and memory survive
-//! a busy neighbour; throughput and latency do not.
+//! `lab` reads [`CpuTimes`] at the edges of each phase together with the CPU time of server and
+//! generator, and writes the flags into the round. Instruction counts and memory survive a busy
+//! neighbour; throughput and latency do not.
 //!
 //! Time in interrupts is left out on both sides: the kernel may or may not charge it to the process
 //! that happens to run, and on loopback most of it is our own traffic.

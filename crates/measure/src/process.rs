@@ -1,8 +1,8 @@
 //! A process seen from outside: its memory, faults, CPU time and mapped files.
 //!
-//! On the path: `lab` reads a [`ProcessTree`] at the edges of each phase and looks into [`maps`]
-//! for proof that the allocator is in place. A process may vanish at any moment, also between two
-//! files of the same sample; that is [`ProcessError::Gone`], never a wrong number.
+//! `lab` reads a [`ProcessTree`] at the edges of each phase and looks into [`maps`] for proof that
+//! the allocator is in place. A process may vanish at any moment, also between two files of the
+//! same sample; that is [`ProcessError::Gone`], never a wrong number.
 //!
 //! Nothing is cached: each call reads `/proc` anew (about 1 ms for 100 MB with exact memory).
 

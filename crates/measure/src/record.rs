@@ -1,9 +1,9 @@
 //! What is written to disk: the types of `results.json` and of `load --json`.
 //!
-//! On the path: `lab` and `load` fill these, `analysis` adds the verdicts, the reports only read.
-//! The JSON is a contract (DESIGN.md, section 1): times end in `_ns`, sizes in `_bytes`, rates in
-//! `_per_s`; fields are added, never renamed. A reader ignores fields it does not know, so the
-//! rounds of a newer version still open; verdicts can be had again from them.
+//! `lab` and `load` fill these, `analysis` adds the verdicts, the reports only read. The JSON is a
+//! contract (DESIGN.md, section 1): times end in `_ns`, sizes in `_bytes`, rates in `_per_s`;
+//! fields are added, never renamed. A reader ignores fields it does not know, so the rounds of a
+//! newer version still open; verdicts can be had again from them.
 
 mod measure;
 mod round;

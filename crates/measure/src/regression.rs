@@ -1,7 +1,7 @@
 //! This comparison against an earlier one: did a candidate get worse, beyond the margin?
 //!
-//! On the path: `lab` or `cli` has two records of the same question and calls [`check`]; the answer is
-//! put into the newer one and shown with it.
+//! `lab` or `cli` has two records of the same question and calls [`check`]; the answer is put into
+//! the newer one and shown with it.
 //!
 //! Rounds of two sessions are not paired: what disturbed round 3 of one did not disturb round 3 of the
 //! other. Worse, a machine is not the same from one day to the next (which physical pages, what else is
@@ -448,9 +448,8 @@ fn would_have_shown<'a>(all: impl Iterator<Item = &'a Comparison>) -> String {
 
 // Whether two records asked the same question on the same machine.
 //
-// What would make every number another one is refused, with a sentence that says what to do; what may
-// have changed them is a warning. Absent on purpose: the version of the subject. That it changed is
-// why one asks.
+// What would make every number another one is refused, with a sentence that says what to do; what
+// may have changed them is a warning. That it changed is why one asks.
 
 /// Rates that differ by more are another question.
 const RATE_TOLERANCE: f64 = 0.01;

@@ -1,7 +1,7 @@
 //! What people read: the same record for a terminal, for a browser, and in wrk's format.
 //!
-//! On the path: the last station. Everything here only reads; no number is computed that is not in
-//! the record, so that two readers of one record cannot disagree.
+//! The last station. Everything here only reads; no number is computed that is not in the record,
+//! so that two readers of one record cannot disagree.
 
 pub mod colour;
 pub mod lines;

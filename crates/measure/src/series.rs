@@ -1,8 +1,8 @@
 //! A number sampled over time within one run: requests per 100 ms, resident memory per second.
 //!
-//! On the path: `load` keeps the rate of each thread, `lab` keeps memory while a server works; the
-//! reports draw them. Samples of one run follow each other and are *not* independent, so no verdict
-//! is ever made from them.
+//! `load` keeps the rate of each thread, `lab` keeps memory while a server works; the reports draw
+//! them. Samples of one run follow each other and are *not* independent, so no verdict is ever made
+//! from them.
 
 use serde::{Deserialize, Serialize};
 

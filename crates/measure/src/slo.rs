@@ -1,9 +1,10 @@
 //! Service-level objectives: what a run has to keep, and whether it did.
 //!
-//! On the path: `millpond load --slo 'p99<5ms,errors<0.1%'` reads them before the run and asks after
-//! it. Times are judged over all requests, and one that failed counts as slower than any objective: a target must not
-//! keep its objectives by failing, quickly or slowly. Over successful requests alone ([`SloPopulation::Successful`])
-//! a request that was given up without an answer counts with its age, which is less than it would have taken.
+//! `millpond load --slo 'p99<5ms,errors<0.1%'` reads them before the run and asks after it. Times
+//! are judged over all requests, and one that failed counts as slower than any objective: a target
+//! must not keep its objectives by failing, quickly or slowly. Over successful requests alone
+//! ([`SloPopulation::Successful`]) a request that was given up without an answer counts with its
+//! age, which is less than it would have taken.
 //!
 //! Nothing is interpolated: an objective is met by what was measured.
 

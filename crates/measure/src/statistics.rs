@@ -1,16 +1,12 @@
 //! From rounds to an answer: how large a difference is, how sure one can be, what it takes to know.
 //!
-//! On the path: `analysis` pairs the runs of each round and asks [`compare_all`]. The differences
-//! are `d = ln(candidate) - ln(baseline)` of the same round, so that what disturbed a whole round
-//! drops out. Estimate: [`hodges_lehmann`]; interval: exact signed-rank ([`signed_rank_interval`]);
-//! p: exact sign-flip permutation ([`sign_flip_p`]); several candidates: [`holm`]; "the same":
-//! two one-sided tests, done as inclusion of the 90 % interval in the margin; several looks at data
-//! that grow: [`Looks`]; two sessions, whose rounds are not paired: [`rank_sum_p`]. What the rounds can
-//! show is simulated: [`detectable`].
-//!
-//! Absent on purpose: the percentile bootstrap (simulated at 6 to 30 rounds it claims a difference
-//! that is not there in 7 to 16 % of comparisons instead of 5), the t test (half the power when
-//! a few rounds are hit by a neighbour) and averages of percentiles.
+//! `analysis` pairs the runs of each round and asks [`compare_all`]. The differences are `d =
+//! ln(candidate) - ln(baseline)` of the same round, so that what disturbed a whole round drops out.
+//! Estimate: [`hodges_lehmann`]; interval: exact signed-rank ([`signed_rank_interval`]); p: exact
+//! sign-flip permutation ([`sign_flip_p`]); several candidates: [`holm`]; "the same": two one-sided
+//! tests, done as inclusion of the 90 % interval in the margin; several looks at data that grow:
+//! [`Looks`]; two sessions, whose rounds are not paired: [`rank_sum_p`]. What the rounds can show
+//! is simulated: [`detectable`].
 
 mod rank_sum;
 mod power;

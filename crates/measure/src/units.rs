@@ -1,7 +1,7 @@
 //! Numbers as people write and read them: `30s`, `1k`, `0.97MB`.
 //!
-//! On the path: `cli` parses flags with the `parse_*` functions, the reports print with the
-//! `format_*` ones. wrk's own rounding rules live in `report/wrk.rs`; these are ours.
+//! `cli` parses flags with the `parse_*` functions, the reports print with the `format_*` ones.
+//! wrk's own rounding rules live in `report/wrk.rs`; these are ours.
 
 use thiserror::Error;
 

@@ -1,9 +1,7 @@
 //! Bump memory of one request, freed whole.
 //!
-//! On the path: `http` copies decoded values here and handlers keep their temporaries here; the
-//! owner resets the arena once the response is encoded.
-//! Absent on purpose: freeing or growing one slice, sharing between threads, destructors, and
-//! lending to the kernel, which may outlive a request (that is `buffer_pool`'s work).
+//! `http` copies decoded values here and handlers keep their temporaries here; the owner resets the
+//! arena once the response is encoded.
 #![allow(unsafe_code)]
 use crate::heap;
 use crate::heap::DirectMemory;

@@ -1,7 +1,7 @@
 //! Freed blocks on their way home, whose list is written into the blocks themselves.
 //!
-//! On the path: `outbox` gathers a batch per home, `remote_free` hands whole batches over, and the
-//! owner walks [`ReturnedBlocks`].
+//! `outbox` gathers a batch per home, `remote_free` hands whole batches over, and the owner walks
+//! [`ReturnedBlocks`].
 //!
 //! ```text
 //!   oldest container            next container           newest container
@@ -25,8 +25,7 @@
 //! of them share a line.
 //!
 //! Each block travels with a tag of 16 bits that means something to its pool only, in the bits of
-//! its address that no address of a program uses.
-//! Absent on purpose: memory of its own. Freeing must not need any.
+//! its address that no address of a program uses. Freeing must not need any.
 #![allow(unsafe_code)]
 use std::ptr::{self, NonNull};
 

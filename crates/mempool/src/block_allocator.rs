@@ -1,9 +1,8 @@
 //! A block pool as the allocator of collections.
 //!
-//! On the path: hashbrown's maps, bumpalo-style vectors and whatever else takes an `Allocator` keep
-//! their tables in a pool's blocks, under its budget and in its figures.
-//! Absent on purpose: sharing between threads. The pool's handle stays on its thread, and so does a
-//! collection that holds it.
+//! Hashbrown's maps, bumpalo-style vectors and whatever else takes an `Allocator` keep their tables
+//! in a pool's blocks, under its budget and in its figures. The pool's handle stays on its thread,
+//! and so does a collection that holds it.
 #![allow(unsafe_code)]
 use crate::{BLOCK_ALIGN_MAX, BlockPool};
 use allocator_api2::alloc::{AllocError, Allocator, Layout};

@@ -1,7 +1,7 @@
 //! What a block pool counts beside its classes: bytes asked for, and blocks straight from malloc.
 //!
-//! On the path: `block_pool` comes here on the owner's thread for every block lent and returned.
-//! Absent on purpose: atomics. What other threads free is counted when it comes home.
+//! `block_pool` comes here on the owner's thread for every block lent and returned. What other
+//! threads free is counted when it comes home.
 #![allow(unsafe_code)]
 use crate::batch::ReturnedBlocks;
 use crate::block_class::SweepLimit;

@@ -1,7 +1,7 @@
 //! One size class: its chunks, and what of them is not in the front list.
 //!
-//! On the path: `local_pool` pops from and pushes to the class's front list; only when that is empty
-//! or must shrink does it come here, where every block is counted at its own chunk.
+//! `local_pool` pops from and pushes to the class's front list; only when that is empty or must
+//! shrink does it come here, where every block is counted at its own chunk.
 //!
 //! ```text
 //!                refill                     live = blocks at the holders

@@ -1,9 +1,8 @@
 //! Blocks of bytes of any length: the public face of the size classes.
 //!
-//! On the path: `buffer` sits on these blocks, and through it all that a connection receives,
-//! keeps and sends. Allocating and freeing on the owner's thread is a pop and a push; a block that
-//! travelled to the store's thread goes home in a batch.
-//! Absent on purpose: a global pool. Every shard makes its own and passes it down.
+//! `buffer` sits on these blocks, and through it all that a connection receives, keeps and sends.
+//! Allocating and freeing on the owner's thread is a pop and a push; a block that travelled to the
+//! store's thread goes home in a batch. Every shard makes its own and passes it down.
 #![allow(unsafe_code)]
 use crate::block_books::BlockBooks;
 use crate::outbox::free_away;

@@ -1,9 +1,9 @@
 //! Growable bytes on one pooled block: the `Vec<u8>` of this project.
 //!
-//! On the path: a request that arrives in parts is put together in one, every response is written
-//! into one, and `io` owns it until the kernel has taken the last byte.
-//! Absent on purpose: a way back to the pool. A buffer that must grow is handed the pool, so 32
-//! bytes per idle connection are enough, and memory is never asked for where nobody looks.
+//! A request that arrives in parts is put together in one, every response is written into one, and
+//! `io` owns it until the kernel has taken the last byte. A buffer that must grow is handed the
+//! pool, so 32 bytes per idle connection are enough, and memory is never asked for where nobody
+//! looks.
 #![allow(unsafe_code)]
 use crate::block_pool::BLOCK_BYTES_MAX;
 use crate::size_class::POOLED_BYTES_MAX;

@@ -1,8 +1,8 @@
 //! Equal buffers the kernel may hold.
 //!
-//! On the path: `io` leases one to receive into and returns it when the bytes have been looked at.
-//! With pools on all buffers lie in one mapping, with ids from 0, so that the region can be offered
-//! to the kernel as a whole. It keeps its address for ever; the pages of idle buffers do not stay.
+//! `io` leases one to receive into and returns it when the bytes have been looked at. With pools on
+//! all buffers lie in one mapping, with ids from 0, so that the region can be offered to the kernel
+//! as a whole. It keeps its address for ever; the pages of idle buffers do not stay.
 //!
 //! ```text
 //! region   | span 0 | span 1 | span 2 | span 3 |     a span: whole pages, one buffer or, where

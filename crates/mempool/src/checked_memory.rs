@@ -1,7 +1,7 @@
 //! Memory that catches what programs do wrong with it: the pools' mode for debugging.
 //!
-//! On the path: a pool in `PoolMode::Checked` takes each of its blocks here and brings it back
-//! here, on whatever thread, and so does malloc when it is checked.
+//! A pool in `PoolMode::Checked` takes each of its blocks here and brings it back here, on whatever
+//! thread, and so does malloc when it is checked.
 //!
 //! | fault | how it is seen | when |
 //! |---|---|---|
@@ -12,8 +12,7 @@
 //! | any access beyond, or after free, with guard pages | the page is not there | at the access |
 //! | memory runs out | `fail_at` refuses one allocation | at the allocation |
 //!
-//! One lock and no cache: this mode is for finding faults, not for speed.
-//! Absent on purpose: the global allocator, which may be what is checked. Tables lie on mappings of
+//! One lock and no cache: this mode is for finding faults, not for speed. Tables lie on mappings of
 //! their own, and a violation can be written without memory.
 #![allow(unsafe_code)]
 mod page_run;

@@ -1,12 +1,11 @@
 //! Aligned memory from the operating system.
 //!
-//! On the path: `chunk_store` maps segments for the blocks of all pools, `slot_table` cuts chunks
-//! into slots and unmaps idle ones, and `buffer_pool` takes one long chunk for all its buffers and
-//! discards the pages of idle ones.
-//! A chunk is 64 KiB at a multiple of 64 KiB, so the chunk of any address is found by clearing 16
-//! bits. It carries no header: 32 KiB blocks fill it twice, and the pages of a tail that no block
-//! covers are never touched, hence never resident.
-//! Absent on purpose: a cache of chunks. Who gives one back wants the system to have it.
+//! `chunk_store` maps segments for the blocks of all pools, `slot_table` cuts chunks into slots and
+//! unmaps idle ones, and `buffer_pool` takes one long chunk for all its buffers and discards the
+//! pages of idle ones. A chunk is 64 KiB at a multiple of 64 KiB, so the chunk of any address is
+//! found by clearing 16 bits. It carries no header: 32 KiB blocks fill it twice, and the pages of a
+//! tail that no block covers are never touched, hence never resident. Who gives one back wants the
+//! system to have it.
 
 #![allow(unsafe_code)]
 

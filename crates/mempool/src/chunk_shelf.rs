@@ -1,13 +1,12 @@
 //! The owner's books of one chunk of blocks: which are home, and which of its pages nobody needs.
 //!
-//! On the path: `block_class` refills the front list from a shelf and spills back to it; its sweep
-//! gives back pages of chunks that one live block keeps from going back whole.
-//! A block that is home is in `free`, or it begins in a page of `uncut`: one never cut since the
-//! chunk was empty, or given back since. Such a page is cut into blocks again when they are wanted,
-//! so blocks given back need no list of their own, and a list never runs through missing memory.
-//! How many free blocks reach into each page is counted as they come, so that a sweep need not walk
-//! them: they are cold, and walking them cost more than all else a sweep does.
-//! Absent on purpose: chunks' places in lists, which are `chunk_list`'s.
+//! `block_class` refills the front list from a shelf and spills back to it; its sweep gives back
+//! pages of chunks that one live block keeps from going back whole. A block that is home is in
+//! `free`, or it begins in a page of `uncut`: one never cut since the chunk was empty, or given
+//! back since. Such a page is cut into blocks again when they are wanted, so blocks given back need
+//! no list of their own, and a list never runs through missing memory. How many free blocks reach
+//! into each page is counted as they come, so that a sweep need not walk them: they are cold, and
+//! walking them cost more than all else a sweep does.
 #![allow(unsafe_code)]
 use crate::chunk::{CHUNK_BYTES, discard};
 use crate::free_list::FreeList;

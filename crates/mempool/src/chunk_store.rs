@@ -1,11 +1,10 @@
 //! All chunks that are cut into blocks, of all pools of the process, in segments of 4 MiB.
 //!
-//! On the path: a class of blocks that runs dry takes a chunk here, and a sweep gives idle ones
-//! back; the malloc heap also takes runs of chunks for what is larger than a block.
-//! One lock, taken once per 64 KiB. What is given back `Later` keeps its pages for the next taker,
-//! up to a share of what is lent, since the kernel zeroes every page it gives out again.
-//! Absent on purpose: chunks per thread. The lock is seldom taken, and memory one thread gave back
-//! is at once another's to use.
+//! A class of blocks that runs dry takes a chunk here, and a sweep gives idle ones back; the malloc
+//! heap also takes runs of chunks for what is larger than a block. One lock, taken once per 64 KiB.
+//! What is given back `Later` keeps its pages for the next taker, up to a share of what is lent,
+//! since the kernel zeroes every page it gives out again. The lock is seldom taken, and memory one
+//! thread gave back is at once another's to use.
 #![allow(unsafe_code)]
 use crate::PoolError;
 use crate::chunk::{self, CHUNK_BYTES, Chunk};

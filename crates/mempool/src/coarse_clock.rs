@@ -1,8 +1,7 @@
 //! The time, as cheaply as it is to be had, for what is done once in a while.
 //!
-//! On the path: the malloc heap's sweeps and the store's purges ask whether it is time for them, on
-//! their slow paths only.
-//! Absent on purpose: precision. It is a few milliseconds late, for a tenth of the price.
+//! The malloc heap's sweeps and the store's purges ask whether it is time for them, on their slow
+//! paths only. It is a few milliseconds late, for a tenth of the price.
 
 /// Milliseconds since some start, a few of them too old. No system call, and no function that a
 /// program may have put in the place of the C library's: that might allocate.

@@ -1,8 +1,7 @@
 //! Newest-first list of free blocks, linked through the blocks themselves.
 //!
-//! On the path: `local_pool` pops to allocate and pushes to free. Newest first, because that
-//! block's lines are most likely still in the cache.
-//! Absent on purpose: its length. Counting costs an instruction on every allocate and every free,
+//! `local_pool` pops to allocate and pushes to free. Newest first, because that block's lines are
+//! most likely still in the cache. Counting costs an instruction on every allocate and every free,
 //! and only figures and sweeps want it, which walk the list.
 #![allow(unsafe_code)]
 use std::ptr::NonNull;

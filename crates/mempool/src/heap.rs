@@ -1,7 +1,6 @@
 //! Memory from malloc. The only file that asks for it.
 //!
-//! On the path: requests over 32 KiB, the 4 KiB chunks of `arena`, and with pools off everything.
-//! Absent on purpose: an alignment where nobody asked for more than malloc's 16 bytes. It would turn
+//! Requests over 32 KiB, the 4 KiB chunks of `arena`, and with pools off everything. It would turn
 //! malloc into aligned_alloc, and with pools off the comparison is against malloc.
 
 #![allow(unsafe_code)]

@@ -44,10 +44,8 @@
 //! program does wrong with their memory and panics with a [`Violation`]. Every pool reports
 //! [`PoolStats`], whose identity is checked.
 //!
-//! Absent on purpose: global pools (they are made and passed down; only the store that their chunks
-//! come from is one for the process), and aborting. Running dry is a
-//! [`PoolError`], on which the caller waits or answers 503. Only the few hundred bytes of a pool itself,
-//! taken when it is made, come from the infallible allocator.
+//! Running dry is a [`PoolError`], on which the caller waits or answers 503. Only the few hundred
+//! bytes of a pool itself, taken when it is made, come from the infallible allocator.
 
 #![warn(missing_debug_implementations)]
 

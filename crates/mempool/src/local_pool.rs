@@ -1,8 +1,7 @@
 //! What the owner's thread alone touches of a pool of blocks: the fast path of allocate and free.
 //!
-//! On the path: `block_pool`, `pool` and the malloc heap find out that they run on the owner's
-//! thread, then come here.
-//! Absent on purpose: atomics and locks; and what the bytes are for, which its users count.
+//! `block_pool`, `pool` and the malloc heap find out that they run on the owner's thread, then come
+//! here.
 
 #![allow(unsafe_code)]
 

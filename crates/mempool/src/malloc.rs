@@ -1,7 +1,7 @@
 //! The pools as malloc: any size, any thread, no handle.
 //!
-//! On the path: `preload/mempool` exports these functions under C's names, and [`MempoolAlloc`] is
-//! the door for Rust programs.
+//! `preload/mempool` exports these functions under C's names, and [`MempoolAlloc`] is the door for
+//! Rust programs.
 //!
 //! ```text
 //!   malloc ─ class? ─ front list of the thread's heap ─┬─ refill ─ chunks ─┐
@@ -16,9 +16,6 @@
 //! parent's other threads are left as they were: what was free in them is lost to the child.
 //!
 //! With [`check`] every block is checked instead, at the price of a lock and a table for each call.
-//!
-//! Absent on purpose: finding out about misuse without being asked to, statistics on the fast path,
-//! and arenas, tunables or hooks of other mallocs.
 #![allow(unsafe_code)]
 
 mod thread_slot;

@@ -1,13 +1,12 @@
 //! What a thread has freed of other threads' blocks and not sent home yet.
 //!
-//! On the path: a block dropped away from home is added to the batch of its home here, at the price
-//! of a store; a full batch goes home by `remote_free`, at the price of one atomic operation.
+//! A block dropped away from home is added to the batch of its home here, at the price of a store;
+//! a full batch goes home by `remote_free`, at the price of one atomic operation.
 //!
 //! A thread that frees and then sleeps keeps what it has gathered, at most 64 blocks or 64 KiB for
 //! each of a few homes. So it calls [`flush_remote_frees`] before it sleeps; a thread that ends
-//! does so by itself.
-//! Absent on purpose: a clock. Who frees knows when it is done, and asking the time would cost more
-//! than the free.
+//! does so by itself. Who frees knows when it is done, and asking the time would cost more than the
+//! free.
 
 #![allow(unsafe_code)]
 

@@ -1,11 +1,10 @@
 //! Pages from the operating system. The only file that asks for them.
 //!
-//! On the path: `chunk` takes segments here, `malloc::large` what has a mapping of its own,
-//! `checked_memory` the pages it guards.
-//! Under Miri, which knows no mappings that are cut or moved, the pages come from its allocator, and
-//! what is refused there is what the system may refuse anywhere.
-//! Absent on purpose: errors. The system's reasons come down to a limit on memory or on the number
-//! of mappings, and no caller could do more about one than about the other.
+//! `chunk` takes segments here, `malloc::large` what has a mapping of its own, `checked_memory` the
+//! pages it guards. Under Miri, which knows no mappings that are cut or moved, the pages come from
+//! its allocator, and what is refused there is what the system may refuse anywhere. The system's
+//! reasons come down to a limit on memory or on the number of mappings, and no caller could do more
+//! about one than about the other.
 #![allow(unsafe_code)]
 
 #[cfg(miri)]

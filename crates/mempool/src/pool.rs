@@ -1,8 +1,7 @@
 //! Objects of one type that own themselves: a box whose memory is pooled.
 //!
-//! On the path: what an engineer takes instead of `Box::new` where objects come and go. `Slab` is
-//! for objects that others only name.
-//! Absent on purpose: size classes. All objects have one size, so a chunk is cut to it exactly.
+//! What an engineer takes instead of `Box::new` where objects come and go. `Slab` is for objects
+//! that others only name. All objects have one size, so a chunk is cut to it exactly.
 #![allow(unsafe_code)]
 use crate::batch::{ReturnedBlocks, SENT_BYTES_MIN};
 use crate::chunk::CHUNK_BYTES;

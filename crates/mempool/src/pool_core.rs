@@ -1,12 +1,11 @@
 //! What the handles of a pool and its lent blocks share, and who frees it when.
 //!
-//! On the path: every lent block names its core. Freeing it compares the thread with the core's
-//! owner: the same goes to the owner's part, another through `outbox` to `remote`.
+//! Every lent block names its core. Freeing it compares the thread with the core's owner: the same
+//! goes to the owner's part, another through `outbox` to `remote`.
 //!
 //! A core lives until its last handle is gone and its last block is back, whichever comes later and
-//! on whatever thread: `remote` keeps that count.
-//! Absent on purpose: a check of the mode on the fast path. Where a call must not take it (pools
-//! are off, or objects are too large), the ready blocks are none and the `quick_owner` is nobody.
+//! on whatever thread: `remote` keeps that count. Where a call must not take it (pools are off, or
+//! objects are too large), the ready blocks are none and the `quick_owner` is nobody.
 #![allow(unsafe_code)]
 use crate::PoolMode;
 use crate::batch::{LINE_BYTES, ReturnedBlocks};

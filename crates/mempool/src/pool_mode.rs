@@ -1,6 +1,6 @@
 //! The mode every pool is built in, and how it is written on a command line.
 //!
-//! On the path: `--pools` is parsed here once, and every pool of every shard is made with it.
+//! `--pools` is parsed here once, and every pool of every shard is made with it.
 
 use std::fmt;
 use std::num::NonZeroU64;

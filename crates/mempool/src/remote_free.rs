@@ -1,16 +1,15 @@
 //! How blocks come home from other threads, and how the last one buries a pool whose owner is gone.
 //!
-//! On the path: `outbox` pushes batches of blocks that were dropped away from home; the owner takes
-//! all of them once per tick. A block straight from malloc is freed where it is dropped, as
-//! malloc's own users do, and only its figures are left here.
+//! `outbox` pushes batches of blocks that were dropped away from home; the owner takes all of them
+//! once per tick. A block straight from malloc is freed where it is dropped, as malloc's own users
+//! do, and only its figures are left here.
 //!
 //! While the owner lives, `outstanding` is `OWNER_SHARE` minus what others note in it, so nobody
 //! can bring it to 0. `close` replaces the list by a mark that says so; from then on each batch
 //! takes its number of blocks from `outstanding`. `leave` replaces the share by the number of
 //! blocks still away, and the one that reaches 0, be it a batch or the owner, frees the pool. This
-//! is one counter for two lives, so that the owner's own frees never touch an atomic.
-//! Absent on purpose: popping single batches, and with it the ABA problem. The list is only pushed
-//! to, or taken whole.
+//! is one counter for two lives, so that the owner's own frees never touch an atomic. The list is
+//! only pushed to, or taken whole.
 #![allow(unsafe_code)]
 use crate::batch::{Batch, Container, ReturnedBlocks};
 use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};

@@ -1,16 +1,14 @@
 //! Bytes asked for to size class, and back.
 //!
-//! On the path: `block_pool` and the malloc heap turn a request into a class, and `block_class`
-//! serves it.
-//! Steps of 16 bytes to 128, then eight classes per doubling to 32 KiB, and one more just above each
+//! `block_pool` and the malloc heap turn a request into a class, and `block_class` serves it. Steps
+//! of 16 bytes to 128, then eight classes per doubling to 32 KiB, and one more just above each
 //! power of two: 16, 32, ... 128, 144, 160, ... 256, 272, 288, ... 512, 528, 576, ... 30720, 32768.
 //! All are multiples of 16, malloc's alignment. The three below a cache line are there because real
 //! programs ask for little more than anything else; who lends such blocks to several threads and
 //! minds sharing a line asks for the alignment. Eight steps instead of the usual four halve what
-//! rounding up wastes, for 32 more entries in a table. The class above a power of two is for a round
-//! size with a program's own header before it, which is what buffers and values mostly are: the
-//! next step would waste a tenth of each.
-//! Absent on purpose: a class for requests over 32 KiB. Two blocks of a class must fit a chunk.
+//! rounding up wastes, for 32 more entries in a table. The class above a power of two is for a
+//! round size with a program's own header before it, which is what buffers and values mostly are:
+//! the next step would waste a tenth of each. Two blocks of a class must fit a chunk.
 
 use std::mem::MaybeUninit;
 

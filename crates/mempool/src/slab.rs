@@ -1,9 +1,8 @@
 //! Objects of one type behind handles that know when they are stale.
 //!
-//! On the path: `io` keeps its sockets here and `http` its connections; a late event for a closed
-//! connection carries the old handle and finds nothing.
-//! Absent on purpose: sharing. One owner, no atomics; and moving objects: one stays where it was
-//! put until it is removed.
+//! `io` keeps its sockets here and `http` its connections; a late event for a closed connection
+//! carries the old handle and finds nothing. One owner, no atomics; and moving objects: one stays
+//! where it was put until it is removed.
 
 #![allow(unsafe_code)]
 

@@ -1,8 +1,7 @@
 //! One run of chunks cut into slots, and what stays of it when its memory has left.
 //!
-//! On the path: `slot_table` keeps these by number and finds slots in them.
-//! Absent on purpose: how many slots there are. The table knows, from the type of its values; a
-//! chunk is told the type with each call.
+//! `slot_table` keeps these by number and finds slots in them. The table knows, from the type of
+//! its values; a chunk is told the type with each call.
 
 #![allow(unsafe_code)]
 

@@ -1,9 +1,8 @@
 //! The atomics of what threads share: the standard ones, or loom's in the models.
 //!
-//! On the path: `remote_free`, `outbox` and `orphan_mark`, whose every interleaving `cargo xtask loom` tries, in
-//! the very code that runs otherwise.
-//! Absent on purpose: the counter of `thread_number`. Threads only draw numbers from it, and which
-//! one gets which does not matter.
+//! `remote_free`, `outbox` and `orphan_mark`, whose every interleaving `cargo xtask loom` tries, in
+//! the very code that runs otherwise. Threads only draw numbers from it, and which one gets which
+//! does not matter.
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::{

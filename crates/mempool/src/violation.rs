@@ -1,8 +1,8 @@
 //! What a checked pool caught, in one sentence that needs no memory to be written.
 //!
-//! On the path: `checked_memory` finds it; a pool panics with it, and where the pools are malloc,
-//! and a panic would allocate, it goes to the standard error and the process aborts.
-//! Absent on purpose: going on. Memory that broke its rules once says nothing true any more.
+//! `checked_memory` finds it; a pool panics with it, and where the pools are malloc, and a panic
+//! would allocate, it goes to the standard error and the process aborts. Memory that broke its
+//! rules once says nothing true any more.
 use std::{fmt, io};
 
 /// A rule of memory that the program broke, with the block it broke it on.

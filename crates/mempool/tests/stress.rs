@@ -1,10 +1,10 @@
 //! Memory that changes hands while threads come and go.
 //!
 //! Each thread lends from pools of its own and from malloc, leaves some of it in bins that all
-//! threads share, takes out what others left, looks at it, and frees it or passes it on. Threads end
-//! at any point of this, their pools with them, and new ones take their places. Allocator bugs hide
-//! in such patterns more than in any one call.
-//! Absent on purpose: time. Not a benchmark, and no order of events is expected.
+//! threads share, takes out what others left, looks at it, and frees it or passes it on. Threads
+//! end at any point of this, their pools with them, and new ones take their places. Allocator bugs
+//! hide in such patterns more than in any one call. Not a benchmark, and no order of events is
+//! expected.
 #![allow(unsafe_code)]
 #![allow(
     clippy::unwrap_used,

@@ -13,9 +13,7 @@
 //! | `DISK_JOURNAL=FILE` | one line for each event (`journal`) |
 //!
 //! The kinds are `write` (half of its bytes arrive before it fails), `sync`, `rename`, `link` and
-//! `create`. Absent on purpose: reads; mapped memory, which the store does not write by; names that a
-//! real disk may forget as it forgets bytes; and any system but Linux on 64 bits, whose calling
-//! convention lets `open` take its third argument as if it were always there.
+//! `create`.
 #![cfg_attr(
     test,
     allow(dead_code, reason = "a test must not replace its own process's calls")

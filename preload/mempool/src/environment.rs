@@ -1,8 +1,8 @@
 //! What the environment asks for: `MEMPOOL_STATS`, what the heap held at exit, and `MEMPOOL_CHECKS`,
 //! finding out about misuse.
 //!
-//! The figures are one line on standard error, so that it can be found among a program's own: names and numbers,
-//! sizes in bytes. Absent on purpose: formatting into memory of its own, which it has not.
+//! The figures are one line on standard error, so that it can be found among a program's own: names
+//! and numbers, sizes in bytes.
 
 use millpond_mempool::Checks;
 use millpond_mempool::malloc::{self as heap, MallocStats, stats};

@@ -8,9 +8,6 @@
 //! `MEMPOOL_CHECKS=1` checks every block: double free, foreign pointer, overrun and write after free
 //! end the program with a sentence; `MEMPOOL_CHECKS=guard` puts each block against a page that
 //! nobody may touch; `fail=N` refuses the N-th allocation.
-//!
-//! Absent on purpose: C++ operators, which the C++ library turns into these functions; `mallopt`,
-//! `mallinfo` and `malloc_info`, which speak of the C library's own heap and still do.
 #![allow(unsafe_code, reason = "a preloaded malloc is raw pointers by nature")]
 #![cfg_attr(
     test,

@@ -10,10 +10,6 @@
 //! | `PLANT_STALL_EVERY=K`, `PLANT_STALL_US=T` | one in K, of all threads together, sleeps for T microseconds first |
 //! | `PLANT_RETAIN_BYTES=N` | nothing; so many bytes are resident from the start to the end |
 //!
-//! Absent on purpose: any other C library than glibc, whose allocator has names of its own behind malloc,
-//! so that nothing has to be looked up; and the functions for aligned memory, which stay glibc's own and
-//! give blocks of the same heap.
-//!
 //! Built twice: as the object it is with `panic = "abort"`, where it is `no_std`; the workspace's own
 //! build, which unwinds, only checks it. Nothing here may allocate.
 #![cfg_attr(all(panic = "abort", not(test)), no_std)]

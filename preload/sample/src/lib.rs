@@ -16,9 +16,6 @@
 //! unwind      the stack, by the tables that C++ exceptions use
 //! file        the records
 //! ```
-//!
-//! Absent on purpose: what is freed, symbols (the lab finds them), and the standard library where it
-//! is used (`panic = "abort"`); the workspace's own build, which unwinds, only checks it.
 #![cfg_attr(all(panic = "abort", not(test)), no_std)]
 #![cfg_attr(
     test,

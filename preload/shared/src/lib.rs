@@ -2,9 +2,8 @@
 //! to agree on: which allocations are taken as samples and what a sample stands for, and the layouts
 //! of their files.
 //!
-//! On the path: `preload/trace` and `preload/sample` count and sample by these rules inside somebody
-//! else's program; `lab::trace` and `lab::profile` read by the same ones.
-//! Absent on purpose: the standard library, the heap, and unsafe code.
+//! `preload/trace` and `preload/sample` count and sample by these rules inside somebody else's
+//! program; `lab::trace` and `lab::profile` read by the same ones.
 #![cfg_attr(not(test), no_std)]
 
 pub mod sampling;

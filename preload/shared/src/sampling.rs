@@ -12,7 +12,7 @@
 //! summed: the sums have the right expectation for every mix of sizes (summing first has not). Of a sum
 //! of `B` bytes in blocks smaller than the mean the relative standard error is about `sqrt(mean/B)`.
 //!
-//! Absent on purpose: the mathematics library. The two functions needed are right to nine digits.
+//! The two functions needed are right to nine digits.
 
 /// Random numbers: xorshift64*, whose state is one word that a thread's record has room for.
 ///

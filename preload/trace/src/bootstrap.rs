@@ -1,8 +1,8 @@
 //! A little memory for the calls that `dlsym` itself makes while the next allocator is unknown.
 //!
-//! On the path: before `next` is ready only. Blocks are bumped out of a static array, never reused;
-//! each is preceded by its size, so that `realloc` can move it to the real allocator later.
-//! Absent on purpose: freeing. A few hundred bytes are used, once per process.
+//! Before `next` is ready only. Blocks are bumped out of a static array, never reused; each is
+//! preceded by its size, so that `realloc` can move it to the real allocator later. A few hundred
+//! bytes are used, once per process.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;

@@ -1,8 +1,8 @@
 //! The counters: one record for each thread, in memory shared with the lab.
 //!
-//! On the path: every interposed call. A thread counts into a record that nobody else writes, with
-//! plain additions; whoever has none (before the file is mapped, while a thread ends, or when all
-//! are taken) shares one with atomic additions. The layout is `millpond_preload_shared::heap_file`.
+//! Every interposed call. A thread counts into a record that nobody else writes, with plain
+//! additions; whoever has none (before the file is mapped, while a thread ends, or when all are
+//! taken) shares one with atomic additions. The layout is `millpond_preload_shared::heap_file`.
 //!
 //! A block is sampled when the bytes asked for by its thread reach the next point (`sampling`).
 

@@ -14,9 +14,8 @@
 //! The counts live in a file that the lab created and named in `MILLPOND_TRACE_FILE`, mapped shared:
 //! it survives a killed target, a fork keeps counting into it, and the lab reads it with `pread`.
 //!
-//! Absent on purpose: stacks, sizes of freed blocks that are no samples, and the standard library. The
-//! crate is `no_std` where it is used (`panic = "abort"`); the workspace's own build, which unwinds,
-//! only checks it. Nothing here may allocate.
+//! The crate is `no_std` where it is used (`panic = "abort"`); the workspace's own build, which
+//! unwinds, only checks it. Nothing here may allocate.
 #![cfg_attr(all(panic = "abort", not(test)), no_std)]
 #![cfg_attr(
     test,

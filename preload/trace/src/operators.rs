@@ -2,8 +2,8 @@
 //!
 //! Allocators such as jemalloc and tcmalloc export these operators themselves, so without this file
 //! a C++ program's allocations would pass by the counters under some allocators and not under
-//! others. All of those allocators accept `free` of a block from `new`.
-//! Absent on purpose: throwing. Out of memory aborts, as it would with no handler.
+//! others. All of those allocators accept `free` of a block from `new`. Out of memory aborts, as it
+//! would with no handler.
 
 use core::ffi::c_void;
 

@@ -1,7 +1,6 @@
 //! What everscale, the earlier program, came to: as published, and measured again.
 //!
-//! On the path: the record and the report show it beside ours. Absent on purpose: any figure of ours, and
-//! ratios to them: another machine's figure cannot be beaten, only the one measured on such a machine.
+//! The record and the report show it beside ours.
 
 use serde::{Deserialize, Serialize};
 

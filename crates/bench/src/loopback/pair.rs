@@ -1,9 +1,8 @@
 //! One run: http's server shards and load's threads in this process, until every request is answered.
 //!
-//! On the path: `child` calls [`run`]. The server's threads take the first CPUs and the client's the
-//! next ones, so that with one of each on two CPUs neither waits for the other's.
-//! Absent on purpose: warm-up and a proxy. The earlier benchmark counted from the first request on; its
-//! first second is there to be seen in the seconds.
+//! `child` calls [`run`]. The server's threads take the first CPUs and the client's the next ones,
+//! so that with one of each on two CPUs neither waits for the other's. The earlier benchmark
+//! counted from the first request on; its first second is there to be seen in the seconds.
 
 use super::Answering;
 use crate::loopback;

@@ -1,6 +1,4 @@
 //! The record for a terminal: what the combinations came to, how fair it was, and the earlier figures.
-//!
-//! Absent on purpose: any figure that is not in the record.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

@@ -1,9 +1,8 @@
 //! The benchmark from the parent's side: every combination of allocator and pools, run after run.
 //!
-//! On the path: the command line calls [`run`] and shows its events. Each repetition runs every
-//! combination once in a fresh process, in shuffled order, so that what disturbs the machine for a
-//! while disturbs them all, and pairs of one repetition can be compared.
-//! Absent on purpose: running beside each other. Two pairs would share the processors.
+//! The command line calls [`run`] and shows its events. Each repetition runs every combination once
+//! in a fresh process, in shuffled order, so that what disturbs the machine for a while disturbs
+//! them all, and pairs of one repetition can be compared. Two pairs would share the processors.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! One line of the access log, before it is text: numbers, and bytes as the peer sent them.
 //!
-//! On the path: the shard packs an entry into the words of a record, the writer unpacks it.
-//! Texts are cut to a bound here, and marked, so that no peer decides how much room it takes.
+//! The shard packs an entry into the words of a record, the writer unpacks it. Texts are cut to a
+//! bound here, and marked, so that no peer decides how much room it takes.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};

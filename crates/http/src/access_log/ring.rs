@@ -1,11 +1,11 @@
 //! A bounded queue of records between one shard and the writer: one puts in, one takes out.
 //!
-//! On the path: `shard_log` pushes a record as a header and up to four texts; `writer` pops it.
-//! Positions count words for ever and never wrap: `head - tail` is what lies in between.
+//! `shard_log` pushes a record as a header and up to four texts; `writer` pops it. Positions count
+//! words for ever and never wrap: `head - tail` is what lies in between.
 //!
-//! Absent on purpose: waiting. A record that finds no room is refused, and whoever pops finds
-//! nothing; who wakes whom is the business of `bell`. Locks and `unsafe` are absent too: the memory
-//! is atomic words, which cost a shard no more than plain ones.
+//! A record that finds no room is refused, and whoever pops finds nothing; who wakes whom is the
+//! business of `bell`. Locks and `unsafe` are absent too: the memory is atomic words, which cost a
+//! shard no more than plain ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,10 @@
 //! The shard's side of the access log: who is connected, what is not answered yet, one push for
 //! each request.
 //!
-//! On the path: `server::logging` calls this where a request is answered, begins to be answered in
-//! parts, is refused or loses its connection. Only raw bytes are copied; text is the writer's work.
+//! `server::logging` calls this where a request is answered, begins to be answered in parts, is
+//! refused or loses its connection. Only raw bytes are copied; text is the writer's work.
 //!
-//! Absent on purpose: waiting, locks, and the heap in steady state. What does not fit is counted.
+//! What does not fit is counted.
 
 use super::entry::{
     Asker, Flags, Outcome, REQUEST_TEXTS, RequestText, STATUS_CLOSED, TEXT_BYTES_MAX, pack,

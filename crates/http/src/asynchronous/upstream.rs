@@ -1,11 +1,8 @@
 //! Calls to other servers, over connections of the shard's own that are kept between calls.
 //!
-//! On the path: a handler asks, [`Client`] does it, and what arrives is put into the call's cell,
-//! where the handler's future finds it. A call that is made again was provably not served: see
+//! A handler asks, [`Client`] does it, and what arrives is put into the call's cell, where the
+//! handler's future finds it. A call that is made again was provably not served: see
 //! [`ExchangeFailure::may_repeat`].
-//!
-//! Absent on purpose: sharing between shards, and redirects to other servers: a name that an answer
-//! brings is nobody the program has chosen.
 
 use std::fmt;
 use std::future::poll_fn;

@@ -4,10 +4,6 @@
 //! [`super::Client`] finds a connection, writes, reads, and tells of the answer in
 //! [`ExchangeEvent`]s. A failure says how far the exchange had come, so that whether it may be
 //! repeated is decided in one place ([`ExchangeFailure::may_repeat`]).
-//!
-//! Absent on purpose: trying again, redirects and gathering (see `http::asynchronous`, and the
-//! proxy); framing by the caller: it is written here, from what the caller says of the body, so
-//! that nobody's framing fields travel on.
 
 use super::ClientError;
 use crate::encode::encode_request_lines;

@@ -1,17 +1,14 @@
 //! One shard's requests to other servers: over connections of the shard's own, kept between uses.
 //!
-//! On the path: a service begins exchanges and writes their bodies through [`Client`], which only
-//! notes what is wanted; the server's shard does it when the tick ends (`driving`), takes in what
-//! arrives (`reading`) and tells the service, [`crate::Service::exchange_event`].
+//! A service begins exchanges and writes their bodies through [`Client`], which only notes what is
+//! wanted; the server's shard does it when the tick ends (`driving`), takes in what arrives
+//! (`reading`) and tells the service, [`crate::Service::exchange_event`].
 //!
 //! ```text
 //! begin, write, finish -> output -> pump -> connection_pool -> Driver::send
 //!                                                                  |
 //!      Service::exchange_event <- reading <- io::Event <- upstream <-+
 //! ```
-//!
-//! Absent on purpose: several requests on one connection at a time (an answer that stalls would hold
-//! up the others), and sharing between shards.
 
 use super::driving::{Exchange, Outgoing, Stage};
 use super::exchange::{ExchangeId, ExchangeReport, OutgoingRequest};

@@ -1,8 +1,7 @@
 //! Answers with files: heads with their fields, bodies out of the cache or a file.
 //!
-//! On the path: the service calls this with a name that is in the cache or was looked up; what is
-//! not sent at once comes back as a [`Todo`], which waits as a task.
-//! Absent on purpose: deciding which part is sent (`selection`).
+//! The service calls this with a name that is in the cache or was looked up; what is not sent at
+//! once comes back as a [`Todo`], which waits as a task.
 
 use std::io::{IoSliceMut, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -4,7 +4,6 @@
 //! is a second old: so for up to [`FRESH_NS`] a client may get what the file was before, complete and
 //! with the validators that belong to it. Deleting a file takes as long to show.
 //!
-//! Absent on purpose: files that are missing (each is asked for anew), and watching for changes.
 //! What is thrown out is found by a clock hand: a use between two passes saves an entry.
 
 use std::collections::HashMap;

@@ -1,10 +1,10 @@
 //! A request's path as the name of a file: decoded once, and refused if it is no plain name.
 //!
-//! On the path: the service decodes here, looks the name up in `cache`, and opens it beneath the
-//! root. What is refused here never reaches the kernel.
+//! The service decodes here, looks the name up in `cache`, and opens it beneath the root. What is
+//! refused here never reaches the kernel.
 //!
-//! Absent on purpose: repairing. `..`, `.` and empty segments are what a client removes before it
-//! asks (RFC 3986 5.2.4), so one that sends them probes. Escaped slashes and NULs name no file.
+//! `..`, `.` and empty segments are what a client removes before it asks (RFC 3986 5.2.4), so one
+//! that sends them probes. Escaped slashes and NULs name no file.
 
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

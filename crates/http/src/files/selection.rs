@@ -4,8 +4,8 @@
 //! `If-Modified-Since`; `Range` with `If-Range`. A field that says nothing valid is as if it were
 //! not there, except `If-Match`, whose purpose is to refuse.
 //!
-//! Absent on purpose: several ranges in one answer. `Range` may be ignored (14.2), the whole file is
-//! always right, and `multipart/byteranges` lets a short request ask for much more than the file.
+//! `Range` may be ignored (14.2), the whole file is always right, and `multipart/byteranges` lets a
+//! short request ask for much more than the file.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};

@@ -1,8 +1,6 @@
 //! The upstream's side of a request: its answer to the client, or another try, or the reason why not.
 //!
-//! On the path: `service` calls it with every event of an exchange, at the moment its bytes arrive.
-//!
-//! Absent on purpose: the choice of upstreams, and what a failure is worth: see `upstreams`, `retry`.
+//! `service` calls it with every event of an exchange, at the moment its bytes arrive.
 
 use millpond_mempool::{Buffer, Handle};
 

@@ -1,15 +1,11 @@
 //! Which upstream a request goes to: round robin, least requests, the better of two, or a hash.
 //!
-//! On the path: `upstreams` asks for each try of each request. Numbers in, a place out; no clock, no
-//! sockets.
+//! `upstreams` asks for each try of each request. Numbers in, a place out; no clock, no sockets.
 //!
 //! The hash is rendezvous hashing (highest random weight): every upstream's score comes from the key
 //! and the upstream's address alone, so nothing has to be rebuilt when one is ejected or comes with a
 //! reload, exactly its own share of the keys moves, and weights are exact. It looks at each upstream
 //! once, which for the few that a proxy has costs less than the search through a ring's points.
-//!
-//! Absent on purpose: what makes an upstream usable (`health`, limits), and anything shared between
-//! shards: each balances what it sees.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,8 +1,6 @@
 //! Who the client is, as upstreams are told, and whose word about that is taken.
 //!
-//! On the path: made once for each connection, so that a request copies its text and formats nothing.
-//!
-//! Absent on purpose: trust in a request's own word unless its peer was named by `--trust`.
+//! Made once for each connection, so that a request copies its text and formats nothing.
 
 use std::fmt;
 use std::fmt::Write;

@@ -1,9 +1,7 @@
 //! What a proxy is told, and how a running one is told anew.
 //!
-//! On the path: the command line reads flags or a file into a [`ProxyConfig`]; each shard takes it when
-//! its [`super::Proxy`] is made, and again when [`ProxyControl::replace`] has woken it.
-//!
-//! Absent on purpose: files and their grammar (the command line's), and listening (`serve`'s).
+//! The command line reads flags or a file into a [`ProxyConfig`]; each shard takes it when its
+//! [`super::Proxy`] is made, and again when [`ProxyControl::replace`] has woken it.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,13 +1,11 @@
 //! A client's request head, written anew for an upstream.
 //!
-//! On the path: `service` writes it once per request into a pooled buffer, from the parsed head and
-//! never from raw bytes: one request line, one Host, the fields that are between client and server,
-//! and what the proxy adds. The framing fields are the client's (`http::client`) to add, from what was
+//! `service` writes it once per request into a pooled buffer, from the parsed head and never from
+//! raw bytes: one request line, one Host, the fields that are between client and server, and what
+//! the proxy adds. The framing fields are the client's (`http::client`) to add, from what was
 //! parsed, so that no reading of these bytes but ours reaches the upstream.
 //!
-//! Absent on purpose: the framing, the empty line, and any field of RFC 9110 7.6.1 but `TE: trailers`,
-//! which is true of the proxy if it is of the client. Values are copied
-//! as they were checked; nothing is formatted, and room is reserved once.
+//! Values are copied as they were checked; nothing is formatted, and room is reserved once.
 
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,8 @@
 //! An upstream's response head, written anew for the client.
 //!
-//! On the path: `service` calls it when the head of an answer has come; it goes straight into the
-//! client's output, framed for the client's version from what was parsed, never copied as a whole.
-//! `Date` and `Server` stay the upstream's; a missing `Date` is added (RFC 9110 6.6.1).
-//!
-//! Absent on purpose: the upstream's word on what becomes of the client's connection, and on trailers
-//! where they do not pass (see `trailers`).
+//! `service` calls it when the head of an answer has come; it goes straight into the client's
+//! output, framed for the client's version from what was parsed, never copied as a whole. `Date`
+//! and `Server` stay the upstream's; a missing `Date` is added (RFC 9110 6.6.1).
 
 use std::fmt;
 use std::str::FromStr;

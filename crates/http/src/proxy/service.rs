@@ -1,8 +1,8 @@
 //! The proxy of one shard: requests of clients to upstreams, answers of upstreams to clients.
 //!
-//! On the path: `server` calls it with each request and with the parts of its body; the shard's
-//! [`Client`] tells it of every event of the exchange with the upstream. A part of a body is written
-//! from where it was received straight into what the other side is sent.
+//! `server` calls it with each request and with the parts of its body; the shard's [`Client`] tells
+//! it of every event of the exchange with the upstream. A part of a body is written from where it
+//! was received straight into what the other side is sent.
 //!
 //! ```text
 //! client --call, stream(Body)--> Proxied --begin, write--> Client --> upstream
@@ -13,8 +13,6 @@
 //! Back-pressure: an upstream that takes nothing leaves no room, and the client's body is not received;
 //! a client that takes nothing has its upstream paused. Between them lie at most a block of 32 KiB for
 //! the client, another with its driver, and what two receives brought.
-//!
-//! Absent on purpose: caching, and gathering long bodies.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,10 +1,8 @@
 //! The upstreams of one shard: which there are, which may be used, and what became of their requests.
 //!
-//! On the path: `service` asks for one per try, and says how the try ended. A reload exchanges the
-//! list; who stays is found by name and keeps connections, health and counts, and who leaves is kept
-//! aside until the last request there has ended.
-//!
-//! Absent on purpose: connections (`http::client`), and what other shards know: each learns for itself.
+//! `service` asks for one per try, and says how the try ended. A reload exchanges the list; who
+//! stays is found by name and keeps connections, health and counts, and who leaves is kept aside
+//! until the last request there has ended.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

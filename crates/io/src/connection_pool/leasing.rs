@@ -1,8 +1,6 @@
 //! A connection's uses: handed out, given back, and parked between them.
 //!
-//! On the path: who asks gets what is parked, or waits; what comes back goes to who waits, or is parked.
-//! Absent on purpose: opening connections (`opening`), and closing what was parked too long
-//! (`sweeping`).
+//! Who asks gets what is parked, or waits; what comes back goes to who waits, or is parked.
 
 use millpond_mempool::{Handle, Slab};
 

@@ -18,8 +18,6 @@
 //! taking_turns.rs  sockets with something left for a later tick
 //! closing.rs    lingering close and its bounds
 //! ```
-//!
-//! Absent on purpose: reading more than one buffer per socket and tick (others wait).
 
 mod whole_ms_wait;
 mod accepting;

@@ -1,11 +1,8 @@
 //! When bytes arrived, by the kernel: what a thread that woke late cannot know from its own clock.
 //!
-//! On the path: the load generator asks for them with [`super::Driver::stamp_receives`]; of a driver
-//! that can, every n-th receive takes the stamp along, as a control message beside the bytes. The
-//! kernel stamps a segment when it enters the receive path, before any thread is woken for it.
-//!
-//! Absent on purpose: stamps of sends and of network cards (loopback has no card), and stamps in
-//! io_uring's receives into provided buffers, which bring no control messages.
+//! The load generator asks for them with [`super::Driver::stamp_receives`]; of a driver that can,
+//! every n-th receive takes the stamp along, as a control message beside the bytes. The kernel
+//! stamps a segment when it enters the receive path, before any thread is woken for it.
 #![allow(unsafe_code)]
 
 use crate::clock::{NS_PER_S, monotonic_ns};

@@ -39,8 +39,6 @@
 //! assert_eq!(peer.read(&mut Vec::new(), 100), PeerRead::Nothing);
 //! # Ok::<(), millpond_io::IoError>(())
 //! ```
-//!
-//! Absent on purpose: speed, and threads: a network and all its drivers are one thread's.
 
 mod wire;
 mod network;

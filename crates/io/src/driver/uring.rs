@@ -19,9 +19,6 @@
 //! waiting.rs         handing over, spinning, sleeping
 //! ending.rs          the end of a driver, and of what the kernel has of it
 //! ```
-//!
-//! Absent on purpose: zero-copy sends (two completions each; they pay above 10 KB), bundles (slower
-//! than one contiguous send) and everything that a second thread would do.
 
 #![allow(unsafe_code)]
 

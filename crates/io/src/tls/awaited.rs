@@ -1,11 +1,10 @@
 //! What comes before anything else on an accepted socket: the head of the PROXY protocol.
 //!
-//! On the path: a socket that is accepted is kept here until its head is whole; then it is accepted as
-//! others are, and what came behind the head is its first bytes. Its owner never hears of one whose
-//! head does not come.
+//! A socket that is accepted is kept here until its head is whole; then it is accepted as others
+//! are, and what came behind the head is its first bytes. Its owner never hears of one whose head
+//! does not come.
 //!
-//! Absent on purpose: an answer to who is refused. Whoever knows the protocol does not need one, and
-//! all others were not to come here.
+//! Whoever knows the protocol does not need one, and all others were not to come here.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
 //! One connection's records: ciphertext in, plaintext and records out.
 //!
-//! Absent on purpose: sockets and events. Whoever calls sends what is outgoing.
+//! Whoever calls sends what is outgoing.
 
 use super::TlsFailure;
 use super::awaited::{Records, Side};

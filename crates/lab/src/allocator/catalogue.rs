@@ -319,10 +319,9 @@ fn in_linker_cache(soname: &str) -> Option<PathBuf> {
 // The allocators that `cargo xtask allocators` built from their crates: `libmillpond-NAME.so`, each
 // with its origin in a small file beside it.
 //
-// Looked for in the directory that `MILLPOND_ALLOCATORS` names, in `allocators` beside this program,
-// and in `allocators` of the target directory that this program was built into.
-// Absent on purpose: directories that others might be able to write to. What is found here is
-// loaded into every target.
+// Looked for in the directory that `MILLPOND_ALLOCATORS` names, in `allocators` beside this
+// program, and in `allocators` of the target directory that this program was built into. What is
+// found here is loaded into every target.
 
 /// What is looked for, in the order of reports.
 pub(super) const NAMES: &[&str] = &[

@@ -1,9 +1,8 @@
 //! The allocators that were asked for: out of the words of a list, in its order, each with its
 //! settings.
 //!
-//! On the path: what the user wrote, against what [`super::discover`] found. A word that cannot be
-//! taken is answered with what there is and how to get more.
-//! Absent on purpose: looking for libraries.
+//! What the user wrote, against what [`super::discover`] found. A word that cannot be taken is
+//! answered with what there is and how to get more.
 
 use std::fmt::Write as _;
 

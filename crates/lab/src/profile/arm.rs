@@ -1,7 +1,7 @@
 //! One run of the work under one instrument, or under none.
 //!
-//! On the path: `rounds` repeats it for `millpond profile`, `after_rounds` runs each once for a
-//! comparison. A run has its own process; start-up and warm-up are not sampled.
+//! `rounds` repeats it for `millpond profile`, `after_rounds` runs each once for a comparison. A
+//! run has its own process; start-up and warm-up are not sampled.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

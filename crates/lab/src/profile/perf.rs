@@ -1,10 +1,8 @@
 //! CPU samples by perf, of processes that run, between two moments of our choice.
 //!
-//! perf opens its counters disabled and hears of both moments through a pipe, and answers, so that a
-//! sample belongs to the load and to nothing before it. Cycles are sampled where the processor lets
-//! us, else the CPU clock. perf finds symbols by itself.
-//! Absent on purpose: samples of the time off the CPU, which need the kernel's scheduler events and
-//! root.
+//! perf opens its counters disabled and hears of both moments through a pipe, and answers, so that
+//! a sample belongs to the load and to nothing before it. Cycles are sampled where the processor
+//! lets us, else the CPU clock. perf finds symbols by itself.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};

@@ -1,6 +1,6 @@
 //! What the threads counted, made one record: merged, completed by what nobody could count, judged.
 //!
-//! On the path: `run` calls it once, at the end. Absent on purpose: threads and clocks.
+//! `run` calls it once, at the end.
 use super::WorkerEnd;
 use super::watch::Watched;
 use crate::arrivals::Arrivals;

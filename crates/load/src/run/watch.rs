@@ -1,8 +1,7 @@
 //! The supervising thread's view of a run: when it begins, how far it is, and what ends it.
 //!
-//! On the path: `run` has started the workers and waits here until they are done, or until the caller,
-//! a condition or a target that is gone ends the run.
-//! Absent on purpose: what the threads counted, but for the seconds that are shown meanwhile.
+//! `run` has started the workers and waits here until they are done, or until the caller, a
+//! condition or a target that is gone ends the run.
 use super::PATIENCE;
 use super::WarmUpWatch;
 use super::{Connecting, Observer, Progress, WorkerHandle};

@@ -1,8 +1,8 @@
 //! Scripts with Lua: a main state, and one state for each thread.
 //!
-//! Whether a script makes its requests itself, delays them or looks at answers is decided once, from
-//! the first thread after its `init`, so that a thread never asks Lua for what is not there.
-//! Absent on purpose: editing. What `request()` returns is what leaves.
+//! Whether a script makes its requests itself, delays them or looks at answers is decided once,
+//! from the first thread after its `init`, so that a thread never asks Lua for what is not there.
+//! What `request()` returns is what leaves.
 
 mod runner;
 mod state;

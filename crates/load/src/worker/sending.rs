@@ -1,7 +1,7 @@
 //! A worker's sends: due requests go to free connections, and each connection's batch leaves in one write.
 //!
-//! Each write is stamped just before it is made, and all requests in it with it.
-//! Absent on purpose: waiting for a batch to grow. What is due and has room leaves in this tick.
+//! Each write is stamped just before it is made, and all requests in it with it. What is due and
+//! has room leaves in this tick.
 
 use millpond_http::ClientError;
 use millpond_io::{Driver, SendOutcome, ShardContext, SocketId};
@@ -220,9 +220,8 @@ impl Worker<'_> {
 //
 // A string leaves at once, so its first request decides when: the others take the arrivals that
 // come next, and if one of those was not due yet, its request left early and its intended start is
-// the write. So a rate counts requests and not strings, and each is timed by itself.
-// Absent on purpose: cutting a string where a count or the window ends. What is left of it then
-// leaves uncounted.
+// the write. So a rate counts requests and not strings, and each is timed by itself. What is left
+// of it then leaves uncounted.
 
 impl Worker<'_> {
     /// Lets a session take requests if it has room and its script has no other plans for it.
@@ -377,9 +376,8 @@ impl Worker<'_> {
 
 // A worker's answers: received bytes go through their session, which is free, waiting or over then.
 //
-// All answers of one receive are complete at the same moment, the one at which its tick's wait ended;
-// each is timed from the write of its own request.
-// Absent on purpose: judging (`validation`) and counting (`outcome`).
+// All answers of one receive are complete at the same moment, the one at which its tick's wait
+// ended; each is timed from the write of its own request.
 
 impl Worker<'_> {
     /// Bytes arrived.

@@ -1,9 +1,9 @@
 //! Which key a request is about: the distributions that YCSB made common, each a pure function.
 //!
-//! On the path: `workload` asks for the key of request i; the same seed gives the same key on any
-//! thread. Absent on purpose: tables and state. Zipf's law is drawn by rejection-inversion (Hörmann
-//! and Derflinger, ACM TOMACS 6(3), 1996), which is exact for every number of keys and every exponent
-//! and needs no sum over all keys; Gray's approximation (SIGMOD 1994), which YCSB uses, is not.
+//! `workload` asks for the key of request i; the same seed gives the same key on any thread. Zipf's
+//! law is drawn by rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996), which is
+//! exact for every number of keys and every exponent and needs no sum over all keys; Gray's
+//! approximation (SIGMOD 1994), which YCSB uses, is not.
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Requests with places that change: compiled once, written without a heap call.
 //!
-//! On the path: `workload` compiles each class of requests and appends request i to a connection's
-//! output. What is written is a function of the seed and the number alone.
+//! `workload` compiles each class of requests and appends request i to a connection's output. What
+//! is written is a function of the seed and the number alone.
 //!
 //! | placeholder | becomes |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | `{file}` | the same, of the file named beside the templates |
 //! | `{scan_end:N}` | a key 1 to N behind `{key}`: where a scan ends |
 //!
-//! Absent on purpose: a language. Braces around anything else are themselves, so JSON needs no
-//! escapes; `{{seq}}` is `{seq}` as text.
+//! Braces around anything else are themselves, so JSON needs no escapes; `{{seq}}` is `{seq}` as
+//! text.
 use super::Lines;
 use super::keys::Draws;
 use super::{KEY_BYTES_MAX, Sources};

@@ -1,9 +1,10 @@
 //! The three questions: most throughput, lowest latency, least memory.
 //!
-//! On the path: each is answered from one set of comparisons, every candidate against the baseline, which
-//! is what the table shows; nothing is compared a second time. Whoever is better with proof leads, by the
-//! best estimate; else the baseline does. "Best" is a set: the leader, and all that its interval does not
-//! tell from them. The answer says what was proved of the others, too: the same, worse, or undecided.
+//! Each is answered from one set of comparisons, every candidate against the baseline, which is
+//! what the table shows; nothing is compared a second time. Whoever is better with proof leads, by
+//! the best estimate; else the baseline does. "Best" is a set: the leader, and all that its
+//! interval does not tell from them. The answer says what was proved of the others, too: the same,
+//! worse, or undecided.
 
 use super::standing;
 use super::standing::{Standing, standing};

@@ -1,10 +1,10 @@
 //! The advice: which candidate for what, what it costs, and when not to switch.
 //!
-//! On the path: after the questions have been answered; it adds no verdict of its own, and reads those of
-//! the table. What is named lies on the front of memory against CPU and throughput, proved better in
-//! something, and its proved costs stand in the same sentence. Where the two ends of the front are different
-//! candidates, both are named. Absent on purpose: a single score. What a megabyte is worth in requests only
-//! the reader knows.
+//! After the questions have been answered; it adds no verdict of its own, and reads those of the
+//! table. What is named lies on the front of memory against CPU and throughput, proved better in
+//! something, and its proved costs stand in the same sentence. Where the two ends of the front are
+//! different candidates, both are named. What a megabyte is worth in requests only the reader
+//! knows.
 
 mod decomposition;
 

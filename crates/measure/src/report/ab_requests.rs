@@ -1,8 +1,8 @@
 //! ab's table of single requests (`-g`), which gnuplot reads: tabs, whole milliseconds, the fastest
 //! request first.
 //!
-//! Absent on purpose: the local time zone. What ab writes in local time is UTC here, so that files of
-//! two machines can be laid side by side; `seconds` is the same either way.
+//! What ab writes in local time is UTC here, so that files of two machines can be laid side by
+//! side; `seconds` is the same either way.
 
 use crate::units::format_utc;
 

@@ -1,7 +1,7 @@
 //! One run as a line of comma-separated values, under a line of names: for spreadsheets.
 //!
-//! Times are nanoseconds, as everywhere in records; a field that does not apply is empty. New columns
-//! come at the end. Absent on purpose: quoting beyond the URL, as no other field can need it.
+//! Times are nanoseconds, as everywhere in records; a field that does not apply is empty. New
+//! columns come at the end.
 
 use crate::histogram::LatencySummary;
 use crate::record::LoadReport;

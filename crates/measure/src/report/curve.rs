@@ -1,6 +1,4 @@
 //! Latency as a function of load, for a terminal: what a search for the highest rate found.
-//!
-//! Absent on purpose: the JSON, which is the record itself.
 
 use crate::record::{CurvePoint, SearchEnd, SearchReport, StepOutcome};
 use crate::units::{format_duration_ns, format_percent, format_rate};

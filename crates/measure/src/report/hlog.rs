@@ -3,8 +3,6 @@
 //! Both are read by every tool of HdrHistogram, and both end with a remark that holds the counts of
 //! the run as JSON, so that files can be merged into one record. Tags tell the clocks apart:
 //! `response`, `service`, `slip`, and with `warm_up.` in front what does not count.
-//!
-//! Absent on purpose: correction of what was recorded; the response clock needs none.
 
 use crate::histogram::{EncodedError, LatencyHistogram};
 use crate::record::{LoadReport, LoadSecond, RunPart};

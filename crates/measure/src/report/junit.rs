@@ -3,7 +3,7 @@
 //! One case for each thing that was judged. A failure is what the measured server did wrong; an error is
 //! what keeps the measurement from saying; what the rounds could not decide is skipped, never passed.
 //!
-//! Absent on purpose: the measured values in a form for programs. The record has them.
+//! The record has them.
 
 use crate::record::Regression;
 use crate::slo::SloOutcome;

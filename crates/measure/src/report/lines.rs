@@ -1,7 +1,6 @@
 //! Sentences in lines that a terminal need not break.
 //!
-//! On the path: every text that people read, here and in the crates above. Absent on purpose: the
-//! width of a terminal, which only its program knows.
+//! Every text that people read, here and in the crates above.
 
 /// Breaks `sentence` at blanks into lines, each with its end, that are no longer than `width` as far as
 /// words allow. The first keeps the blanks that the sentence begins with, the others begin with `indent`.

@@ -2,8 +2,7 @@
 //! requests were slow, when, and what else happened then.
 //!
 //! Comma-separated, under a line of names; times are nanoseconds, a field that does not apply is
-//! empty. New columns come at the end. Absent on purpose: requests that failed, since a failure is no
-//! latency; their ages are in the record.
+//! empty. New columns come at the end.
 
 use std::fmt::Write;
 

@@ -3,7 +3,7 @@
 //! The plotter takes a line of four numbers for a point and everything else for a remark, and merges
 //! all points of a file into one curve: so one file holds one histogram.
 //!
-//! Absent on purpose: reading it back. Records are JSON.
+//! Records are JSON.
 
 use crate::histogram::{LatencyHistogram, SIGNIFICANT_DIGITS};
 

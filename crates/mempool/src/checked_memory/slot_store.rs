@@ -2,8 +2,6 @@
 //!
 //! Nothing is written into a slot that is free but the poison it is full of, so that a stray write
 //! is found even in a slot that left the quarantine; which slots are free stands in tables beside.
-//! Absent on purpose: speed beyond a few tests per call, and `chunk_store`'s chunks, whose headers
-//! would let a stray free find a home for an address that has none.
 #![allow(unsafe_code)]
 use super::page_run;
 use super::page_run::MappedVec;

@@ -1,9 +1,9 @@
 //! malloc under checks: every block in a [`CheckedMemory`], and no heap for any thread.
 //!
-//! On the path: nothing of the fast path. A thread without a heap takes the slow ones, and those
-//! look here first. What was lent before the checks began goes back where it came from.
-//! One more lock around all of it: it is the one that can be held across a fork.
-//! Absent on purpose: switching off again. Both kinds of blocks would be about for good.
+//! Nothing of the fast path. A thread without a heap takes the slow ones, and those look here
+//! first. What was lent before the checks began goes back where it came from. One more lock around
+//! all of it: it is the one that can be held across a fork. Both kinds of blocks would be about for
+//! good.
 
 #![allow(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! What is larger than a block: runs of chunks, and mappings of their own.
 //!
-//! On the path: malloc comes here with more than 32 KiB, or more alignment than a page's worth of
-//! blocks has. Up to 63 chunks come from the store, where freed ones wait with their pages for the
-//! next taker. What is longer, or aligned to more than a chunk, is mapped:
+//! Malloc comes here with more than 32 KiB, or more alignment than a page's worth of blocks has. Up
+//! to 63 chunks come from the store, where freed ones wait with their pages for the next taker.
+//! What is longer, or aligned to more than a chunk, is mapped:
 //!
 //! ```text
 //!   mapping start            block, at a multiple of 4 MiB (or more)

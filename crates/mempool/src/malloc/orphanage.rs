@@ -1,13 +1,12 @@
 //! Heaps whose threads ended, and where heaps come from.
 //!
-//! On the path: a thread's first allocation takes an orphan over, whole, or gets a new heap; its end
-//! leaves the heap here. So there are as many heaps as there were threads at once, and what a dead
-//! thread left is the next one's to use.
+//! A thread's first allocation takes an orphan over, whole, or gets a new heap; its end leaves the
+//! heap here. So there are as many heaps as there were threads at once, and what a dead thread left
+//! is the next one's to use.
 //!
-//! An orphan's blocks are still freed by others. Who sends a parcel to a home asks afterwards whether
-//! it is an orphan's, and if so, puts the blocks back to their chunks itself; the orphan's owner,
-//! while it is one, is the lock.
-//! Absent on purpose: giving heaps back. They are a few pages, and live blocks may name them.
+//! An orphan's blocks are still freed by others. Who sends a parcel to a home asks afterwards
+//! whether it is an orphan's, and if so, puts the blocks back to their chunks itself; the orphan's
+//! owner, while it is one, is the lock. They are a few pages, and live blocks may name them.
 #![allow(unsafe_code)]
 use super::thread_heap::{HeapFigures, ThreadHeap};
 use crate::chunk::{CHUNK_BYTES, Chunk};

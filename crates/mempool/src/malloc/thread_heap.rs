@@ -1,14 +1,13 @@
 //! One thread's blocks of all classes, as malloc needs them: bounded, and never torn down.
 //!
-//! On the path: malloc pops from the front list of the size's class, free pushes to it. A heap has
-//! one owner: the thread whose slot names it, or, while it is an orphan, the orphanage's lock.
+//! Malloc pops from the front list of the size's class, free pushes to it. A heap has one owner:
+//! the thread whose slot names it, or, while it is an orphan, the orphanage's lock.
 //!
 //! Pools are swept by their users; nobody sweeps a malloc. So every so many frees a front list is
 //! looked at, and what is more than a bound goes back to its chunks; a chunk that is whole again
-//! goes back to the store at once, where any thread finds it. When `pace` says so, all lists go back
-//! and the classes are swept, as those of a pool are.
-//! Absent on purpose: counting what was lent, ever. How many blocks are lent follows from the counts of
-//! their chunks.
+//! goes back to the store at once, where any thread finds it. When `pace` says so, all lists go
+//! back and the classes are swept, as those of a pool are. How many blocks are lent follows from
+//! the counts of their chunks.
 
 #![allow(unsafe_code)]
 

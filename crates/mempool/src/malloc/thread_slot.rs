@@ -1,11 +1,10 @@
 //! Where a thread keeps its heap: words that every thread has and finds without asking anyone.
 //!
-//! On the path: each allocation and each free begins with one load from here.
-//! In a shared object the compiler would find a `thread_local!` by a call into the dynamic linker,
-//! which costs more than the allocation and may itself allocate. The words are therefore defined and
-//! read in assembly, at a fixed distance from the thread pointer (the "initial exec" model); other
-//! processors, and Miri, do with `thread_local!`.
-//! Absent on purpose: anything to drop. The words are good until the thread's last instruction.
+//! Each allocation and each free begins with one load from here. In a shared object the compiler
+//! would find a `thread_local!` by a call into the dynamic linker, which costs more than the
+//! allocation and may itself allocate. The words are therefore defined and read in assembly, at a
+//! fixed distance from the thread pointer (the "initial exec" model); other processors, and Miri,
+//! do with `thread_local!`. The words are good until the thread's last instruction.
 #![allow(unsafe_code)]
 use super::thread_heap::ThreadHeap;
 

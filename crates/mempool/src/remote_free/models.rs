@@ -6,8 +6,7 @@
 //! of them also claims the atomics for itself, as freeing their memory would.
 //!
 //! A model that cannot fail shows nothing, so each says which faults, planted by hand, it caught.
-//! Absent on purpose: batches of many blocks and large homes. Their arithmetic is the unit tests';
-//! here every operation more multiplies the orders.
+//! Their arithmetic is the unit tests'; here every operation more multiplies the orders.
 use super::*;
 use crate::batch::GrowingBatch;
 use crate::outbox::{flush_remote_frees, free_away};

@@ -4,7 +4,7 @@
 //! seeded noise and the inputs that once found something. Any bytes are an input; the first chooses
 //! the pool and its mode. After each operation the figures must match the model's, no two lent
 //! ranges may overlap, and what a holder wrote must still be there when it gives its block back.
-//! Absent on purpose: misuse. What the checked mode catches has tests of its own.
+//! What the checked mode catches has tests of its own.
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a harness of tests is a test too")]
 

@@ -3,10 +3,6 @@
 //!
 //! Every function that gives out or takes back memory is here. One left out would stay the C
 //! library's, and its blocks would meet a `free` that never saw them.
-//!
-//! Absent on purpose: the standard library, opinions (what a size of zero or a failed `realloc`
-//! does is the allocator's business, and part of what is compared), and C++ operators: the C++
-//! library's own call `malloc` and `free`, and only they can throw.
 #![no_std]
 
 pub use core::ffi::{c_int, c_void};

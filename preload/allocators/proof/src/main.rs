@@ -1,9 +1,8 @@
 //! Shows that a preloaded object is this process's malloc, and that it keeps malloc's promises.
 //!
 //! `LD_PRELOAD=OBJECT proof OBJECT`: the first fault ends it with a sentence and status 1. Every
-//! function of the family must lead into the object, since one left to the C library would hand
-//! its blocks to a `free` that never saw them; then each is used the way programs do.
-//! Absent on purpose: timing, and any demand beyond what programs rely on.
+//! function of the family must lead into the object, since one left to the C library would hand its
+//! blocks to a `free` that never saw them; then each is used the way programs do.
 
 mod c;
 mod threads;

@@ -4,8 +4,7 @@
 //! [`SimPeer`]s, either between the driver's ticks or, when something else runs the loop, from
 //! scripts that the driver lets run before each tick and whenever it would sleep.
 //!
-//! Absent on purpose: other threads. Their timing would make runs differ; a [`crate::Waker`] used
-//! by one still ends an endless wait.
+//! Their timing would make runs differ; a [`crate::Waker`] used by one still ends an endless wait.
 
 use super::wire::{ACCEPTOR, Arrived, EndId, INITIATOR, Wire};
 use super::wire::{Cuts, FaultPlan};

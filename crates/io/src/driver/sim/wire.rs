@@ -3,8 +3,6 @@
 //! TCP as its users see it: bytes in order, a FIN in each direction, and resets, in the worst
 //! form that the protocol allows: a reset destroys what its receiver has sent and not got through,
 //! and closing with unread input, or being written to after closing, is a reset.
-//!
-//! Absent on purpose: packets, losses and congestion, which TCP hides.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,5 @@
 //! One ring: its set-up, putting submissions in, and the one system call that hands them over and
 //! waits.
-//!
-//! Absent on purpose: a kernel thread that polls for submissions (SQPOLL takes a core for itself)
-//! and direct descriptors (they saved one percent of a request in measurements, and every call
-//! outside the ring would need a second way).
 
 #![allow(unsafe_code)]
 

@@ -7,7 +7,6 @@
 //! answers and the requests after them are one system call.
 //!
 //! Its own share of a CPU is in what it prints: near 1, it was the one that could not go on.
-//! Absent on purpose: latencies, rates, threads, and answers of varying length (`millpond load`).
 
 mod config;
 mod answer;

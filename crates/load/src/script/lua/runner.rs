@@ -1,9 +1,9 @@
 //! A thread's script while the thread sends: its next requests, its delays, its view of answers.
 //!
-//! On the path: `worker` asks for the next batch, `session` feeds answers in, if the script wants
-//! to see them. A script without `request()` was asked once before the run: then nothing here calls
-//! into Lua for a request. Absent on purpose: anything that ends the run. An error of the script is
-//! counted and its first one told; the request that it concerns has failed.
+//! `worker` asks for the next batch, `session` feeds answers in, if the script wants to see them. A
+//! script without `request()` was asked once before the run: then nothing here calls into Lua for a
+//! request. An error of the script is counted and its first one told; the request that it concerns
+//! has failed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -261,7 +261,7 @@ fn fields_of(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 // A thread of the run as scripts see it: `thread.addr`, `thread:get`, `thread:set`, `thread:stop`.
 //
 // The main state holds one of these for each thread, and each thread has its own as `wrk.thread`.
-// Absent on purpose: functions crossing over. Values are copied between states, as in wrk.
+// Values are copied between states, as in wrk.
 
 /// Tables within tables deeper than this are taken for a table that contains itself.
 const DEPTH_MAX: usize = 64;

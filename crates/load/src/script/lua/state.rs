@@ -1,9 +1,8 @@
 //! One Lua state: wrk's table in it, the script run in it, and the ways to call the script.
 //!
-//! Absent on purpose: a sandbox. A script is a program that its user runs, with `ffi` and `debug` as
-//! under wrk. Also absent: a limit on how long a call takes. LuaJIT's compiled loops look at no
-//! hook, so a limit would hold only for some loops; `run` goes on without a thread that does not come
-//! back instead.
+//! A script is a program that its user runs, with `ffi` and `debug` as under wrk. Also absent: a
+//! limit on how long a call takes. LuaJIT's compiled loops look at no hook, so a limit would hold
+//! only for some loops; `run` goes on without a thread that does not come back instead.
 #![allow(unsafe_code)]
 use super::{ScriptAddress, look_up};
 use crate::config::LoadConfig;

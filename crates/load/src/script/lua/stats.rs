@@ -2,7 +2,7 @@
 //!
 //! Both call styles: wrk's `stats(i)` is the i-th distinct value and how often it occurred, wrk2's
 //! `stats[i]` the i-th of all values in order. `#stats` counts what the style in use walks along.
-//! Absent on purpose: rounding. Microseconds have a fraction, so the figures are the record's.
+//! Microseconds have a fraction, so the figures are the record's.
 use millpond_measure::histogram::LatencyHistogram;
 use mlua::{MetaMethod, UserData, UserDataFields, UserDataMethods, Value};
 

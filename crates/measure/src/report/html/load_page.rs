@@ -1,7 +1,6 @@
 //! One load run on a page: what came out, whether to believe it, percentiles, the course of the run.
 //!
-//! The same page for a run and for merged records, which have no seconds and so no course. Absent on
-//! purpose: a comparison with other runs; that is what the other page is for.
+//! The same page for a run and for merged records, which have no seconds and so no course.
 
 use super::Page;
 use super::{course, curves, escape, prose, table};
