@@ -118,6 +118,8 @@ pub struct RocksDbStore {
     /// A write or a sync failed, and the engine has not recovered: its log may not be touched again (a library with
     /// assertions aborts), and nobody knows how much of it is on the disk.
     has_failed: AtomicBool,
+    /// It was its log that failed: the engine's own recovery may go on with the same file, where its memtable is empty.
+    has_failed_log: AtomicBool,
     found_at_start: FoundAtStart,
     /// Dropped after the engine.
     claim: Claim,
@@ -301,6 +303,7 @@ impl RocksDbStore {
             engine,
             notes,
             has_failed: AtomicBool::new(false),
+            has_failed_log: AtomicBool::new(false),
             found_at_start: FoundAtStart::default(),
             claim,
         }
@@ -483,7 +486,11 @@ impl RocksDbStore {
     /// A write's or a sync's error, which is remembered until the engine writes again.
     fn failed_write(&self, operation: &'static str, error: rocksdb::Error) -> StoreError {
         self.has_failed.store(true, Ordering::Relaxed);
-        failed(operation, error)
+        let error = failed(operation, error);
+        if error.cause.contains(".log") {
+            self.has_failed_log.store(true, Ordering::Relaxed);
+        }
+        error
     }
 
     /// Closes the engine after its log was synced, and notes what it left.
@@ -889,7 +896,8 @@ impl Store for RocksDbStore {
         Ok(())
     }
 
-    /// By the engine's own recovery, which is on for want of room, or by closing and opening it again. Reads go
+    /// By the engine's own recovery, which is on for want of room, or by closing and opening it again, as always where
+    /// it was the log that failed. Reads go
     /// on until then, so it is not closed before the machine has again what it was short of, as far as that can
     /// be seen: a quota cannot. Where it then cannot be opened for writes, it is opened for reads.
     fn recover(&self, tries: u32) -> Result<bool, StoreError> {
@@ -899,11 +907,13 @@ impl Store for RocksDbStore {
         let writes = if self.is_read_only() {
             tries.is_multiple_of(TRIES_BETWEEN_REOPENINGS) && self.open_again()?
         } else {
-            let waits = self.db.read().is_some() && tries < TRIES_BEFORE_REOPENING;
-            self.writes_by_itself()? || (!waits && self.open_again()?)
+            let has_log = !self.has_failed_log.load(Ordering::Relaxed);
+            let waits = has_log && self.db.read().is_some() && tries < TRIES_BEFORE_REOPENING;
+            (has_log && self.writes_by_itself()?) || (!waits && self.open_again()?)
         };
         if writes {
             self.has_failed.store(false, Ordering::Relaxed);
+            self.has_failed_log.store(false, Ordering::Relaxed);
         }
         Ok(writes)
     }
