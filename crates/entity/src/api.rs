@@ -12,7 +12,7 @@
 //! PUT    /v0/admin/flush|compact   200 when it is done, 503 while another one is
 //! GET    /v0/status         200, or 503 once writes are refused, 507 while the disk is full
 //! ```
-//! Values carry an ETag; If-Match and If-None-Match make 412, and 304 for reads.
+//! Values carry an ETag, and no cache may serve them unasked; If-Match and If-None-Match make 412, and 304 for reads.
 //! All about entities take replicas=ACK/FROM: 504 where fewer copies than that answered in time.
 //! Where tokens were given, 401 without one of them, and 403 for a write with one for reading. A server that only reads
 //! answers 403 to all writes; one with names of its own, 421 to requests for others.
@@ -47,7 +47,12 @@ const CONTENT_TYPE_OPTIONS: FieldName<'_> = FieldName::from_static("X-Content-Ty
 const NO_SNIFF: FieldValue<'_> = FieldValue::from_static("nosniff");
 /// When an entity ends. Not `Expires`, by which caches would serve it until then, whatever became of it.
 const ENTITY_EXPIRES: FieldName<'_> = FieldName::from_static("Entity-Expires");
-const NO_CACHE: FieldValue<'_> = FieldValue::from_static("no-cache");
+/// Of every answer to a read, also that nothing is there: any of them may be wrong a moment later, and caches keep what
+/// does not say so (haproxy for a minute, where there is an `ETag`; nginx for as long as `proxy_cache_valid` says).
+pub(crate) const UNCACHED: Field<'_> = (
+    FieldName::CACHE_CONTROL,
+    FieldValue::from_static("no-cache"),
+);
 const ONE_SECOND: FieldValue<'_> = FieldValue::from_static("1");
 const TEN_SECONDS: FieldValue<'_> = FieldValue::from_static("10");
 
@@ -381,7 +386,7 @@ impl Reply {
     /// When there is no memory for the response; nothing was sent then.
     pub fn send(self, response: &mut Response<'_>) -> Result<(), SendError> {
         match self {
-            Self::NotFound => response.send(StatusCode::NOT_FOUND, None, b""),
+            Self::NotFound => response.send_with(StatusCode::NOT_FOUND, &[UNCACHED], b""),
             Self::Created(version) => response.send_with(
                 StatusCode::CREATED,
                 &[(FieldName::ETAG, tag_value(&condition::tag(version)))],
@@ -403,22 +408,22 @@ impl Reply {
             Self::NotAllowed(refusal) => not_allowed(response, refusal),
             Self::Overloaded => response.send_with(
                 StatusCode::SERVICE_UNAVAILABLE,
-                &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, ONE_SECOND)],
+                &[CONTENT_IS_TEXT, UNCACHED, (FieldName::RETRY_AFTER, ONE_SECOND)],
                 b"too many requests wait for the store: try again later\n",
             ),
             Self::UpkeepBusy => response.send_with(
                 StatusCode::SERVICE_UNAVAILABLE,
-                &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, TEN_SECONDS)],
+                &[CONTENT_IS_TEXT, UNCACHED, (FieldName::RETRY_AFTER, TEN_SECONDS)],
                 b"a checkpoint, a flush or a compaction is under way: wait for it\n",
             ),
             Self::Paused => response.send_with(
                 StatusCode::SERVICE_UNAVAILABLE,
-                &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, ONE_SECOND)],
+                &[CONTENT_IS_TEXT, UNCACHED, (FieldName::RETRY_AFTER, ONE_SECOND)],
                 b"the store is short of descriptors, memory or room, and goes on by itself: try again later\n",
             ),
             Self::NoRoom => response.send_with(
                 StatusCode::INSUFFICIENT_STORAGE,
-                &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, TEN_SECONDS)],
+                &[CONTENT_IS_TEXT, UNCACHED, (FieldName::RETRY_AFTER, TEN_SECONDS)],
                 b"the disk has no room for it: make some, and writes go on by themselves\n",
             ),
             _ => match self.sentence() {
@@ -584,8 +589,8 @@ fn with_fields<R>(head: &Head<'_>, shown: Shown, see: impl FnOnce(&[Field<'_>]) 
         // The type is what whoever put it says: no browser is to guess another one.
         (CONTENT_TYPE_OPTIONS, NO_SNIFF),
         (FieldName::ETAG, tag_value(&tag)),
+        UNCACHED,
         (ENTITY_EXPIRES, date_value(head.expires_ms, &mut date)),
-        (FieldName::CACHE_CONTROL, NO_CACHE),
     ];
     let start = match shown {
         Shown::Validators => 3,
@@ -593,7 +598,7 @@ fn with_fields<R>(head: &Head<'_>, shown: Shown, see: impl FnOnce(&[Field<'_>]) 
         Shown::All => 0,
     };
     match head.expires_ms {
-        0 => see(&fields[start..4]),
+        0 => see(&fields[start..5]),
         _ => see(&fields[start..]),
     }
 }
@@ -632,13 +637,14 @@ fn not_allowed(response: &mut Response<'_>, refusal: AccessRefusal) -> Result<()
     };
     let fields = [
         CONTENT_IS_TEXT,
+        UNCACHED,
         (FieldName::WWW_AUTHENTICATE, refusal.challenge()),
     ];
     response.send_with(status, &fields, sentence.as_bytes())
 }
 
 fn text(response: &mut Response<'_>, status: StatusCode, text: &str) -> Result<(), SendError> {
-    response.send(status, Some(TEXT), text.as_bytes())
+    response.send_with(status, &[CONTENT_IS_TEXT, UNCACHED], text.as_bytes())
 }
 
 /// The error's sentence, formatted on the stack: a client that errs must not cost heap calls.

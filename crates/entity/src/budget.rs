@@ -12,9 +12,9 @@
 //! What is left is for the gaps between blocks that `malloc` leaves. Place: `cli` splits `--memory`;
 //! `server` hands out the shares. Absent on purpose: what comes with the process (its code, stacks and
 //! the engine's own structures, 32 MiB), what connections hold, which is counted by their limits, and
-//! what the engine takes for the longest record (`parts::PART_BYTES`) while others use up the shares: up to 16 times its
+//! what the engine takes for the longest record (`parts::PART_BYTES`) while others use up the shares: up to 18 times its
 //! length, however many clients there are. It is twice in a batch that is written, once in each of three memtables,
-//! twice where one of these becomes a table, four times where tables are merged, twice for each of two read
+//! twice where one of these becomes a table, six times where tables are merged, twice for each of two read
 //! threads and twice for the scan thread.
 
 /// Below this, memtables would be written out after a few hundred values.

@@ -174,10 +174,22 @@ impl Condition {
 #[must_use]
 pub fn tag(version: Version) -> [u8; TAG_BYTES] {
     let mut tag = [b'"'; TAG_BYTES];
-    for (index, digit) in tag[1..TAG_BYTES - 1].iter_mut().enumerate() {
-        *digit = b"0123456789abcdef"[(version.0 >> (60 - 4 * index) & 0xf) as usize];
-    }
+    tag[1..TAG_BYTES - 1].copy_from_slice(&hexadecimal(version.0));
     tag
+}
+
+/// All digits at once, one in each byte: every answer has a tag, and a loop took 480 instructions for it.
+fn hexadecimal(number: u64) -> [u8; TAG_BYTES - 2] {
+    const ONES: u128 = u128::MAX / 0xff;
+    let mut digits = u128::from(number);
+    // Halves move apart, until each digit has a byte: those of 32 bits, of 16, of 8 and of 4.
+    digits = (digits | digits << 32) & (u128::MAX / 0xffff_ffff_ffff_ffff * 0xffff_ffff);
+    digits = (digits | digits << 16) & (u128::MAX / 0xffff_ffff * 0xffff);
+    digits = (digits | digits << 8) & (u128::MAX / 0xffff * 0xff);
+    digits = (digits | digits << 4) & (ONES * 0xf);
+    // Of 10 and more a letter: 6 more is 16 or more.
+    let letters = (digits + ONES * 6) >> 4 & ONES;
+    (digits + ONES * u128::from(b'0') + letters * u128::from(b'a' - b'9' - 1)).to_be_bytes()
 }
 
 /// Behind blanks and elements that are empty, which a list may have (RFC 9110 5.6.1.2).
@@ -200,6 +212,17 @@ fn version_of(opaque: &[u8]) -> Option<Version> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        /// Goal: a tag is what formatting writes, and is read as the version it was made of.
+        #[test]
+        fn tags_are_sixteen_digits(number in proptest::prelude::any::<u64>()) {
+            let tag = tag(Version(number));
+            let expected = format!("\"{number:016x}\"");
+            proptest::prop_assert_eq!(std::str::from_utf8(&tag).unwrap(), expected);
+            proptest::prop_assert_eq!(version_of(&tag[1..TAG_BYTES - 1]), Some(Version(number)));
+        }
+    }
 
     fn condition(if_match: Option<&str>, if_none_match: Option<&str>) -> Condition {
         let mut condition = Condition::default();

@@ -101,7 +101,7 @@ impl EntityConfig {
     }
 }
 
-/// How tables are packed. What is there is unpacked whatever it says.
+/// How tables are packed, but for those that a memtable has just become. What is there is unpacked whatever it says.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Compression {
     /// Not at all: for values that are packed already.

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use millpond_http::{Field, FieldName, FieldValue, Request};
 use millpond_mempool::Buffer;
 
-use crate::api::Reply;
+use crate::api::{Reply, UNCACHED};
 
 /// How the entities of a range are told from one another.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -37,7 +37,7 @@ impl RangeFormat {
     }
 
     /// The head of such an answer. Caches have to know that there are two.
-    pub(crate) const fn fields(self) -> [Field<'static>; 2] {
+    pub(crate) const fn fields(self) -> [Field<'static>; 3] {
         let content_type = match self {
             Self::Chunks => FieldValue::OCTET_STREAM,
             Self::Lines => FieldValue::from_static("application/x-ndjson"),
@@ -48,6 +48,7 @@ impl RangeFormat {
                 FieldName::from_static("Vary"),
                 FieldValue::from_static("Accept"),
             ),
+            UNCACHED,
         ]
     }
 }

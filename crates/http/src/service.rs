@@ -144,7 +144,8 @@ pub trait Service {
 
     /// Whether the body of this request, of which only the head is looked at yet, is to come in
     /// parts: then `call` has an empty body, and [`Flow::Stream`] asks for the first part. Otherwise
-    /// `call` waits for all of it, in memory. Asked only of requests with a body.
+    /// `call` waits for all of it, in memory. Asked of every request with a body, before any of it is
+    /// kept: where `call` has a body that is not empty, this has said no.
     fn takes_body_in_parts(&mut self, _request: &Request<'_>) -> bool {
         false
     }

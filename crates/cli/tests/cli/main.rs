@@ -19,6 +19,7 @@ mod hand_over;
 mod forbidden;
 mod logs;
 mod proxy;
+mod intermediaries;
 mod files;
 mod load;
 mod requests;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// nginx on a unix socket or a port, until dropped.
-struct Nginx {
+pub(crate) struct Nginx {
     child: Child,
     _directory: tempfile::TempDir,
 }
@@ -15,15 +15,24 @@ struct Nginx {
 impl Nginx {
     /// Listens where `listen` says; `server` are further lines.
     fn start(listen: &str, server: &str) -> Self {
+        Self::start_caching(listen, "", server)
+    }
+
+    /// The same, and `cache` says what is kept, and how, below the directory that this adds to it.
+    pub(crate) fn start_caching(listen: &str, cache: &str, server: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let conf = directory.path().join("nginx.conf");
         let here = directory.path().display();
+        let cache = match cache {
+            "" => String::new(),
+            cache => format!("proxy_cache_path {here}/cache {cache};"),
+        };
         let text = format!(
             "daemon off; worker_processes 1; pid {here}/pid; error_log {here}/error.log;\n\
              events {{ worker_connections 256; }}\n\
              http {{ access_log off; client_body_temp_path {here}/body; proxy_temp_path {here}/proxy;\n\
              fastcgi_temp_path {here}/f; uwsgi_temp_path {here}/u; scgi_temp_path {here}/s;\n\
-             keepalive_requests 100000;\n\
+             keepalive_requests 100000; {cache}\n\
              server {{ listen {listen}; {server}\n\
              location /hello {{ return 200 'hello from nginx'; }}\n\
              location /host {{ return 200 '$host|$http_x_forwarded_for|$http_via|$ssl_client_s_dn'; }} }} }}\n"
@@ -52,7 +61,7 @@ impl Drop for Nginx {
 }
 
 /// Until `url` answers at all.
-fn wait_until_up(words: &[&str]) {
+pub(crate) fn wait_until_up(words: &[&str]) {
     eventually("an answer", || curl(words).0 != 0);
 }
 

@@ -48,6 +48,12 @@ const LEVELS: u32 = 7;
 /// A longer record is not kept while the batch that it went into is written: the engine copies it again.
 const JOINED_BYTES_KEPT: usize = 1 << 20;
 
+/// So many tables that memtables became are merged into the next level at once, which is rewritten as far as they reach
+/// into it, nearly always as a whole: with the engine's four, merging and writing out took as much CPU as answering where
+/// 100,000 values of 1 KiB are put anew again and again. As large together as what is left free on the disk at least
+/// (`room`); more would be more to look into for each read.
+const FIRST_LEVEL_TABLES: i32 = 6;
+
 /// Of a table that is written out, in one call of the system.
 const WRITE_BYTES_MAX: u64 = 64 << 10;
 
@@ -118,6 +124,8 @@ pub struct RocksDbStore {
     /// A write or a sync failed, and the engine has not recovered: its log may not be touched again (a library with
     /// assertions aborts), and nobody knows how much of it is on the disk.
     has_failed: AtomicBool,
+    /// It was its log that failed: the engine's own recovery may go on with the same file, where its memtable is empty.
+    has_failed_log: AtomicBool,
     found_at_start: FoundAtStart,
     /// Dropped after the engine.
     claim: Claim,
@@ -301,6 +309,7 @@ impl RocksDbStore {
             engine,
             notes,
             has_failed: AtomicBool::new(false),
+            has_failed_log: AtomicBool::new(false),
             found_at_start: FoundAtStart::default(),
             claim,
         }
@@ -483,7 +492,11 @@ impl RocksDbStore {
     /// A write's or a sync's error, which is remembered until the engine writes again.
     fn failed_write(&self, operation: &'static str, error: rocksdb::Error) -> StoreError {
         self.has_failed.store(true, Ordering::Relaxed);
-        failed(operation, error)
+        let error = failed(operation, error);
+        if error.cause.contains(".log") {
+            self.has_failed_log.store(true, Ordering::Relaxed);
+        }
+        error
     }
 
     /// Closes the engine after its log was synced, and notes what it left.
@@ -889,7 +902,8 @@ impl Store for RocksDbStore {
         Ok(())
     }
 
-    /// By the engine's own recovery, which is on for want of room, or by closing and opening it again. Reads go
+    /// By the engine's own recovery, which is on for want of room, or by closing and opening it again, as always where
+    /// it was the log that failed. Reads go
     /// on until then, so it is not closed before the machine has again what it was short of, as far as that can
     /// be seen: a quota cannot. Where it then cannot be opened for writes, it is opened for reads.
     fn recover(&self, tries: u32) -> Result<bool, StoreError> {
@@ -899,11 +913,13 @@ impl Store for RocksDbStore {
         let writes = if self.is_read_only() {
             tries.is_multiple_of(TRIES_BETWEEN_REOPENINGS) && self.open_again()?
         } else {
-            let waits = self.db.read().is_some() && tries < TRIES_BEFORE_REOPENING;
-            self.writes_by_itself()? || (!waits && self.open_again()?)
+            let has_log = !self.has_failed_log.load(Ordering::Relaxed);
+            let waits = has_log && self.db.read().is_some() && tries < TRIES_BEFORE_REOPENING;
+            (has_log && self.writes_by_itself()?) || (!waits && self.open_again()?)
         };
         if writes {
             self.has_failed.store(false, Ordering::Relaxed);
+            self.has_failed_log.store(false, Ordering::Relaxed);
         }
         Ok(writes)
     }
@@ -942,11 +958,14 @@ fn new_batch(_batch_bytes: usize, _count: usize) -> WriteBatch {
 fn database_options(asked: RocksDbOptions, block_cache: &Cache) -> Options {
     let mut options = Options::default();
     options.set_block_based_table_factory(&table_options(block_cache));
-    options.set_compression_type(match asked.compression {
+    let packed = match asked.compression {
         Compression::None => DBCompressionType::None,
         Compression::Lz4 => DBCompressionType::Lz4,
         Compression::Zstd => DBCompressionType::Zstd,
-    });
+    };
+    // What a memtable becomes is merged soon: packing and unpacking it was a third of writing it out.
+    options.set_compression_per_level(&[DBCompressionType::None, packed]);
+    options.set_level_zero_file_num_compaction_trigger(FIRST_LEVEL_TABLES);
 
     // Memtables: the cap over all of them, and the size at which one is written out.
     let memtable_bytes = usize::try_from(asked.memtable_bytes).unwrap_or(usize::MAX);

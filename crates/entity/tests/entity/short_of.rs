@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
+use crate::support::disk::{Disk, Fault};
 use crate::support::process::ServerProcess;
 use crate::support::{Client, TestServer, request, rocksdb, target, wait_until};
 use millpond_entity::store::faulty::{Faults, FaultyStore};
@@ -51,6 +52,36 @@ fn writes_go_on_when_there_is_enough_again() {
         client.metric(hits) > 0,
         "the failed batch's ids are cached again"
     );
+}
+
+/// The engine recovers from a full disk by itself, with the same log file where nothing is to be written out, and a
+/// library with assertions ended the server at the next write: that file had failed.
+///
+/// Goal: a log that had no room at its first write is gone on from, and what is acknowledged then is there behind a kill.
+#[test]
+fn a_log_without_room_for_its_first_write_ends_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    for number in 1..=2 {
+        let disk = Disk::new(directory.path(), "data");
+        let fault = Fault {
+            kind: "write",
+            only: ".log",
+            number,
+            is_lasting: false,
+            is_full: true,
+        };
+        let mut server = ServerProcess::start_on(&disk, Some(fault), &data).unwrap();
+        let mut client = Client::connect(server.address);
+        let key = [number as u8];
+        let refused = (0..number).any(|_| client.put(&key, b"first") == 503);
+        assert!(refused, "no write met the fault");
+        wait_until(|| client.put(&key, b"second") == 201);
+        assert!(server.is_running());
+        server.kill();
+        let server = ServerProcess::start(&data);
+        assert_eq!(Client::connect(server.address).get(&key).body, b"second");
+    }
 }
 
 /// Lets a process open nothing more, or as much as at its start.

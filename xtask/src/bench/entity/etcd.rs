@@ -39,7 +39,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     let pairs = interleave(
         bench.plan.pairs.min(PAIRS_MAX),
         ["entity", "etcd"],
-        || redis::put(bench, &entity, bench.plan.run),
+        || redis::put(bench, &entity),
         || ask(bench, &benchmark, &etcd, &endpoint),
     )?;
     let of = |value: fn(&(Timed, Timed)) -> f64| pairs.iter().map(value).collect::<Vec<f64>>();
