@@ -31,7 +31,7 @@ use super::failure::Complaints;
 use super::level::Level;
 use super::scan::Scan;
 use super::statements::Statements;
-use super::{ClusterError, ClusterUrl, Facts, read, schema, write};
+use super::{ClusterError, ClusterSecurity, ClusterUrl, Facts, read, schema, security, write};
 use crate::commit::{Job, JobKind};
 use crate::executor::JobQueue;
 use crate::lane::Taken;
@@ -138,11 +138,12 @@ impl Starter {
 /// Connects on a new thread, and waits for the outcome.
 pub(super) fn connect(
     url: &ClusterUrl,
+    security: &ClusterSecurity,
     nodes_connected: Arc<AtomicUsize>,
 ) -> Result<(Facts, Starter), ClusterError> {
     let (outcome_sender, outcome) = mpsc::channel();
     let (work, work_receiver) = oneshot::channel::<Work>();
-    let url = url.clone();
+    let (url, security) = (url.clone(), security.clone());
     let thread = thread::Builder::new().name("store-cluster".to_owned());
     let thread = thread.spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -157,7 +158,7 @@ pub(super) fn connect(
             }
         };
         runtime.block_on(async {
-            let (cluster, facts) = match open(&url).await {
+            let (cluster, facts) = match open(&url, &security).await {
                 Ok(opened) => opened,
                 Err(error) => {
                     let _ = outcome_sender.send(Err(error));
@@ -182,6 +183,7 @@ pub(super) fn connect(
 /// What there is to connect to; the pool comes with the work.
 async fn open(
     url: &ClusterUrl,
+    security: &ClusterSecurity,
 ) -> Result<(impl FnOnce(PoolMode) -> Rc<Cluster> + use<>, Facts), ClusterError> {
     let suspicion = SimpleSpeculativeExecutionPolicy {
         max_retry_count: 1,
@@ -198,11 +200,9 @@ async fn open(
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
         .default_execution_profile_handle(profile.into_handle());
+    let session = security::secure(session, url, security)?;
     let session = Box::pin(session.build()).await;
-    let session = session.map_err(|error| ClusterError::Connect {
-        url: url.to_string(),
-        cause: error.to_string(),
-    })?;
+    let session = session.map_err(|error| security::refusal(&error, url, security))?;
     let facts = Box::pin(schema::prepare(&session, url)).await?;
     let statements = Statements::prepare(&session, &url.keyspace, facts.conditions);
     let statements = Box::pin(statements)

@@ -2,18 +2,18 @@
 //! one of three nodes does not. What is the same is played by `api`, `records` and `range`.
 
 mod nodes;
+mod secured;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::cluster::{new_url, serve};
+use crate::support::cluster::{new_url, on_nodes, security, serve};
 use crate::support::{Client, Reply, TestServer, request_with, target};
 use millpond_entity::EntityError;
 use millpond_entity::cluster::{ClusterEngine, ClusterError, ClusterUrl};
 use millpond_entity::{Engine as _, serve_cluster_with};
 use nodes::{all_nodes, no_others};
-use scylla::client::session_builder::SessionBuilder;
 use serde_json::Value;
 
 fn url(settings: &str) -> ClusterUrl {
@@ -76,14 +76,14 @@ fn keyspaces_stay_what_they_are() {
         create: None,
         ..made.clone()
     };
-    let error = ClusterEngine::connect(&absent).unwrap_err();
+    let error = ClusterEngine::connect(&absent, &security()).unwrap_err();
     assert!(matches!(error, ClusterError::NoKeyspace { .. }), "{error}");
 
-    let engine = ClusterEngine::connect(&made).unwrap();
+    let engine = ClusterEngine::connect(&made, &security()).unwrap();
     assert_eq!(engine.replicas(), 3);
     assert!(engine.judges_conditions());
     assert_eq!(engine.engine().name, "cassandra");
-    let again = ClusterEngine::connect(&absent).unwrap();
+    let again = ClusterEngine::connect(&absent, &security()).unwrap();
     assert_eq!(again.engine(), engine.engine());
     for (other, name) in [
         (
@@ -108,13 +108,13 @@ fn keyspaces_stay_what_they_are() {
             "conditions",
         ),
     ] {
-        match ClusterEngine::connect(&other).unwrap_err() {
+        match ClusterEngine::connect(&other, &security()).unwrap_err() {
             ClusterError::Setting { name: found, .. } => assert_eq!(found, name),
             error => panic!("{name}: {error}"),
         }
     }
     let nobody: ClusterUrl = "cassandra://127.0.0.1:1/k".parse().unwrap();
-    let error = ClusterEngine::connect(&nobody).unwrap_err();
+    let error = ClusterEngine::connect(&nobody, &security()).unwrap_err();
     assert!(matches!(error, ClusterError::Connect { .. }), "{error}");
 }
 
@@ -123,7 +123,7 @@ fn keyspaces_stay_what_they_are() {
 #[ignore = "takes a cluster: cargo xtask cassandra"]
 fn what_a_cluster_lacks_is_refused() {
     let _nodes = all_nodes();
-    let engine = Arc::new(ClusterEngine::connect(&url("buckets=1")).unwrap());
+    let engine = Arc::new(ClusterEngine::connect(&url("buckets=1"), &security()).unwrap());
     let http = millpond_http::ServeConfig::new("entity", "127.0.0.1:0".parse().unwrap());
     let mut config = millpond_entity::EntityConfig::new("unused".into());
     config.checkpoints = Some(std::env::temp_dir());
@@ -190,18 +190,8 @@ fn a_table_that_is_gone_is_no_timeout() {
     let server = serve(&url, |_, _| {});
     let mut client = server.connect();
     assert_eq!(client.put(b"k", b"v"), 201);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(async {
-        let session = SessionBuilder::new()
-            .known_nodes(&url.nodes)
-            .build()
-            .await
-            .unwrap();
-        let drop = format!("DROP TABLE {}.entities", url.keyspace);
-        session.query_unpaged(drop, ()).await.unwrap();
-    });
+    let drop = format!("DROP TABLE {}.entities", url.keyspace);
+    on_nodes(&url, &security(), &drop);
     assert_eq!(client.put(b"k", b"w"), 500);
     assert_eq!(client.delete(b"k"), 500);
     assert_eq!(client.get(b"k").status, 503);
