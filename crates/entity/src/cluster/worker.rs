@@ -10,6 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -18,10 +19,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millpond_http::BodyBudget;
+use millpond_http::log::{self, LogLevel};
 use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::cluster::Node;
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::statement::Consistency;
 use tokio::sync::{Mutex, Notify, Semaphore, oneshot};
@@ -279,11 +282,18 @@ async fn run(cluster: Rc<Cluster>, work: Work, nodes_connected: &Arc<AtomicUsize
 /// Looks after what no request does.
 async fn keep(cluster: Rc<Cluster>, used: Rc<Cell<bool>>, nodes_connected: Arc<AtomicUsize>) {
     let mut sweeps = Sweeps::default();
+    let mut absent_before = Vec::new();
     loop {
         let state = cluster.session.get_cluster_state();
-        let nodes = state.get_nodes_info().iter();
-        let connected = nodes.filter(|node| node.is_connected()).count();
-        nodes_connected.store(connected, Ordering::Relaxed);
+        let nodes = state.get_nodes_info();
+        let absent = nodes.iter().filter(|node| !node.is_connected());
+        let address = |node: &Arc<Node>| SocketAddr::new(node.address.ip(), node.address.port());
+        let absent: Vec<SocketAddr> = absent.map(address).collect();
+        nodes_connected.store(nodes.len() - absent.len(), Ordering::Relaxed);
+        if absent != absent_before {
+            tell_absent(nodes.len(), &absent);
+            absent_before = absent;
+        }
         cluster.values.drain_remote();
         let now = Instant::now();
         if used.take() {
@@ -292,6 +302,23 @@ async fn keep(cluster: Rc<Cluster>, used: Rc<Cell<bool>>, nodes_connected: Arc<A
         sweeps.sweep_if_due(now, || cluster.values.trim());
         flush_remote_frees();
         tokio::time::sleep(TICK).await;
+    }
+}
+
+/// The log learns when nodes come and go: one whose certificate or port is wrong is never there.
+fn tell_absent(count: usize, absent: &[SocketAddr]) {
+    match absent {
+        [] => log::write(
+            LogLevel::Info,
+            format_args!("all {count} nodes of the cluster are connected"),
+        ),
+        _ => log::write(
+            LogLevel::Warn,
+            format_args!(
+                "{} of {count} nodes of the cluster are not connected: {absent:?}",
+                absent.len()
+            ),
+        ),
     }
 }
 

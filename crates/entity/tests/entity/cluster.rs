@@ -311,6 +311,29 @@ fn is_described(server: &TestServer, method: &str, path: &str, status: u16) -> b
     responses[status.to_string()].is_object()
 }
 
+/// Four clients write; `meanwhile` gets a way to wait for more that is acknowledged, and then they end. What each of them
+/// has acknowledged and tried.
+fn write_while(server: &TestServer, meanwhile: impl FnOnce(&dyn Fn())) -> Vec<Vec<(u64, u64)>> {
+    let end = AtomicBool::new(false);
+    let count = AtomicU64::new(0);
+    let more = || {
+        let before = count.load(Ordering::Relaxed);
+        wait_until(|| count.load(Ordering::Relaxed) >= before + ROUND_WRITES);
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|number| {
+                let (end, count) = (&end, &count);
+                scope.spawn(move || write_on(server, number, end, count))
+            })
+            .collect();
+        meanwhile(&more);
+        end.store(true, Ordering::SeqCst);
+        let ended = writers.into_iter().map(|writer| writer.join().unwrap());
+        ended.collect()
+    })
+}
+
 /// Goal: a node dies in the middle of writing: a quorum goes on, and nothing that it acknowledged is lost;
 /// all three are 504, which is neither success nor a promise that nothing was done; when the node is
 /// back, all three answer, and have everything.
@@ -320,26 +343,11 @@ fn a_node_dies_and_comes_back() {
     let nodes = no_others();
     for settings in ["buckets=16", "buckets=16&conditions=on"] {
         let server = serve(&url(settings), |_, http| http.shards = 2);
-        let end = AtomicBool::new(false);
-        let count = AtomicU64::new(0);
-        let more = || {
-            let before = count.load(Ordering::Relaxed);
-            wait_until(|| count.load(Ordering::Relaxed) >= before + ROUND_WRITES);
-        };
-        let rounds = std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..4)
-                .map(|number| {
-                    let (server, end, count) = (&server, &end, &count);
-                    scope.spawn(move || write_on(server, number, end, count))
-                })
-                .collect();
+        let rounds = write_while(&server, |more| {
             more();
             nodes.kill(3);
             // A quorum goes on.
             more();
-            end.store(true, Ordering::SeqCst);
-            let ended = writers.into_iter().map(|writer| writer.join().unwrap());
-            ended.collect::<Vec<_>>()
         });
         let mut client = server.connect();
         check_all(&mut client, &rounds, "2/3");
@@ -351,6 +359,39 @@ fn a_node_dies_and_comes_back() {
         wait_until(|| ask(&mut client, "GET", "back", "3/3", b"").status == 200);
         check_all(&mut client, &rounds, "3/3");
         assert_eq!(read(&mut client, "while%20it%20is%20away", "3/3"), 1);
+    }
+}
+
+/// Goal: all nodes die in the middle of writing: nothing is 201 until they are back, every answer says what it means, and
+/// what was acknowledged is there afterwards, by the same server, which finds them again.
+#[test]
+#[ignore = "takes a cluster: cargo xtask cassandra"]
+fn all_nodes_die_and_come_back() {
+    let nodes = no_others();
+    for settings in ["buckets=16", "buckets=16&conditions=on"] {
+        let server = serve(&url(settings), |_, http| http.shards = 2);
+        let rounds = write_while(&server, |more| {
+            more();
+            for number in 1..=3 {
+                nodes.kill(number);
+            }
+            let mut client = server.connect();
+            for method in ["PUT", "GET", "DELETE"] {
+                let reply = ask(&mut client, method, "k", "2/3", b"v");
+                assert_eq!(reply.status, 504, "{method}");
+                assert!(!reply.body.is_empty(), "{method}");
+            }
+            let range = client.request("GET", "/v0/entities?start=a", b"");
+            assert_eq!(range.status, 504);
+            let mut status = || client.request("GET", "/v0/status", b"").status;
+            wait_until(|| status() == 503);
+            for number in 1..=3 {
+                nodes.start(number);
+            }
+            more();
+            wait_until(|| status() == 200);
+        });
+        check_all(&mut server.connect(), &rounds, "2/3");
     }
 }
 
