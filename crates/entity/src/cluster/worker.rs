@@ -35,7 +35,7 @@ use super::level::Level;
 use super::scan::Scan;
 use super::statements::Statements;
 use super::{ClusterError, ClusterSecurity, ClusterUrl, Facts, read, schema, security, write};
-use crate::commit::{Job, JobKind};
+use crate::commit::{Job, JobKind, Outcome};
 use crate::executor::JobQueue;
 use crate::lane::Taken;
 use crate::scanner::{Ask, ScanJob, ScanQueue, Turn};
@@ -327,6 +327,8 @@ async fn do_job(cluster: Rc<Cluster>, jobs: Rc<JobQueue>, mut job: Job, at_us: i
     let outcome = match job.kind {
         JobKind::Get => read::read(&cluster, &mut job).await,
         JobKind::Put | JobKind::Delete => write::write(&cluster, &job, at_us).await,
+        // For engines that keep values in parts (`Engine::keeps_parts`); nobody asks a cluster for them.
+        JobKind::Part | JobKind::GetPart | JobKind::Judge | JobKind::Hold => Outcome::Rejected,
     };
     // Others write too, and nobody tells: nothing may be cached.
     job.stamp = None;
