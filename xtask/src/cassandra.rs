@@ -6,8 +6,7 @@
 //! (`node`), runs the tests of `millpond-entity` that ask for a cluster, and stops the nodes by their ids.
 //! A test kills a node and asks for it back, by this program (`MILLPOND_XTASK`). With `secured` the nodes speak TLS
 //! alone and ask for a certificate (`certificates`) and a password, and the same tests run again.
-//! Absent on purpose: a part of `check`. The driver doubles what a build takes, and three nodes take more
-//! than a gigabyte.
+//! Absent on purpose: a part of `check`. Three nodes take more than a gigabyte.
 
 mod certificates;
 mod node;

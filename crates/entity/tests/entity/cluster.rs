@@ -284,8 +284,8 @@ fn write_on(
                     *acknowledged = round;
                     count.fetch_add(1, Ordering::Relaxed);
                 }
-                // It may be there, or come to be there.
-                504 => {}
+                // It may be there, or come to be there. Nodes that start need the processors.
+                504 => std::thread::sleep(Duration::from_millis(20)),
                 status => panic!("{id}: {status}"),
             }
         }
