@@ -53,10 +53,12 @@ pub(super) fn refusal(
     url: &ClusterUrl,
     security: &ClusterSecurity,
 ) -> ClusterError {
-    let refusal = last_attempt(error).and_then(|last| of_attempt(last, url, security));
+    let last = last_attempt(error);
+    let refusal = last.and_then(|last| of_attempt(last, url, security));
     refusal.unwrap_or_else(|| ClusterError::Connect {
         url: url.to_string(),
-        cause: error.to_string(),
+        // Without what the driver was about to do with the connection.
+        cause: last.map_or_else(|| error.to_string(), ToString::to_string),
     })
 }
 
