@@ -30,15 +30,27 @@ const TESTS: [&str; 4] = ["cluster::", "api::", "records::", "range::"];
 
 /// How nodes and clients know each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Access {
+enum Access {
     /// Not at all, in clear text.
     Open,
     /// By certificates on both sides, and passwords.
     Secured,
 }
 
+/// `[secured] [TEST...]` or `[secured] beside COMMAND...`.
+pub(crate) fn run(words: &[&str]) -> Result<(), String> {
+    let (access, words) = match words {
+        ["secured", rest @ ..] => (Access::Secured, rest),
+        _ => (Access::Open, words),
+    };
+    match words {
+        ["beside", command @ ..] => run_beside(access, command),
+        filter => run_tests(access, filter),
+    }
+}
+
 /// Starts a cluster, runs the tests on it, or only those whose names contain `filter`, and stops it.
-pub(crate) fn run(access: Access, filter: &[&str]) -> Result<(), String> {
+fn run_tests(access: Access, filter: &[&str]) -> Result<(), String> {
     set_up()?;
     let cluster = Cluster::start(access)?;
     let scenes = match filter {
@@ -73,7 +85,7 @@ pub(crate) fn run(access: Access, filter: &[&str]) -> Result<(), String> {
 }
 
 /// Starts a cluster and runs `command` beside it: for measuring, and for looking around.
-pub(crate) fn run_beside(access: Access, command: &[&str]) -> Result<(), String> {
+fn run_beside(access: Access, command: &[&str]) -> Result<(), String> {
     set_up()?;
     let cluster = Cluster::start(access)?;
     let (program, words) = command.split_first().ok_or("no command behind `beside`")?;

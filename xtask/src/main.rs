@@ -32,7 +32,6 @@ mod sanitize;
 mod simulate;
 mod dist;
 
-use cassandra::Access;
 use sanitize::Sanitizer;
 use std::process::ExitCode;
 use tally::TestTally;
@@ -140,12 +139,7 @@ fn main() -> ExitCode {
         ["crash", kills @ ..] => crash::run(kills),
         ["faults", names @ ..] => faults::run(names),
         ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
-        ["cassandra", "secured", "beside", command @ ..] => {
-            cassandra::run_beside(Access::Secured, command)
-        }
-        ["cassandra", "secured", filter @ ..] => cassandra::run(Access::Secured, filter),
-        ["cassandra", "beside", command @ ..] => cassandra::run_beside(Access::Open, command),
-        ["cassandra", filter @ ..] => cassandra::run(Access::Open, filter),
+        ["cassandra", words @ ..] => cassandra::run(words),
         ["cassandra-node", home, number] => cassandra::start_node(home, number),
         ["entity-bounds"] => bounds::run(bounds::KEYS_DEFAULT),
         ["entity-bounds", "--smoke"] => bounds::smoke(),
