@@ -55,7 +55,7 @@ mod validity;
 
 pub use blocking::BlockingTls;
 pub use certificates::{CertificateFiles, CertificateWarning, TlsError};
-pub use client::{TlsClient, TlsClientOptions, Trust};
+pub use client::{NodeNames, TlsClient, TlsClientOptions, Trust, client_of_nodes};
 pub use counters::{TlsCounters, TlsFailure};
 pub use driver::Tls;
 pub use server::{TlsOptions, TlsServer};

@@ -1,15 +1,22 @@
 //! TLS towards servers: whom to trust, what to ask for, sessions to resume.
 //!
 //! Shared by all shards. Sessions are kept by rustls under a lock that is taken at handshakes alone.
+//! [`client_of_nodes`] is for a library that makes its connections itself, to many servers of one owner.
 
 use super::certificates::{CertificateFiles, TlsError, load_identity};
-use rustls::client::UnbufferedClientConnection;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{
+    UnbufferedClientConnection, WantsClientCert, verify_server_cert_signed_by_trust_anchor,
+    verify_server_name,
+};
 use rustls::crypto::ring::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,27 +81,9 @@ impl TlsClient {
     /// Reads the authorities.
     pub fn load(options: TlsClientOptions) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| set_up_error(&error))?;
-        let builder = match &options.trust {
-            Trust::Anybody => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Trusting {
-                    provider: Arc::clone(&provider),
-                })),
-            Trust::File(path) => builder.with_root_certificates(authorities(path)?),
-            Trust::System => builder.with_root_certificates(system_authorities()?),
-        };
-        let mut config = match &options.identity {
-            None => builder.with_no_client_auth(),
-            Some(files) => {
-                let (chain, key) = load_identity(files, &provider)?;
-                builder
-                    .with_client_auth_cert(chain, key)
-                    .map_err(|error| set_up_error(&error))?
-            }
-        };
+        let check = (options.trust == Trust::Anybody).then_some(Check::Nothing);
+        let builder = trusting(&options.trust, check, &provider)?;
+        let mut config = identified(builder, options.identity.as_ref(), &provider)?;
         config.alpn_protocols = options.protocols;
         let host = options.host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::SetUp {
@@ -128,6 +117,94 @@ impl fmt::Debug for TlsClient {
         let mut fields = formatter.debug_struct("TlsClient");
         fields.field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// The names for which a server of several may have its certificate, beside its address.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum NodeNames {
+    /// One of these; what can be no name is passed over.
+    Listed(Vec<String>),
+    /// Any: the authorities sign for these servers alone.
+    Any,
+}
+
+/// What rustls needs of a client of many servers, for a library that makes the connections itself and knows their
+/// addresses alone: each server has to show a certificate for its address or for one of `names`.
+///
+/// # Errors
+/// A file that cannot be used.
+pub fn client_of_nodes(
+    trust: &Trust,
+    identity: Option<&CertificateFiles>,
+    names: &NodeNames,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = Arc::new(default_provider());
+    let names = match names {
+        NodeNames::Any => None,
+        NodeNames::Listed(names) => {
+            let names = names.iter().cloned();
+            Some(
+                names
+                    .filter_map(|name| ServerName::try_from(name).ok())
+                    .collect(),
+            )
+        }
+    };
+    let check = match trust {
+        Trust::Anybody => Check::Nothing,
+        Trust::File(_) | Trust::System => Check::Names(names),
+    };
+    let builder = trusting(trust, Some(check), &provider)?;
+    Ok(Arc::new(identified(builder, identity, &provider)?))
+}
+
+/// What of a certificate is checked in another way than rustls does it, beside that the server has its key.
+#[derive(Debug)]
+enum Check {
+    /// The authority, and that it is for the server's address or one of these names; `None`: for any.
+    Names(Option<Vec<ServerName<'static>>>),
+    /// Nothing: anybody will do.
+    Nothing,
+}
+
+fn trusting(
+    trust: &Trust,
+    check: Option<Check>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, TlsError> {
+    let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| set_up_error(&error))?;
+    let roots = match trust {
+        Trust::Anybody => RootCertStore::empty(),
+        Trust::File(path) => authorities(path)?,
+        Trust::System => system_authorities()?,
+    };
+    let Some(check) = check else {
+        return Ok(builder.with_root_certificates(roots));
+    };
+    let verifier = Arc::new(Verifier {
+        provider: Arc::clone(provider),
+        roots,
+        check,
+    });
+    Ok(builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier))
+}
+
+fn identified(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    identity: Option<&CertificateFiles>,
+    provider: &CryptoProvider,
+) -> Result<ClientConfig, TlsError> {
+    let Some(files) = identity else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let (chain, key) = load_identity(files, provider)?;
+    builder
+        .with_client_auth_cert(chain, key)
+        .map_err(|error| set_up_error(&error))
 }
 
 fn set_up_error(error: &Error) -> TlsError {
@@ -169,21 +246,40 @@ pub(super) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
-/// Takes any certificate, but wants the server to have its key.
+/// Takes what [`Check`] says, and wants the server to have its key.
 #[derive(Debug)]
-struct Trusting {
+struct Verifier {
     provider: Arc<CryptoProvider>,
+    roots: RootCertStore,
+    check: Check,
 }
 
-impl ServerCertVerifier for Trusting {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        address: &ServerName<'_>,
         _: &[u8],
-        _: UnixTime,
+        now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        let Check::Names(names) = &self.check else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let certificate = ParsedCertificate::try_from(certificate)?;
+        verify_server_cert_signed_by_trust_anchor(
+            &certificate,
+            &self.roots,
+            intermediates,
+            now,
+            self.provider.signature_verification_algorithms.all,
+        )?;
+        if let Some(names) = names {
+            let is_for = |name: &ServerName<'_>| verify_server_name(&certificate, name).is_ok();
+            if !names.iter().any(is_for) {
+                verify_server_name(&certificate, address)?;
+            }
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -211,5 +307,77 @@ impl ServerCertVerifier for Trusting {
         self.provider
             .signature_verification_algorithms
             .supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::TlsFailure;
+    use rcgen::{CertificateParams, KeyPair};
+
+    /// Goal: of several servers each may have a certificate for its address or for any of the names, or for whatever it
+    /// is if all will do; but never one of another authority.
+    #[test]
+    fn nodes_have_addresses_or_names() {
+        let certificate_of = |name: &str| {
+            let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            let key = KeyPair::generate().unwrap();
+            params.self_signed(&key).unwrap().der().clone()
+        };
+        let (by_address, by_name) = (certificate_of("10.0.0.7"), certificate_of("b.test"));
+        let mut roots = RootCertStore::empty();
+        roots.add(by_address.clone()).unwrap();
+        roots.add(by_name.clone()).unwrap();
+        let mut verifier = Verifier {
+            provider: Arc::new(default_provider()),
+            roots,
+            check: Check::Names(None),
+        };
+        let listed = |names: &[&str]| {
+            let names = names
+                .iter()
+                .map(|name| ServerName::try_from((*name).to_owned()));
+            Check::Names(Some(names.collect::<Result<_, _>>().unwrap()))
+        };
+        for (names, certificate, address, is_good) in [
+            (&["a.test"][..], &by_address, "10.0.0.7", true),
+            (&["a.test"], &by_address, "10.0.0.8", false),
+            (&["a.test", "b.test"], &by_name, "10.0.0.7", true),
+            (&["a.test"], &by_name, "10.0.0.7", false),
+            (&[], &by_name, "10.0.0.7", false),
+        ] {
+            verifier.check = listed(names);
+            let found = verify(&verifier, certificate, address);
+            let expected = if is_good {
+                Ok(())
+            } else {
+                Err(TlsFailure::CertificateName)
+            };
+            assert_eq!(found, expected, "{names:?} {address}");
+        }
+        verifier.check = Check::Names(None);
+        assert_eq!(verify(&verifier, &by_name, "10.0.0.7"), Ok(()));
+        verifier.roots = RootCertStore::empty();
+        for check in [Check::Names(None), listed(&["b.test"])] {
+            verifier.check = check;
+            let found = verify(&verifier, &by_name, "10.0.0.7");
+            assert_eq!(found, Err(TlsFailure::CertificateAuthority));
+        }
+    }
+
+    fn verify(
+        verifier: &Verifier,
+        certificate: &CertificateDer<'_>,
+        address: &str,
+    ) -> Result<(), TlsFailure> {
+        let address = ServerName::try_from(address).unwrap();
+        let verified =
+            verifier.verify_server_cert(certificate, &[], &address, &[], UnixTime::now());
+        // As the driver of others gets it.
+        verified.map(drop).map_err(|error| {
+            let error = std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+            TlsFailure::of_io_error(&error).unwrap()
+        })
     }
 }

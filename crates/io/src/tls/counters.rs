@@ -89,6 +89,14 @@ impl TlsFailure {
         }
     }
 
+    /// Of a connection that a library of others made with [`client_of_nodes`](super::client_of_nodes). `None`: TLS had
+    /// no part in it.
+    #[must_use]
+    pub fn of_io_error(error: &std::io::Error) -> Option<Self> {
+        let inner = error.get_ref()?.downcast_ref::<Error>()?;
+        Some(Self::from_error(inner))
+    }
+
     pub(super) fn from_error(error: &Error) -> Self {
         match error {
             Error::InvalidMessage(_) => Self::Malformed,
