@@ -4,10 +4,11 @@
 //! Place: a verb of its own. It installs Java and Maven where they are missing (`scripts/setup`), has Maven
 //! fetch the jars once into the user's cache (`cassandra/pom.xml`), starts the nodes on 127.0.0.1 to 3
 //! (`node`), runs the tests of `millpond-entity` that ask for a cluster, and stops the nodes by their ids.
-//! A test kills a node and asks for it back, by this program (`MILLPOND_XTASK`).
-//! Absent on purpose: a part of `check`. The driver doubles what a build takes, and three nodes take more
-//! than a gigabyte.
+//! A test kills a node and asks for it back, by this program (`MILLPOND_XTASK`). With `secured` the nodes speak TLS
+//! alone and ask for a certificate (`certificates`) and a password, and the same tests run again.
+//! Absent on purpose: a part of `check`. Three nodes take more than a gigabyte.
 
+mod certificates;
 mod node;
 
 use std::path::{Path, PathBuf};
@@ -27,10 +28,31 @@ const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// What is run on the nodes: the scenes that every engine plays, and those about several nodes.
 const TESTS: [&str; 4] = ["cluster::", "api::", "records::", "range::"];
 
+/// How nodes and clients know each other.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Access {
+    /// Not at all, in clear text.
+    Open,
+    /// By certificates on both sides, and passwords.
+    Secured,
+}
+
+/// `[secured] [TEST...]` or `[secured] beside COMMAND...`.
+pub(crate) fn run(words: &[&str]) -> Result<(), String> {
+    let (access, words) = match words {
+        ["secured", rest @ ..] => (Access::Secured, rest),
+        _ => (Access::Open, words),
+    };
+    match words {
+        ["beside", command @ ..] => run_beside(access, command),
+        filter => run_tests(access, filter),
+    }
+}
+
 /// Starts a cluster, runs the tests on it, or only those whose names contain `filter`, and stops it.
-pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
+fn run_tests(access: Access, filter: &[&str]) -> Result<(), String> {
     set_up()?;
-    let cluster = Cluster::start()?;
+    let cluster = Cluster::start(access)?;
     let scenes = match filter {
         [] => &TESTS,
         _ => filter,
@@ -49,6 +71,9 @@ pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
         test.args(program)
             .args(["--", "--include-ignored"])
             .args(names);
+        if access == Access::Open {
+            test.args(["--skip", "cluster::secured::"]);
+        }
         cluster.describe_to(&mut test)?;
         is_good &= run_command(&mut test, &mut tests)?;
     }
@@ -60,9 +85,9 @@ pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
 }
 
 /// Starts a cluster and runs `command` beside it: for measuring, and for looking around.
-pub(crate) fn run_beside(command: &[&str]) -> Result<(), String> {
+fn run_beside(access: Access, command: &[&str]) -> Result<(), String> {
     set_up()?;
-    let cluster = Cluster::start()?;
+    let cluster = Cluster::start(access)?;
     let (program, words) = command.split_first().ok_or("no command behind `beside`")?;
     let mut beside = Command::new(program);
     beside.args(words);
@@ -151,7 +176,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start() -> Result<Self, String> {
+    fn start(access: Access) -> Result<Self, String> {
         let name = format!("millpond-cassandra-{}", std::process::id());
         let home = std::env::temp_dir().join(name);
         let home = Home::new(home, &jars_directory()?);
@@ -159,6 +184,9 @@ impl Cluster {
             home.check_free(number)?;
         }
         let cluster = Self { home };
+        if access == Access::Secured {
+            certificates::make(&cluster.home.certificates(), NODES)?;
+        }
         let (start, deadline) = (Instant::now(), Instant::now() + START_TIMEOUT);
         // The first one is whom the others ask for the way in.
         cluster.home.start(1)?;
@@ -178,8 +206,12 @@ impl Cluster {
     fn describe_to(&self, command: &mut Command) -> Result<(), String> {
         let program = std::env::current_exe();
         let program = program.map_err(|error| format!("this program has no name: {error}"))?;
+        // The certificate of the last node is for localhost.
         command
-            .env("MILLPOND_CASSANDRA", "127.0.0.1,127.0.0.2,127.0.0.3")
+            .env(
+                "MILLPOND_CASSANDRA",
+                "127.0.0.1,127.0.0.2,127.0.0.3,localhost",
+            )
             .env("MILLPOND_CASSANDRA_HOME", self.home.path())
             .env("MILLPOND_XTASK", program);
         Ok(())

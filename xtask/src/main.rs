@@ -47,7 +47,7 @@ Usage: cargo xtask check
        cargo xtask soak [SECONDS] [auto|uring|epoll] | --smoke
        cargo xtask crash [KILLS]
        cargo xtask faults [SERVER|DRIVER|CALL...] [--smoke]
-       cargo xtask cassandra [TEST...] | beside COMMAND...
+       cargo xtask cassandra [secured] [TEST...] | beside COMMAND...
        cargo xtask newcomer [--whole] [--test] [--crates] [--plots]
        cargo xtask api [EXAMPLES]
        cargo xtask entity-bounds [ENTITIES] | --smoke
@@ -85,6 +85,7 @@ faults      each call with which a server acquires something (a socket, a descri
 cassandra   the entity server on a cluster: starts three nodes of Apache Cassandra on 127.0.0.1 to 3 (Java 17
             and Maven are installed, and 67 MB fetched, where they are missing), plays the API's tests on
             them, kills one and brings it back; with names, only tests that contain one of them
+            secured: the nodes speak TLS alone, and ask for a certificate and a password
             beside: only starts them, and runs COMMAND beside them, which finds them in MILLPOND_CASSANDRA
 newcomer    somebody's first hour, in a fresh clone with an empty target directory: the commands and the
             recipes of README.md, and every example; ends at the first that fails
@@ -138,8 +139,7 @@ fn main() -> ExitCode {
         ["crash", kills @ ..] => crash::run(kills),
         ["faults", names @ ..] => faults::run(names),
         ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
-        ["cassandra", "beside", command @ ..] => cassandra::run_beside(command),
-        ["cassandra", filter @ ..] => cassandra::run(filter),
+        ["cassandra", words @ ..] => cassandra::run(words),
         ["cassandra-node", home, number] => cassandra::start_node(home, number),
         ["entity-bounds"] => bounds::run(bounds::KEYS_DEFAULT),
         ["entity-bounds", "--smoke"] => bounds::smoke(),

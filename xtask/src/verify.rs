@@ -128,8 +128,8 @@ const PARTS: &[Part] = &[
     part(
         "cluster",
         &["entity"],
-        "the entity server on three nodes of Apache Cassandra",
-        &[&["cassandra"]],
+        "the entity server on three nodes of Apache Cassandra, then with TLS and passwords",
+        &[&["cassandra"], &["cassandra", "secured"]],
     ),
     part(
         "api",

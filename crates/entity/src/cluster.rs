@@ -30,7 +30,7 @@
 //!
 //! Invariants: nothing is cached here, since others write; what is sent twice, by a retry or on
 //! suspicion, is what may be done twice (`statements`).
-//! Absent on purpose: a snapshot for ranges, batches, counters, TLS and passwords for the nodes.
+//! Absent on purpose: a snapshot for ranges, batches, counters.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,6 +40,7 @@ use crate::data_dir::DataDirError;
 use crate::store::{CachedRead, Disk, Engine, EngineGauges, EngineInfo, Linkage, StoreError};
 use std::path::Path;
 
+mod security;
 mod worker;
 mod write;
 mod read;
@@ -51,7 +52,9 @@ mod failure;
 mod schema;
 mod bucket;
 
-pub use crate::cluster_url::{ClusterUrl, ClusterUrlError};
+pub use crate::cluster_url::{
+    ClusterLogin, ClusterSecurity, ClusterTls, ClusterUrl, ClusterUrlError,
+};
 pub(crate) use worker::Starter;
 
 /// The largest value. Every copy holds a write in memory and in its log as a whole; the nodes' own limit
@@ -70,6 +73,42 @@ pub enum ClusterError {
         /// The driver's sentence.
         cause: String,
     },
+    /// The nodes know no such user, or the user has another password.
+    #[error(
+        "{url} does not let {user} in: check --store-user and what stands in --store-password-file"
+    )]
+    Login {
+        /// Which one.
+        url: String,
+        /// As whom.
+        user: String,
+    },
+    /// The nodes want to know who asks.
+    #[error("{url} asks for a password: give --store-user NAME and --store-password-file FILE")]
+    LoginMissing {
+        /// Which one.
+        url: String,
+    },
+    /// The nodes answer neither in clear text nor with a refusal.
+    #[error(
+        "{url} closes the connection, or answers in another protocol than CQL: give --store-tls if its \
+         nodes speak TLS, or another port"
+    )]
+    NotClearText {
+        /// Which one.
+        url: String,
+    },
+    /// A handshake failed.
+    #[error("there is no TLS with {url}: {cause}")]
+    Handshake {
+        /// Which one.
+        url: String,
+        /// What is wrong, and what to do.
+        cause: String,
+    },
+    /// A file of certificates or keys cannot be used.
+    #[error("TLS with the nodes of --store: {0}")]
+    Tls(String),
     /// It is missing, and was not to be made.
     #[error(
         "there is no keyspace {keyspace}: name one that millpond has made, or have it made by \
@@ -161,15 +200,23 @@ impl ClusterEngine {
     ///
     /// # Errors
     /// [`ClusterError`], one sentence.
-    pub fn connect(url: &ClusterUrl) -> Result<Self, ClusterError> {
+    pub fn connect(url: &ClusterUrl, security: &ClusterSecurity) -> Result<Self, ClusterError> {
         let nodes_connected = Arc::new(AtomicUsize::new(1));
-        let (facts, starter) = worker::connect(url, Arc::clone(&nodes_connected))?;
+        let (facts, starter) = worker::connect(url, security, Arc::clone(&nodes_connected))?;
         Ok(Self {
             facts,
             nodes_connected,
             starter: Mutex::new(Some(starter)),
             versions_from: random_source(),
         })
+    }
+
+    /// Reads the files that TLS with the nodes of `url` takes, and lets them go.
+    ///
+    /// # Errors
+    /// [`ClusterError::Tls`], one sentence.
+    pub fn check_files(url: &ClusterUrl, security: &ClusterSecurity) -> Result<(), ClusterError> {
+        security::tls_config(url, security).map(drop)
     }
 
     /// What of a configuration is left where there is a cluster.

@@ -1,12 +1,14 @@
-//! Where a cluster is and what it is to be: `cassandra://HOST[:PORT],HOST/KEYSPACE[?create=...]`.
+//! Where a cluster is and what it is to be: `cassandra://HOST[:PORT],HOST/KEYSPACE[?create=...]`; and how its nodes and
+//! this process know each other.
 //!
 //! Place: `cli` reads it from `--store`, in every build, so that one without the feature `distributed`
 //! can say what it lacks; `cluster` connects by it.
-//! Absent on purpose: names and passwords, which would stand in the list of processes, and TLS to the
-//! nodes: keep them on a network of their own.
+//! Absent on purpose: names and passwords in the URL, where the list of processes would show them.
 
 use std::fmt;
 use std::str::FromStr;
+
+use millpond_io::tls::{CertificateFiles, Trust};
 
 /// Where nodes listen unless told otherwise.
 const PORT: u16 = 9042;
@@ -52,6 +54,12 @@ pub enum ClusterUrlError {
         /// What was given.
         text: String,
     },
+    /// The list of processes would show it. The text stands in no sentence.
+    #[error(
+        "a user or password does not belong in the URL, which others can read: give --store-user NAME and \
+         --store-password-file FILE"
+    )]
+    Login,
     /// Not a name that needs no quotes.
     #[error("bad keyspace {text:?}: use 1 to 48 small letters, digits and _, a letter first")]
     Keyspace {
@@ -79,6 +87,9 @@ impl FromStr for ClusterUrl {
                 text: text.to_owned(),
             })?;
         let (rest, settings) = rest.split_once('?').unwrap_or((rest, ""));
+        if rest.contains('@') {
+            return Err(ClusterUrlError::Login);
+        }
         let (nodes, keyspace) = rest.split_once('/').unwrap_or((rest, ""));
         if !is_name(keyspace) {
             return Err(ClusterUrlError::Keyspace {
@@ -102,6 +113,14 @@ impl FromStr for ClusterUrl {
 }
 
 impl ClusterUrl {
+    /// The hosts of its nodes, without ports and brackets.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<String> {
+        let hosts = self.nodes.iter().filter_map(|node| node.rsplit_once(':'));
+        let bare = hosts.map(|(host, _)| host.trim_matches(['[', ']']).to_owned());
+        bare.collect()
+    }
+
     fn set(&mut self, setting: &str) -> Option<()> {
         let (name, value) = setting.split_once('=')?;
         let number = |max: u16| {
@@ -134,6 +153,44 @@ impl fmt::Display for ClusterUrl {
             self.keyspace
         )
     }
+}
+
+/// How the nodes and this process know each other. The default: not at all, in clear text.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClusterSecurity {
+    /// For nodes that ask for a password.
+    pub login: Option<ClusterLogin>,
+    /// How TLS is spoken with the nodes.
+    pub tls: Option<ClusterTls>,
+}
+
+/// Whom this process signs in as.
+#[derive(Clone, Eq, PartialEq)]
+pub struct ClusterLogin {
+    /// A role that may log in.
+    pub user: String,
+    /// Its password. Without TLS the nodes get it in clear text.
+    pub password: String,
+}
+
+/// Without the password: what is debugged ends up in logs.
+impl fmt::Debug for ClusterLogin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("ClusterLogin");
+        fields.field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Whose certificates are taken, and which one is shown.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClusterTls {
+    /// The authorities that sign the nodes' certificates.
+    pub trust: Trust,
+    /// For nodes that ask for a certificate.
+    pub identity: Option<CertificateFiles>,
+    /// Take a certificate whatever host it is for: of nodes whose certificates name neither their addresses nor hosts of
+    /// the URL.
+    pub any_host: bool,
 }
 
 /// The port is added where it is missing; an IPv6 address stands in brackets.
@@ -176,6 +233,7 @@ mod tests {
     fn urls_are_read() {
         let url = of("cassandra://h1,h2:9043,[::1],[::2]:1/keys_1").unwrap();
         assert_eq!(url.nodes, ["h1:9042", "h2:9043", "[::1]:9042", "[::2]:1"]);
+        assert_eq!(url.hosts(), ["h1", "h2", "::1", "::2"]);
         assert_eq!(url.keyspace, "keys_1");
         assert_eq!(
             (url.create, url.buckets, url.conditions),
@@ -190,6 +248,20 @@ mod tests {
         assert_eq!(
             of("cassandra://h/k?conditions=off").unwrap().conditions,
             Some(false)
+        );
+    }
+
+    /// Goal: a password goes to the nodes, and into no log.
+    #[test]
+    fn passwords_are_not_debugged() {
+        let login = ClusterLogin {
+            user: "reader".to_owned(),
+            password: "secret".to_owned(),
+        };
+        let shown = format!("{login:?}");
+        assert!(
+            shown.contains("reader") && !shown.contains("secret"),
+            "{shown}"
         );
     }
 
@@ -209,13 +281,18 @@ mod tests {
             );
         }
         for nodes in [
-            "", ",", "h,", "h:", "h:x", "h:65536", "::1", "[::1", "a@b", "a b", "h:1:2",
+            "", ",", "h,", "h:", "h:x", "h:65536", "::1", "[::1", "a b", "h:1:2",
         ] {
             let text = format!("cassandra://{nodes}/k");
             assert!(
                 matches!(of(&text), Err(ClusterUrlError::Node { .. })),
                 "{text}"
             );
+        }
+        for login in ["user:secret@h", "@h", "h/k@"] {
+            let error = of(&format!("cassandra://{login}/k")).unwrap_err();
+            assert!(error.to_string().contains("--store-password-file"));
+            assert!(!error.to_string().contains("secret"));
         }
         let long = "k".repeat(49);
         for keyspace in ["", "K", "1k", "a-b", "a/b", "a;b", "\"a\"", &long] {

@@ -47,7 +47,9 @@ use rustls::{CertificateError, Error, HandshakeKind, ProtocolVersion};
 
 pub use awaited::BlockingTls;
 pub use certificates::{CertificateFiles, CertificateWarning, TlsError};
-pub use client::{TlsClient, TlsClientOptions, TlsOptions, TlsServer, Trust};
+pub use client::{
+    NodeNames, TlsClient, TlsClientOptions, TlsOptions, TlsServer, Trust, client_of_nodes,
+};
 pub use driver::Tls;
 
 // What became of handshakes and of the connections after them, in numbers.
@@ -137,6 +139,14 @@ impl TlsFailure {
             Self::Memory => "memory",
             Self::Internal => "internal",
         }
+    }
+
+    /// Of a connection that a library of others made with [`client_of_nodes`](client_of_nodes). `None`: TLS had
+    /// no part in it.
+    #[must_use]
+    pub fn of_io_error(error: &std::io::Error) -> Option<Self> {
+        let inner = error.get_ref()?.downcast_ref::<Error>()?;
+        Some(Self::from_error(inner))
     }
 
     fn from_error(error: &Error) -> Self {

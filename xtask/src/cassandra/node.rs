@@ -4,7 +4,8 @@
 //! what a test wants of them. A write is acknowledged when its log is on the disk (`commitlog_sync:
 //! group`), which Cassandra's own default does not promise. Heaps are small and the compiler is quick, so
 //! that three nodes start in a quarter of a minute and take a gigabyte.
-//! A node belongs to the terminal of whoever started it, so that Ctrl-C ends it too.
+//! A node belongs to the terminal of whoever started it, so that Ctrl-C ends it too. Where the home has certificates
+//! (`certificates`), nodes speak TLS, want a certificate of their clients, and a password.
 //! Absent on purpose: a cluster that grows. An empty one needs no bootstrap, and these are empty.
 
 use std::fs::{self, File};
@@ -69,8 +70,11 @@ const MACHINE: [&str; 10] = [
 ];
 
 /// Nodes that start together, and empty, need not wait for each other's news.
-const HASTE: [&str; 4] = [
+const HASTE: [&str; 6] = [
     "-Dcassandra-foreground=yes",
+    "-Dcassandra.superuser_setup_delay_ms=0",
+    // Of the users' names: they are known when a node is dead.
+    "-Dcassandra.system_auth.default_rf=3",
     "-Dcassandra.ring_delay_ms=3000",
     "-Dcassandra.skip_wait_for_gossip_to_settle=0",
     "-Dcassandra.consistent.rangemovement=false",
@@ -92,6 +96,11 @@ impl Home {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where the certificates are, if the nodes are to have any.
+    pub(super) fn certificates(&self) -> PathBuf {
+        self.path.join("tls")
     }
 
     fn of(&self, number: u8) -> PathBuf {
@@ -118,7 +127,13 @@ impl Home {
         for directory in ["conf", "data", "logs"] {
             fs::create_dir_all(home.join(directory)).map_err(failed)?;
         }
-        fs::write(home.join("conf/cassandra.yaml"), settings(&home, number)).map_err(failed)?;
+        let mut text = settings(&home, number);
+        let certificates = self.certificates();
+        text.push_str(&match certificates.exists() {
+            true => secured(&certificates, number),
+            false => "authenticator: AllowAllAuthenticator\n".to_owned(),
+        });
+        fs::write(home.join("conf/cassandra.yaml"), text).map_err(failed)?;
         fs::write(home.join("conf/logback.xml"), logging(&home)).map_err(failed)?;
         let output = File::create(home.join("logs/out.log")).map_err(failed)?;
         let errors = output.try_clone().map_err(failed)?;
@@ -263,12 +278,28 @@ file_cache_size: 32MiB
 networking_cache_size: 32MiB
 key_cache_size: 8MiB
 counter_cache_size: 0MiB
-authenticator: AllowAllAuthenticator
 authorizer: AllowAllAuthorizer
 auto_snapshot: false
 auto_bootstrap: false
 hinted_handoff_enabled: true
 storage_compatibility_mode: NONE
+"
+    )
+}
+
+/// Behind the other settings: TLS with clients that show a certificate, and have a password.
+fn secured(certificates: &Path, number: u8) -> String {
+    let directory = certificates.display();
+    format!(
+        "authenticator: PasswordAuthenticator
+client_encryption_options:
+  enabled: true
+  optional: false
+  require_client_auth: true
+  ssl_context_factory:
+    class_name: org.apache.cassandra.security.PEMBasedSslContextFactory
+  keystore: {directory}/node{number}.pem
+  truststore: {directory}/ca.pem
 "
     )
 }

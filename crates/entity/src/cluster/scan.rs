@@ -37,56 +37,65 @@ type Found = (Vec<u8>, Vec<u8>);
 
 /// A range read between two turns.
 pub(super) struct Scan {
+    reading: Reading,
+    quota: Quota,
+}
+
+/// What of it is read and not shown yet, and what is not read yet.
+struct Reading {
     level: Level,
     /// Where to go on; none: all is read.
     from: Option<Vec<u8>>,
     end: Option<Vec<u8>>,
     list: i32,
     records: VecDeque<Found>,
-    quota: Quota,
 }
 
 impl Scan {
     pub(super) fn new(level: Level, buckets: u16, range: &ScanRange) -> Self {
         let (start, end) = (&range.start[..], range.end.as_deref());
         let is_empty = end.is_some_and(|end| end <= start);
-        Self {
+        let reading = Reading {
             level,
             from: (!is_empty).then(|| start.to_vec()),
             end: end.map(<[u8]>::to_vec),
             list: LIST_FIRST.min(list_max(buckets, ID_BYTES_MAX)),
             records: VecDeque::new(),
-            quota: Quota::of(range),
-        }
+        };
+        let quota = Quota::of(range);
+        Self { reading, quota }
     }
 
     /// The next records, as many as go into a turn.
     pub(super) async fn turn(&mut self, cluster: &Rc<Cluster>) -> Turn {
+        let reading = &mut self.reading;
         let mut page = Page::new(&cluster.values, &cluster.large, None, &mut self.quota);
         loop {
-            while let Some((id, record)) = self.records.front() {
+            while let Some((id, record)) = reading.records.front() {
                 if page.add(id, record).is_break() {
                     break;
                 }
-                self.records.pop_front();
+                reading.records.pop_front();
             }
             if let Some(fault) = &page.fault {
                 cut_short(fault);
                 return Turn::Failed;
             }
-            let is_all = self.records.is_empty() && self.from.is_none();
+            let is_all = reading.records.is_empty() && reading.from.is_none();
             let is_last = is_all || page.has_reached_limit();
-            if is_last || !self.records.is_empty() || !page.records.is_empty() {
+            if is_last || !reading.records.is_empty() || !page.records.is_empty() {
                 return page.into_turn(is_last).0;
             }
-            match self.read_on(cluster).await {
+            match reading.read_on(cluster).await {
                 Ok(()) => {}
                 Err(Failure::TooFew) => return Turn::TooFewReplicas,
                 Err(Failure::Rejected) => return Turn::Failed,
             }
         }
     }
+}
 
+impl Reading {
     async fn read_on(&mut self, cluster: &Rc<Cluster>) -> Result<(), Failure> {
         let Some(from) = self.from.take() else {
             return Ok(());

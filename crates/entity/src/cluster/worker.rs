@@ -10,6 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -18,10 +19,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millpond_http::BodyBudget;
+use millpond_http::log::{self, LogLevel};
 use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::cluster::Node;
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::statement::Consistency;
 use tokio::sync::{Mutex, Notify, Semaphore, oneshot};
@@ -31,8 +34,8 @@ use super::failure::Complaints;
 use super::level::Level;
 use super::scan::Scan;
 use super::statements::Statements;
-use super::{ClusterError, ClusterUrl, Facts, read, schema, write};
-use crate::commit::{Job, JobKind};
+use super::{ClusterError, ClusterSecurity, ClusterUrl, Facts, read, schema, security, write};
+use crate::commit::{Job, JobKind, Outcome};
 use crate::executor::JobQueue;
 use crate::lane::Taken;
 use crate::scanner::{Ask, ScanJob, ScanQueue, Turn};
@@ -138,11 +141,12 @@ impl Starter {
 /// Connects on a new thread, and waits for the outcome.
 pub(super) fn connect(
     url: &ClusterUrl,
+    security: &ClusterSecurity,
     nodes_connected: Arc<AtomicUsize>,
 ) -> Result<(Facts, Starter), ClusterError> {
     let (outcome_sender, outcome) = mpsc::channel();
     let (work, work_receiver) = oneshot::channel::<Work>();
-    let url = url.clone();
+    let (url, security) = (url.clone(), security.clone());
     let thread = thread::Builder::new().name("store-cluster".to_owned());
     let thread = thread.spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -157,7 +161,7 @@ pub(super) fn connect(
             }
         };
         runtime.block_on(async {
-            let (cluster, facts) = match open(&url).await {
+            let (cluster, facts) = match open(&url, &security).await {
                 Ok(opened) => opened,
                 Err(error) => {
                     let _ = outcome_sender.send(Err(error));
@@ -182,6 +186,7 @@ pub(super) fn connect(
 /// What there is to connect to; the pool comes with the work.
 async fn open(
     url: &ClusterUrl,
+    security: &ClusterSecurity,
 ) -> Result<(impl FnOnce(PoolMode) -> Rc<Cluster> + use<>, Facts), ClusterError> {
     let suspicion = SimpleSpeculativeExecutionPolicy {
         max_retry_count: 1,
@@ -198,11 +203,9 @@ async fn open(
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
         .default_execution_profile_handle(profile.into_handle());
+    let session = security::secure(session, url, security)?;
     let session = Box::pin(session.build()).await;
-    let session = session.map_err(|error| ClusterError::Connect {
-        url: url.to_string(),
-        cause: error.to_string(),
-    })?;
+    let session = session.map_err(|error| security::refusal(&error, url, security))?;
     let facts = Box::pin(schema::prepare(&session, url)).await?;
     let statements = Statements::prepare(&session, &url.keyspace, facts.conditions);
     let statements = Box::pin(statements)
@@ -279,11 +282,18 @@ async fn run(cluster: Rc<Cluster>, work: Work, nodes_connected: &Arc<AtomicUsize
 /// Looks after what no request does.
 async fn keep(cluster: Rc<Cluster>, used: Rc<Cell<bool>>, nodes_connected: Arc<AtomicUsize>) {
     let mut sweeps = Sweeps::default();
+    let mut absent_before = Vec::new();
     loop {
         let state = cluster.session.get_cluster_state();
-        let nodes = state.get_nodes_info().iter();
-        let connected = nodes.filter(|node| node.is_connected()).count();
-        nodes_connected.store(connected, Ordering::Relaxed);
+        let nodes = state.get_nodes_info();
+        let absent = nodes.iter().filter(|node| !node.is_connected());
+        let address = |node: &Arc<Node>| SocketAddr::new(node.address.ip(), node.address.port());
+        let absent: Vec<SocketAddr> = absent.map(address).collect();
+        nodes_connected.store(nodes.len() - absent.len(), Ordering::Relaxed);
+        if absent != absent_before {
+            tell_absent(nodes.len(), &absent);
+            absent_before = absent;
+        }
         cluster.values.drain_remote();
         let now = Instant::now();
         if used.take() {
@@ -295,11 +305,30 @@ async fn keep(cluster: Rc<Cluster>, used: Rc<Cell<bool>>, nodes_connected: Arc<A
     }
 }
 
+/// The log learns when nodes come and go: one whose certificate or port is wrong is never there.
+fn tell_absent(count: usize, absent: &[SocketAddr]) {
+    match absent {
+        [] => log::write(
+            LogLevel::Info,
+            format_args!("all {count} nodes of the cluster are connected"),
+        ),
+        _ => log::write(
+            LogLevel::Warn,
+            format_args!(
+                "{} of {count} nodes of the cluster are not connected: {absent:?}",
+                absent.len()
+            ),
+        ),
+    }
+}
+
 async fn do_job(cluster: Rc<Cluster>, jobs: Rc<JobQueue>, mut job: Job, at_us: i64) {
     let _permit = cluster.jobs.acquire().await;
     let outcome = match job.kind {
         JobKind::Get => read::read(&cluster, &mut job).await,
         JobKind::Put | JobKind::Delete => write::write(&cluster, &job, at_us).await,
+        // For engines that keep values in parts (`Engine::keeps_parts`); nobody asks a cluster for them.
+        JobKind::Part | JobKind::GetPart | JobKind::Judge | JobKind::Hold => Outcome::Rejected,
     };
     // Others write too, and nobody tells: nothing may be cached.
     job.stamp = None;

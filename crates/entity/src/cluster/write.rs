@@ -117,7 +117,7 @@ async fn conditional(
                 let values = (bucket, id, found);
                 cluster.session.execute_unpaged(statement, values).await?
             }
-            JobKind::Put | JobKind::Get => {
+            _ => {
                 let ttl = seconds_left(job);
                 let values = (ttl, &*record, size, version, ends, bucket, id, found);
                 let statement = transactions.put_on.at(level);

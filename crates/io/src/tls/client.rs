@@ -1,22 +1,29 @@
 //! TLS towards servers: whom to trust, what to ask for, sessions to resume.
 //!
 //! Shared by all shards. Sessions are kept by rustls under a lock that is taken at handshakes alone.
+//! [`client_of_nodes`] is for a library that makes its connections itself, to many servers of one owner.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::client::UnbufferedClientConnection;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{
+    UnbufferedClientConnection, WantsClientCert, verify_server_cert_signed_by_trust_anchor,
+    verify_server_name,
+};
 use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
+use rustls::server::{
+    NoServerSessionStorage, ParsedCertificate, ProducesTickets, WebPkiClientVerifier,
+};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
 
 use super::certificates::{
@@ -83,27 +90,9 @@ impl TlsClient {
     /// Reads the authorities.
     pub fn load(options: TlsClientOptions) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| set_up_error(&error))?;
-        let builder = match &options.trust {
-            Trust::Anybody => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Trusting {
-                    provider: Arc::clone(&provider),
-                })),
-            Trust::File(path) => builder.with_root_certificates(authorities(path)?),
-            Trust::System => builder.with_root_certificates(system_authorities()?),
-        };
-        let mut config = match &options.identity {
-            None => builder.with_no_client_auth(),
-            Some(files) => {
-                let (chain, key) = load_identity(files, &provider)?;
-                builder
-                    .with_client_auth_cert(chain, key)
-                    .map_err(|error| set_up_error(&error))?
-            }
-        };
+        let check = (options.trust == Trust::Anybody).then_some(Check::Nothing);
+        let builder = trusting(&options.trust, check, &provider)?;
+        let mut config = identified(builder, options.identity.as_ref(), &provider)?;
         config.alpn_protocols = options.protocols;
         let host = options.host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::SetUp {
@@ -137,6 +126,94 @@ impl fmt::Debug for TlsClient {
         let mut fields = formatter.debug_struct("TlsClient");
         fields.field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// The names for which a server of several may have its certificate, beside its address.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum NodeNames {
+    /// One of these; what can be no name is passed over.
+    Listed(Vec<String>),
+    /// Any: the authorities sign for these servers alone.
+    Any,
+}
+
+/// What rustls needs of a client of many servers, for a library that makes the connections itself and knows their
+/// addresses alone: each server has to show a certificate for its address or for one of `names`.
+///
+/// # Errors
+/// A file that cannot be used.
+pub fn client_of_nodes(
+    trust: &Trust,
+    identity: Option<&CertificateFiles>,
+    names: &NodeNames,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = Arc::new(default_provider());
+    let names = match names {
+        NodeNames::Any => None,
+        NodeNames::Listed(names) => {
+            let names = names.iter().cloned();
+            Some(
+                names
+                    .filter_map(|name| ServerName::try_from(name).ok())
+                    .collect(),
+            )
+        }
+    };
+    let check = match trust {
+        Trust::Anybody => Check::Nothing,
+        Trust::File(_) | Trust::System => Check::Names(names),
+    };
+    let builder = trusting(trust, Some(check), &provider)?;
+    Ok(Arc::new(identified(builder, identity, &provider)?))
+}
+
+/// What of a certificate is checked in another way than rustls does it, beside that the server has its key.
+#[derive(Debug)]
+enum Check {
+    /// The authority, and that it is for the server's address or one of these names; `None`: for any.
+    Names(Option<Vec<ServerName<'static>>>),
+    /// Nothing: anybody will do.
+    Nothing,
+}
+
+fn trusting(
+    trust: &Trust,
+    check: Option<Check>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, TlsError> {
+    let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| set_up_error(&error))?;
+    let roots = match trust {
+        Trust::Anybody => RootCertStore::empty(),
+        Trust::File(path) => authorities(path)?,
+        Trust::System => system_authorities()?,
+    };
+    let Some(check) = check else {
+        return Ok(builder.with_root_certificates(roots));
+    };
+    let verifier = Arc::new(Verifier {
+        provider: Arc::clone(provider),
+        roots,
+        check,
+    });
+    Ok(builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier))
+}
+
+fn identified(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    identity: Option<&CertificateFiles>,
+    provider: &CryptoProvider,
+) -> Result<ClientConfig, TlsError> {
+    let Some(files) = identity else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let (chain, key) = load_identity(files, provider)?;
+    builder
+        .with_client_auth_cert(chain, key)
+        .map_err(|error| set_up_error(&error))
 }
 
 fn set_up_error(error: &Error) -> TlsError {
@@ -178,21 +255,40 @@ pub(super) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
-/// Takes any certificate, but wants the server to have its key.
+/// Takes what [`Check`] says, and wants the server to have its key.
 #[derive(Debug)]
-struct Trusting {
+struct Verifier {
     provider: Arc<CryptoProvider>,
+    roots: RootCertStore,
+    check: Check,
 }
 
-impl ServerCertVerifier for Trusting {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        address: &ServerName<'_>,
         _: &[u8],
-        _: UnixTime,
+        now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        let Check::Names(names) = &self.check else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let certificate = ParsedCertificate::try_from(certificate)?;
+        verify_server_cert_signed_by_trust_anchor(
+            &certificate,
+            &self.roots,
+            intermediates,
+            now,
+            self.provider.signature_verification_algorithms.all,
+        )?;
+        if let Some(names) = names {
+            let is_for = |name: &ServerName<'_>| verify_server_name(&certificate, name).is_ok();
+            if !names.iter().any(is_for) {
+                verify_server_name(&certificate, address)?;
+            }
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -406,3 +502,7 @@ fn server_set_up_error(error: &rustls::Error) -> TlsError {
         reason: error.to_string(),
     }
 }
+
+#[cfg(test)]
+#[path = "tests/client.rs"]
+mod tests;

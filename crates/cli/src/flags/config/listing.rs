@@ -12,8 +12,8 @@ use millpond_measure::report::lines::wrapped;
 use std::fmt::Write as _;
 
 const WIDTH: usize = 80;
-/// Where notes about a setting begin, if it leaves them the room.
-const NOTES_AT: usize = 44;
+/// Notes stand one behind, if the setting leaves them the room.
+const SETTING_WIDTH: usize = 43;
 
 /// What holds where `file` does, as `matches` have it; `extra` are lines about what is no flag.
 pub(super) fn effective(
@@ -47,8 +47,8 @@ pub(super) fn effective(
             _ => None,
         };
         let _ = match source {
-            Some(line) => writeln!(text, "{setting:<NOTES_AT$}# {line}"),
-            None => writeln!(text, "{:<NOTES_AT$}# default", format!("# {setting}")),
+            Some(line) => writeln!(text, "{setting:<SETTING_WIDTH$} # {line}"),
+            None => writeln!(text, "{:<SETTING_WIDTH$} # default", format!("# {setting}")),
         };
     }
     for line in extra {

@@ -2,6 +2,7 @@
 
 mod cluster;
 
+use self::cluster::ClusterFlags;
 use super::CommonFlags;
 use crate::flags::config::ConfigFlag;
 use crate::flags::entity::note_aborts;
@@ -33,7 +34,7 @@ pub(super) struct EntityFlags {
     #[arg(long, value_name = "DIR", default_value = "millpond-data")]
     data: PathBuf,
     /// Keep the data on a cluster of Apache Cassandra or ScyllaDB, in the place of --data: some of its
-    /// nodes, and a keyspace; takes a build with --features distributed
+    /// nodes, and a keyspace
     ///
     /// Behind the keyspace, with ? before the first and & before the others:
     ///
@@ -140,6 +141,8 @@ pub(super) struct EntityFlags {
     #[command(flatten)]
     config: ConfigFlag,
     #[command(flatten)]
+    cluster: ClusterFlags,
+    #[command(flatten)]
     pub(super) common: CommonFlags,
 }
 
@@ -243,7 +246,11 @@ impl EntityFlags {
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.common.check("entity")?;
         self.hosts()?;
-        self.access().map(drop)
+        self.access().map(drop)?;
+        match &self.store {
+            Some(url) => cluster::check(url, &self.cluster),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn run(self) -> Result<Exit, Failure> {
@@ -256,7 +263,8 @@ impl EntityFlags {
         // Of the engine's too, and those that it makes later.
         keep_files_private();
         if let Some(url) = &self.store {
-            let report = cluster::serve(url, self.max_value, &entity, (&config, &self.common))?;
+            let place = (url, &self.cluster);
+            let report = cluster::serve(place, self.max_value, &entity, (&config, &self.common))?;
             return self.common.finish(&report);
         }
         note_aborts(&entity.data)?;
@@ -347,6 +355,16 @@ mod tests {
             ("entity --store cassandra://h/k --sync off", "--sync"),
             ("entity --store cassandra://h/k --read-only", "--read-only"),
             ("entity --read-only --accept-loss", "--accept-loss"),
+            (
+                "entity --store cassandra://u:p@h/k",
+                "--store-password-file",
+            ),
+            (
+                "entity --store cassandra://h/k --store-user u",
+                "--store-password-file",
+            ),
+            ("entity --store cassandra://h/k --store-ca c", "--store-tls"),
+            ("entity --store-tls", "--store <URL>"),
             (
                 "entity --store cassandra://h/k --checkpoints x",
                 "--checkpoints",

@@ -1,0 +1,254 @@
+//! How this process shows the nodes who it is, and finds out who they are; and what it means when that fails.
+//!
+//! Place: `worker` connects by it. The driver knows nodes by their addresses alone, and those that it was not told of
+//! it learns from the others; certificates are mostly for names. So one is taken that is for the node's address, or for
+//! any host of the URL: these are all the same cluster.
+//! Absent on purpose: reading the files again. A connection lives as long as its node, so a new password or
+//! certificate takes a restart in any case.
+
+use std::io;
+
+use millpond_io::tls::{NodeNames, TlsFailure, client_of_nodes};
+use scylla::client::session_builder::SessionBuilder;
+use scylla::errors::{
+    BrokenConnectionError, BrokenConnectionErrorKind, ConnectionError, ConnectionPoolError,
+    ConnectionSetupRequestErrorKind, DbError, MetadataError, NewSessionError,
+};
+use scylla::frame::frame_errors::FrameHeaderParseError;
+
+use super::{ClusterError, ClusterSecurity, ClusterUrl};
+
+/// Gives the driver what it needs for that.
+pub(super) fn secure(
+    mut session: SessionBuilder,
+    url: &ClusterUrl,
+    security: &ClusterSecurity,
+) -> Result<SessionBuilder, ClusterError> {
+    if let Some(login) = &security.login {
+        session = session.user(&login.user, &login.password);
+    }
+    Ok(session.tls_context(tls_config(url, security)?))
+}
+
+/// What rustls needs for the nodes; `None`: they are spoken with in clear text.
+pub(super) fn tls_config(
+    url: &ClusterUrl,
+    security: &ClusterSecurity,
+) -> Result<Option<impl Into<scylla::client::session::TlsContext> + use<>>, ClusterError> {
+    let Some(tls) = &security.tls else {
+        return Ok(None);
+    };
+    let names = match tls.any_host {
+        true => NodeNames::Any,
+        false => NodeNames::Listed(url.hosts()),
+    };
+    let config = client_of_nodes(&tls.trust, tls.identity.as_ref(), &names);
+    let config = config.map_err(|error| ClusterError::Tls(error.to_string()))?;
+    Ok(Some(config))
+}
+
+/// Why no node let this process in.
+pub(super) fn refusal(
+    error: &NewSessionError,
+    url: &ClusterUrl,
+    security: &ClusterSecurity,
+) -> ClusterError {
+    let last = last_attempt(error);
+    let refusal = last.and_then(|last| of_attempt(last, url, security));
+    refusal.unwrap_or_else(|| ClusterError::Connect {
+        url: url.to_string(),
+        // Without what the driver was about to do with the connection.
+        cause: last.map_or_else(|| error.to_string(), ToString::to_string),
+    })
+}
+
+fn last_attempt(error: &NewSessionError) -> Option<&ConnectionError> {
+    match error {
+        NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
+            ConnectionPoolError::Broken {
+                last_connection_error,
+            },
+        )) => Some(last_connection_error),
+        _ => None,
+    }
+}
+
+/// `None`: neither certificates nor passwords had a part in it.
+fn of_attempt(
+    error: &ConnectionError,
+    url: &ClusterUrl,
+    security: &ClusterSecurity,
+) -> Option<ClusterError> {
+    let url = url.to_string();
+    let request = match error {
+        ConnectionError::IoError(error) => return of_io(error, url),
+        ConnectionError::BrokenConnection(error) => return of_broken(error, url, security),
+        ConnectionError::ConnectionSetupRequestError(error) => error.get_error(),
+        _ => return None,
+    };
+    match (request, &security.login) {
+        (ConnectionSetupRequestErrorKind::MissingAuthentication, _) => {
+            Some(ClusterError::LoginMissing { url })
+        }
+        (
+            ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError, _),
+            Some(login),
+        ) => Some(ClusterError::Login {
+            url,
+            user: login.user.clone(),
+        }),
+        (ConnectionSetupRequestErrorKind::BrokenConnection(error), _) => {
+            of_broken(error, url, security)
+        }
+        _ => None,
+    }
+}
+
+/// The connection was made, and ended before it was of use: with TLS 1.3 that is also when a node does not like the
+/// certificate that it was shown.
+fn of_broken(
+    error: &BrokenConnectionError,
+    url: String,
+    security: &ClusterSecurity,
+) -> Option<ClusterError> {
+    let failed = match error.downcast_ref::<BrokenConnectionErrorKind>()? {
+        BrokenConnectionErrorKind::WriteError(error) => of_io(error, url.clone()),
+        BrokenConnectionErrorKind::FrameHeaderParseError(FrameHeaderParseError::HeaderIoError(
+            error,
+        )) => of_io(error, url.clone()),
+        BrokenConnectionErrorKind::FrameHeaderParseError(_) => None,
+        _ => return None,
+    };
+    match failed {
+        None if security.tls.is_none() => Some(ClusterError::NotClearText { url }),
+        failed => failed,
+    }
+}
+
+fn of_io(error: &io::Error, url: String) -> Option<ClusterError> {
+    let cause = match TlsFailure::of_io_error(error)? {
+        TlsFailure::CertificateName => {
+            "the certificate of a node is neither for its address nor for a host of --store: name the host that it is \
+             for there, or give --store-any-host"
+        }
+        TlsFailure::CertificateAuthority => {
+            "the certificate of a node is of an authority that is not trusted here: give the authority's with --store-ca"
+        }
+        TlsFailure::CertificateExpired => {
+            "the certificate of a node has expired or is not valid yet: renew it, or set the clock"
+        }
+        TlsFailure::PeerAlert => {
+            "a node refused it: it may ask for a certificate (--store-cert, --store-key), or not trust the one it got"
+        }
+        TlsFailure::NotTls | TlsFailure::Malformed => {
+            "what a node sends is no TLS: leave --store-tls out, or give the port on which it speaks it"
+        }
+        _ => {
+            let cause = error.to_string();
+            return Some(ClusterError::Handshake { url, cause });
+        }
+    };
+    Some(ClusterError::Handshake {
+        url,
+        cause: cause.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{ClusterEngine, ClusterLogin, ClusterTls};
+    use millpond_io::tls::Trust;
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+
+    /// Frames of CQL, protocol 4: version, flags, stream, opcode, length, body.
+    const SUPPORTED: &[u8] = b"\x84\0\0\0\x06\0\0\0\x02\0\0";
+    const AUTHENTICATE: &[u8] = b"\x84\0\0\0\x03\0\0\0\x03\0\x01a";
+    /// An error: 0x0100, bad credentials.
+    const BAD_CREDENTIALS: &[u8] = b"\x84\0\0\0\0\0\0\0\x0a\0\0\x01\0\0\x04sent";
+    /// What Cassandra says to a client of TLS in clear text: an error, 0x000a, as a protocol it does not know.
+    const PROTOCOL_ERROR: &[u8] = b"\x84\0\0\0\0\0\0\0\x0a\0\0\0\x0a\0\x04sent";
+    /// What TLS says to a client in clear text: an alert.
+    const ALERT: &[u8] = b"\x15\x03\x03\0\x02\x02\x46";
+
+    /// The error of connecting to a node that answers the requests of each connection with these, and closes it.
+    fn connect(answers: &'static [&'static [u8]], security: &ClusterSecurity) -> ClusterError {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // Until the test's process ends: the driver decides how often it tries.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                // A client that went away.
+                let _ = answer(&mut stream.unwrap(), answers);
+            }
+        });
+        let url: ClusterUrl = format!("cassandra://{address}/k").parse().unwrap();
+        ClusterEngine::connect(&url, security).unwrap_err()
+    }
+
+    fn answer(stream: &mut TcpStream, answers: &[&[u8]]) -> io::Result<()> {
+        for answer in answers {
+            let mut request = [0; 4096];
+            // The driver sends each request in one piece, and waits for its answer.
+            let length = stream.read(&mut request)?;
+            let mut answer = answer.to_vec();
+            if answer.first() == Some(&0x84) && length >= 4 {
+                answer[2..4].copy_from_slice(&request[2..4]);
+            }
+            stream.write_all(&answer)?;
+        }
+        Ok(())
+    }
+
+    fn with_password() -> ClusterSecurity {
+        ClusterSecurity {
+            login: Some(ClusterLogin {
+                user: "reader".to_owned(),
+                password: "secret".to_owned(),
+            }),
+            tls: None,
+        }
+    }
+
+    /// Goal: a node that asks for a password, or does not take it, is told from all else; and no sentence shows it.
+    #[test]
+    fn passwords_that_fail_are_told() {
+        let asks: &[&[u8]] = &[SUPPORTED, AUTHENTICATE];
+        let missing = connect(asks, &ClusterSecurity::default());
+        assert!(
+            matches!(missing, ClusterError::LoginMissing { .. }),
+            "{missing}"
+        );
+        let refuses: &[&[u8]] = &[SUPPORTED, AUTHENTICATE, BAD_CREDENTIALS];
+        let wrong = connect(refuses, &with_password());
+        assert!(matches!(wrong, ClusterError::Login { .. }), "{wrong}");
+        let sentence = wrong.to_string();
+        assert!(
+            sentence.contains("reader") && !sentence.contains("secret"),
+            "{sentence}"
+        );
+    }
+
+    /// Goal: clear text towards TLS, and TLS towards clear text, are told, with the flag that is too much or missing.
+    #[test]
+    fn the_other_protocol_is_told() {
+        for answers in [&[ALERT][..], &[&[]]] {
+            let clear = connect(answers, &ClusterSecurity::default());
+            assert!(
+                matches!(clear, ClusterError::NotClearText { .. }),
+                "{clear}"
+            );
+        }
+        let tls = ClusterSecurity {
+            login: None,
+            tls: Some(ClusterTls {
+                trust: Trust::Anybody,
+                identity: None,
+                any_host: false,
+            }),
+        };
+        let none = connect(&[PROTOCOL_ERROR], &tls);
+        assert!(none.to_string().contains("leave --store-tls out"), "{none}");
+    }
+}
