@@ -1,14 +1,13 @@
 //! What the entity server says of itself at `/openapi.json`, against what it does, by requests that
 //! schemathesis makes up from it: with the store in memory, and with RocksDB, tokens and checkpoints.
 //!
-//! schemathesis comes from the Python package index into a virtual environment of its own in the target
-//! directory. Absent on purpose: a part of `check`, which must not need the network; what is described
-//! is provoked there one by one (`entity/tests/entity/openapi.rs`).
+//! schemathesis comes from the Python package index into a virtual environment of its own in the
+//! target directory.
 
 use crate::bench::server::free_address;
-use crate::metadata::metadata;
-use crate::step::{cargo, one_number, run_command};
+use crate::check::metadata;
 use crate::tally::TestTally;
+use crate::tally::{cargo, one_number, run_command};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,14 +1,14 @@
 //! `--memory` of the entity server, with data many times as large, and values a fraction as large.
 //!
-//! Two servers, one after the other. One is filled with ten million small entities and read from the
-//! first to the last in one range. To the other, 64 connections put and get values of 100 bytes, 1 MiB
-//! and 64 MiB under the same few ids; what there is no memory for waits, or is asked for again. Of
-//! both, the most that was ever resident has to be no more than `--memory` and what comes with a process.
-//! Absent on purpose: rates; the machine may have other things to do.
+//! Two servers, one after the other. One is filled with ten million small entities and read from
+//! the first to the last in one range. To the other, 64 connections put and get values of 100
+//! bytes, 1 MiB and 64 MiB under the same few ids; what there is no memory for waits, or is asked
+//! for again. Of both, the most that was ever resident has to be no more than `--memory` and what
+//! comes with a process.
 
 mod client;
 
-use crate::bench::record::{Record, Spread};
+use crate::bench::candidates::{Record, Spread};
 use crate::bench::{self, Bench};
 use crate::hostile::subject::Subject;
 use client::Client;
@@ -372,18 +372,5 @@ fn visit_large(address: SocketAddr, number: u64, plan: &Plan, tally: &Tally) -> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: a scan that was over after one look is not said to have grown by all that was resident,
-    /// as a smoke run once did; one that grew at its end is.
-    #[test]
-    fn growth_takes_samples_of_every_third() {
-        assert_eq!(growth_bytes(&[]), None);
-        assert_eq!(growth_bytes(&[48_955_392]), None);
-        assert_eq!(growth_bytes(&[7; 14]), None);
-        assert_eq!(growth_bytes(&[7; 15]), Some(0));
-        let grown = [[1; 5], [5; 5], [9; 5]].concat();
-        assert_eq!(growth_bytes(&grown), Some(4));
-    }
-}
+#[path = "tests/bounds.rs"]
+mod tests;

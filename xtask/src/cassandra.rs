@@ -1,23 +1,26 @@
 //! The entity server on a cluster: three nodes of Apache Cassandra on this machine, and the tests that
 //! take them.
 //!
-//! Place: a verb of its own. It installs Java and Maven where they are missing (`scripts/setup`), has Maven
-//! fetch the jars once into the user's cache (`cassandra/pom.xml`), starts the nodes on 127.0.0.1 to 3
-//! (`node`), runs the tests of `millpond-entity` that ask for a cluster, and stops the nodes by their ids.
-//! A test kills a node and asks for it back, by this program (`MILLPOND_XTASK`). With `secured` the nodes speak TLS
-//! alone and ask for a certificate (`certificates`) and a password, and the same tests run again.
-//! Absent on purpose: a part of `check`. Three nodes take more than a gigabyte.
+//! Place: a verb of its own. It installs Java and Maven where they are missing (`scripts/setup`),
+//! has Maven fetch the jars once into the user's cache (`cassandra/pom.xml`), starts the nodes on
+//! 127.0.0.1 to 3 (`node`), runs the tests of `millpond-entity` that ask for a cluster, and stops
+//! the nodes by their ids. A test kills a node and asks for it back, by this program
+//! (`MILLPOND_XTASK`). With `secured` the nodes speak TLS alone and ask for a certificate
+//! (`certificates`) and a password, and the same tests run again. Three nodes take more than a
+//! gigabyte.
 
-mod certificates;
 mod node;
 
+use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::step::{cargo, run_command};
-use crate::tally::TestTally;
 use node::{Home, NODES};
+
+use crate::tally::TestTally;
+use crate::tally::{cargo, run_command};
 
 /// Of the jars; `pom.xml` has it too.
 const VERSION: &str = "5.0.9";
@@ -185,7 +188,7 @@ impl Cluster {
         }
         let cluster = Self { home };
         if access == Access::Secured {
-            certificates::make(&cluster.home.certificates(), NODES)?;
+            make(&cluster.home.certificates(), NODES)?;
         }
         let (start, deadline) = (Instant::now(), Instant::now() + START_TIMEOUT);
         // The first one is whom the others ask for the way in.
@@ -228,27 +231,69 @@ impl Drop for Cluster {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Certificates for nodes and their clients, made anew for each cluster by openssl.
+//
+// Nodes are known in both ways that there are: the last one's certificate is for a host's name, those of the others are
+// for their addresses. Java reads PEM, with a key in front of its chain.
 
-    /// Goal: the version is read out of what each Java says.
-    #[test]
-    fn java_versions_are_read() {
-        assert_eq!(
-            java_major("openjdk version \"17.0.15\" 2025-04-15"),
-            Some(17)
-        );
-        assert_eq!(java_major("openjdk version \"21\" 2023-09-19"), Some(21));
-        assert_eq!(java_major("java version \"1.8.0_392\""), Some(1));
-        assert_eq!(java_major("openjdk version \"24-ea\""), Some(24));
-        assert_eq!(java_major("no such thing"), None);
+/// `ca.pem` and what it has signed: `node1.pem` and so on, `client.crt` and `client.key`; and `stranger.*`, which
+/// nobody has signed.
+fn make(directory: &Path, nodes: RangeInclusive<u8>) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    fs::create_dir_all(directory).map_err(failed)?;
+    sign(directory, "ca", &[])?;
+    fs::rename(directory.join("ca.crt"), directory.join("ca.pem")).map_err(failed)?;
+    sign(directory, "stranger", &[])?;
+    let by_ca = [
+        "-CA",
+        "ca.pem",
+        "-CAkey",
+        "ca.key",
+        "-addext",
+        "basicConstraints=critical,CA:FALSE",
+        "-addext",
+    ];
+    let last = *nodes.end();
+    for number in nodes {
+        let (name, host) = match number == last {
+            true => (
+                format!("node{number}"),
+                "subjectAltName=DNS:localhost".to_owned(),
+            ),
+            false => (
+                format!("node{number}"),
+                format!("subjectAltName=IP:127.0.0.{number}"),
+            ),
+        };
+        sign(directory, &name, &[&by_ca[..], &[&host]].concat())?;
+        let read = |extension: &str| fs::read(directory.join(format!("{name}.{extension}")));
+        let parts = [read("key").map_err(failed)?, read("crt").map_err(failed)?];
+        fs::write(directory.join(format!("{name}.pem")), parts.concat()).map_err(failed)?;
     }
+    let client = [&by_ca[..], &["extendedKeyUsage=clientAuth"]].concat();
+    sign(directory, "client", &client)
+}
 
-    /// Goal: what Maven fetches is what is looked for.
-    #[test]
-    fn pom_and_program_agree() {
-        let pom = include_str!("cassandra/pom.xml");
-        assert!(pom.contains(&format!("<version>{VERSION}</version>")));
+/// Makes `NAME.key` and `NAME.crt`, signed by itself unless `words` say otherwise.
+fn sign(directory: &Path, name: &str, words: &[&str]) -> Result<(), String> {
+    let mut openssl = Command::new("openssl");
+    openssl.current_dir(directory);
+    openssl.args(["req", "-x509", "-newkey", "ec", "-days", "30", "-nodes"]);
+    openssl.args(["-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    openssl.args(["-subj", &format!("/CN=millpond-test-{name}")]);
+    openssl.args(["-keyout", &format!("{name}.key")]);
+    openssl.args(["-out", &format!("{name}.crt")]).args(words);
+    let output = openssl.output();
+    let output = output.map_err(|error| format!("openssl cannot be run: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "openssl makes no certificate for {name}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
     }
 }
+
+#[cfg(test)]
+#[path = "tests/cassandra.rs"]
+mod tests;

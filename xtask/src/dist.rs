@@ -5,18 +5,16 @@
 //! be installed. It is compiled in a target directory of its own, as `make build ENGINE=bundled` does, 12 minutes the
 //! first time. A smoke build takes the development build with whatever engine that links.
 //!
-//! What was made is looked at at once: unpacked, started, its pages rendered, its completions read by
-//! their shells, its units by systemd. Absent on purpose: signing and uploading.
+//! What was made is looked at at once: unpacked, started, its pages rendered, its completions read
+//! by their shells, its units by systemd.
 
-mod tree;
-mod archives;
-mod inspection;
-
-use crate::metadata::target_directory;
-use crate::step::{cargo, run_command};
-use crate::tally::TestTally;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::check::target_directory;
+use crate::tally::TestTally;
+use crate::tally::{cargo, cargo_tool, has_cargo_tool, run_command};
 
 /// How the command is built.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,11 +49,11 @@ pub(crate) fn run(build: Build) -> Result<(), String> {
     println!("{} {} for {}", release.name, release.version, release.host);
     print!("{}", output_of(Command::new(&program).arg("version"))?);
     let stage = output.join("stage");
-    tree::common(&program, &stage)?;
-    let package = archives::debian(build, &stage, &output)?;
-    inspection::debian(&package, &output)?;
-    let tarball = archives::tarball(&program, &stage, &release, &output)?;
-    inspection::tarball(&tarball, &output)?;
+    common(&program, &stage)?;
+    let package = debian(build, &stage, &output)?;
+    inspection_debian(&package, &output)?;
+    let tarball = tarball(&program, &stage, &release, &output)?;
+    inspection_tarball(&tarball, &output)?;
     println!("\n{}\n{}", tarball.display(), package.display());
     Ok(())
 }
@@ -105,7 +103,7 @@ fn compile(build: Build, output: &Path) -> Result<PathBuf, String> {
         return Err("the command does not compile; why is printed above".to_owned());
     }
     let copy = output.join("millpond");
-    tree::copy(&target.join(build.directory()).join("millpond"), &copy)?;
+    self::copy(&target.join(build.directory()).join("millpond"), &copy)?;
     let mut strip = Command::new("strip");
     succeed(strip.arg("--strip-debug").arg(&copy))?;
     Ok(copy)
@@ -170,3 +168,311 @@ fn is_installed(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths).any(|directory| directory.join(program).is_file())
 }
+
+// The files that belong to the command, in one directory laid out as below a prefix.
+
+/// Files of this repository and where they go.
+const FILES: [(&str, &str); 10] = [
+    (
+        "packaging/systemd/millpond.service",
+        "lib/systemd/system/millpond.service",
+    ),
+    (
+        "packaging/systemd/millpond.socket",
+        "lib/systemd/system/millpond.socket",
+    ),
+    ("packaging/millpond.toml", "etc/millpond/millpond.toml"),
+    ("README.md", "share/doc/millpond/README.md"),
+    ("CHANGELOG.md", "share/doc/millpond/CHANGELOG.md"),
+    ("LICENSE-APACHE", "share/doc/millpond/LICENSE-APACHE"),
+    ("LICENSE-MIT", "share/doc/millpond/LICENSE-MIT"),
+    ("docs/operating.md", "share/doc/millpond/docs/operating.md"),
+    ("docs/measuring.md", "share/doc/millpond/docs/measuring.md"),
+    (
+        "docs/architecture.md",
+        "share/doc/millpond/docs/architecture.md",
+    ),
+];
+
+/// All but the program, which makes its own pages.
+fn common(program: &Path, stage: &Path) -> Result<(), String> {
+    succeed(Command::new(program).arg("pages").arg(stage.join("share")))?;
+    for (file, place) in FILES {
+        copy(Path::new(file), &stage.join(place))?;
+    }
+    Ok(())
+}
+
+/// With the directories above it.
+fn copy(file: &Path, place: &Path) -> Result<(), String> {
+    let parent = place.parent().unwrap_or(place);
+    fs::create_dir_all(parent).map_err(|error| at(parent, error))?;
+    fs::copy(file, place)
+        .map(drop)
+        .map_err(|error| at(file, error))
+}
+
+// The tarball and the Debian package.
+
+/// Packs the stage with `program` in it, in a directory of its name.
+fn tarball(
+    program: &Path,
+    stage: &Path,
+    release: &Release,
+    output: &Path,
+) -> Result<PathBuf, String> {
+    let title = release.title();
+    let directory = output.join(&title);
+    succeed(Command::new("cp").arg("-r").arg(stage).arg(&directory))?;
+    copy(program, &directory.join("bin/millpond"))?;
+    let install = directory.join("INSTALL");
+    let text = install_text(&libraries_of(program)?);
+    fs::write(&install, text).map_err(|error| at(&install, error))?;
+    let archive = output.join(format!("{title}.tar.gz"));
+    let mut tar = Command::new("tar");
+    // The same bytes whoever packs them, and whenever.
+    tar.args([
+        "--sort=name",
+        "--owner=0",
+        "--group=0",
+        "--numeric-owner",
+        "--mtime=@0",
+    ]);
+    tar.arg("-czf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(output)
+        .arg(&title);
+    succeed(&mut tar)?;
+    Ok(archive)
+}
+
+/// What the program asks the dynamic linker for.
+fn libraries_of(program: &Path) -> Result<Vec<String>, String> {
+    let table = output_of(Command::new("readelf").arg("-d").arg(program))?;
+    let libraries = table.lines().filter(|line| line.contains("(NEEDED)"));
+    let names = libraries.filter_map(|line| line.split(['[', ']']).nth(1));
+    Ok(names.map(str::to_owned).collect())
+}
+
+fn install_text(libraries: &[String]) -> String {
+    let libraries = libraries.join(" ");
+    format!(
+        "Millpond runs from any directory:
+
+  bin/millpond doctor      what this machine allows
+  bin/millpond --help
+
+It needs {libraries}
+and nothing else.
+
+For all users, as root:
+
+  cp -r bin lib share /usr/local/ && cp -r etc/millpond /etc/
+  sed -i 's|/usr/bin/millpond|/usr/local/bin/millpond|' \\
+      /usr/local/lib/systemd/system/millpond.service
+  systemctl daemon-reload && systemctl enable --now millpond.socket
+
+share/ has manual pages (man millpond) and completions for bash, zsh and fish.
+"
+    )
+}
+
+/// Packs the stage with the program that was built.
+fn debian(build: Build, stage: &Path, output: &Path) -> Result<PathBuf, String> {
+    if !has_cargo_tool("deb") {
+        return Err("cargo-deb is missing: scripts/setup verify installs it".to_owned());
+    }
+    // As the assets in crates/cli/Cargo.toml name it.
+    let program = output.join("millpond");
+    copy(&program, &stage.join("bin/millpond"))?;
+    let mut command = cargo_tool("deb");
+    command.args([
+        "--package",
+        "millpond",
+        "--no-build",
+        "--no-strip",
+        "--locked",
+    ]);
+    if build == Build::Smoke {
+        command.args(["--profile", "dev"]);
+    }
+    command.arg("--output").arg(output);
+    if !run_command(&mut command, &mut TestTally::default())? {
+        return Err("cargo-deb failed; why is printed above".to_owned());
+    }
+    fs::remove_dir_all(stage.join("bin")).map_err(|error| at(stage, error))?;
+    let entries = fs::read_dir(output).map_err(|error| at(output, error))?;
+    let mut files = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    files
+        .find(|file| file.extension().is_some_and(|extension| extension == "deb"))
+        .ok_or_else(|| format!("cargo-deb left no package in {}", output.display()))
+}
+
+// Looking at what was made as those see it who get it.
+
+/// What both must hold, below their prefix.
+const EXPECTED: [&str; 12] = [
+    "bin/millpond",
+    "share/man/man1/millpond.1",
+    "share/man/man1/millpond-serve-entity.1",
+    "share/man/man1/millpond-compare.1",
+    "share/man/man1/millpond-doctor.1",
+    "share/bash-completion/completions/millpond",
+    "share/zsh/site-functions/_millpond",
+    "share/fish/vendor_completions.d/millpond.fish",
+    "share/doc/millpond/README.md",
+    "share/doc/millpond/LICENSE-APACHE",
+    "share/doc/millpond/LICENSE-MIT",
+    "share/doc/millpond/docs/operating.md",
+];
+
+/// Shells and how each is asked only to read a file.
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/millpond"),
+    ("zsh", "share/zsh/site-functions/_millpond"),
+    ("fish", "share/fish/vendor_completions.d/millpond.fish"),
+];
+
+/// Unpacks it elsewhere and looks at everything in it.
+fn inspection_tarball(archive: &Path, output: &Path) -> Result<(), String> {
+    let place = output.join("unpacked-tarball");
+    recreate(&place)?;
+    succeed(
+        Command::new("tar")
+            .arg("-xzf")
+            .arg(archive)
+            .arg("-C")
+            .arg(&place),
+    )?;
+    let mut entries = fs::read_dir(&place).map_err(|error| at(&place, error))?;
+    let root = match (entries.next(), entries.next()) {
+        (Some(Ok(root)), None) => root.path(),
+        _ => {
+            return Err(format!(
+                "{} holds more than one directory",
+                archive.display()
+            ));
+        }
+    };
+    prefix(&root)?;
+    units(
+        &root.join("lib/systemd/system"),
+        &root.join("bin/millpond"),
+        &place,
+    )
+}
+
+/// The same for a package, whose files dpkg puts below `/`.
+fn inspection_debian(package: &Path, output: &Path) -> Result<(), String> {
+    let listing = output_of(Command::new("dpkg-deb").arg("-c").arg(package))?;
+    for file in [
+        "./usr/bin/millpond",
+        "./lib/systemd/system/millpond.socket",
+        "./etc/millpond/millpond.toml",
+        "./usr/share/doc/millpond/copyright",
+    ] {
+        if !listing
+            .lines()
+            .any(|line| line.ends_with(&format!(" {file}")))
+        {
+            return Err(format!("{} lacks {file}:\n{listing}", package.display()));
+        }
+    }
+    let fields = output_of(Command::new("dpkg-deb").arg("-f").arg(package))?;
+    print!("{fields}");
+    let place = output.join("unpacked-package");
+    recreate(&place)?;
+    succeed(Command::new("dpkg-deb").arg("-x").arg(package).arg(&place))?;
+    prefix(&place.join("usr"))?;
+    let program = place.join("usr/bin/millpond");
+    units(
+        &place.join("lib/systemd/system"),
+        &program,
+        &output.join("units"),
+    )
+}
+
+/// A prefix as it will be: the program runs, its pages render, its completions are read, and the
+/// configuration beside it is taken.
+fn prefix(root: &Path) -> Result<(), String> {
+    for file in EXPECTED {
+        let (plain, packed) = (root.join(file), root.join(format!("{file}.gz")));
+        if !plain.is_file() && !packed.is_file() {
+            return Err(format!("{} is missing", plain.display()));
+        }
+    }
+    let program = root.join("bin/millpond");
+    print!("{}", output_of(Command::new(&program).arg("--version"))?);
+    pages(&root.join("share/man/man1"))?;
+    for (shell, file) in SHELLS {
+        if is_installed(shell) {
+            succeed(Command::new(shell).arg("-n").arg(root.join(file)))?;
+        } else {
+            println!("{shell} is not installed: its completion was not read");
+        }
+    }
+    let config =
+        [root.join("etc"), root.join("../etc")].map(|etc| etc.join("millpond/millpond.toml"));
+    let config = config.iter().find(|file| file.is_file());
+    let config = config.ok_or_else(|| format!("no millpond.toml beside {}", root.display()))?;
+    succeed(Command::new(&program).args(["config", "check"]).arg(config))
+}
+
+/// Every page, with what troff thinks of it.
+fn pages(directory: &Path) -> Result<(), String> {
+    if !is_installed("man") {
+        println!("man is not installed: the manual pages were not rendered");
+        return Ok(());
+    }
+    let entries = fs::read_dir(directory).map_err(|error| at(directory, error))?;
+    let mut count = 0;
+    for entry in entries {
+        let page = entry.map_err(|error| at(directory, error))?.path();
+        let mut man = Command::new("man");
+        man.args(["--warnings", "-E", "UTF-8", "-Tutf8", "-l"])
+            .arg(&page);
+        let rendered = man.env("MANWIDTH", "80").output();
+        let rendered = rendered.map_err(|error| format!("man cannot be run: {error}"))?;
+        let said = String::from_utf8_lossy(&rendered.stderr);
+        if !rendered.status.success() || !said.trim().is_empty() || rendered.stdout.is_empty() {
+            return Err(format!("{} does not render: {said}", page.display()));
+        }
+        count += 1;
+    }
+    println!("{count} manual pages render");
+    Ok(())
+}
+
+/// What systemd says to the units, with the program where it is now.
+fn units(directory: &Path, program: &Path, place: &Path) -> Result<(), String> {
+    if !is_installed("systemd-analyze") {
+        println!("systemd-analyze is not installed: the units were not verified");
+        return Ok(());
+    }
+    let place: PathBuf = place.join("verified-units");
+    recreate(&place)?;
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["verify", "--recursive-errors=no", "--man=no"]);
+    for name in ["millpond.socket", "millpond.service"] {
+        let file = directory.join(name);
+        let text = fs::read_to_string(&file).map_err(|error| at(&file, error))?;
+        let copy = place.join(name);
+        let text = text.replace("/usr/bin/millpond", &program.display().to_string());
+        fs::write(&copy, text).map_err(|error| at(&copy, error))?;
+        analyze.arg(copy);
+    }
+    let output = analyze
+        .output()
+        .map_err(|error| format!("systemd-analyze: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() || said.contains("millpond") {
+        return Err(format!("systemd-analyze verify: {said}"));
+    }
+    println!("systemd takes both units");
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "tests/archives.rs"]
+mod archives_tests;

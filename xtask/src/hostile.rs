@@ -23,28 +23,22 @@
 //! under way; the response clock, from when a request was meant to leave until its answer was seen,
 //! is recorded beside it.
 
-mod answers;
-mod apart;
-mod payload;
 mod crowd;
-mod crowd_process;
-mod turn;
-mod pair;
-mod exchanges;
+pub(crate) mod exchanges;
 pub(crate) mod stalls;
 mod attack;
 pub(crate) mod resources;
 pub(crate) mod subject;
-pub(crate) mod good;
 
-use crate::bench::command::real_time;
-use crate::bench::figure::{Figure, table};
-use crate::bench::record::Record;
+use crate::bench::candidates::Record;
+use crate::bench::real_time;
 use crate::bench::{self, Bench};
+use crate::bench::{Figure, table};
 use attack::{ATTACKS, Attack, Kind, LARGE_FILE};
-use crowd_process::CrowdProcess;
-use good::{Amount, CONNECTIONS, Experience, GoodClient};
-use pair::{Pair, Pairs};
+use crowd::CrowdProcess;
+use exchanges::Turn;
+use exchanges::{Amount, CONNECTIONS, Experience, GoodClient};
+use exchanges::{Pair, Pairs};
 use resources::ResourceAttack;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -53,7 +47,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use subject::{Holdings, Metrics, PATIENCE, Subject, broken_identity, sum};
-use turn::Turn;
 
 /// How the well-behaved client asks, and how often the turns change.
 struct Plan {
@@ -195,7 +188,7 @@ pub(crate) fn run_apart(name: &str, driver: &str, seconds: &str, file: &str) -> 
     let site = Site::make(&bench)?;
     let turns = Turns::new(&bench, &plan, &site, driver)?;
     let (figures, detail) = turns.take(attack)?;
-    apart::write(Path::new(file), &figures, &detail)
+    exchanges::write(Path::new(file), &figures, &detail)
 }
 
 /// The process of a crowd; see [`crowd`].
@@ -217,7 +210,7 @@ fn turns_of_all(
     let (mut figures, mut details, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     let network = match plan.smoke {
         true => &[],
-        false => apart::own_network(),
+        false => exchanges::own_network(),
     };
     if !plan.smoke && network.is_empty() {
         println!(
@@ -240,7 +233,7 @@ fn turns_of_all(
                 true => turns.take(attack),
                 false => {
                     let file = turns.record.with_extension("turns.json");
-                    apart::take(network, attack, driver, plan.seconds, &file)
+                    exchanges::take(network, attack, driver, plan.seconds, &file)
                 }
             };
             match taken {
@@ -467,7 +460,7 @@ impl<'a> Turns<'a> {
         &self,
         subject: &Subject,
         good: &GoodClient<'_>,
-    ) -> Result<good::Running, String> {
+    ) -> Result<exchanges::Running, String> {
         let running = good.start(subject)?;
         subject.wait_until("the well-behaved client connects", |metrics| {
             sum(metrics, "millpond_http_connections") > CONNECTIONS as f64

@@ -8,26 +8,27 @@
 //! The truth follows from what was planted and from what that takes without the lab (`calibration`). No build fails by
 //! the clock: the smoke run looks at memory alone.
 
-pub(crate) mod calibration;
 mod faults;
-mod scope;
 mod record;
-mod journal;
 pub(crate) mod slices;
-mod tally;
 
-use crate::bench::record::Record;
-use crate::bench::{self, Bench};
-use crate::step::{cargo, run_command};
-use crate::tally::TestTally;
-use faults::Scene;
-use journal::Journal;
-use record::Comparison;
-pub(crate) use scope::Scope;
-use serde_json::Value;
-use std::path::PathBuf;
+use std::fs::File;
+use std::hint::black_box;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use tally::Tally;
+
+use faults::Scene;
+use record::Comparison;
+use record::Tally;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+
+use crate::bench;
+use crate::bench::candidates::Record;
+use crate::bench::{Bench, callgrind, nginx};
+use crate::tally::TestTally;
+use crate::tally::{cargo, run_command};
 
 /// Comparisons, unless told otherwise: so many have an upper 95 % bound of 7.2 % if none errs.
 pub(crate) const COMPARISONS_DEFAULT: u32 = 40;
@@ -64,7 +65,7 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
     let mut journal = Journal::open(&proof.bench.scratch, name)?;
     // The faults are sized by it, and stay the same when the verb goes on.
     let scout = journal.find_or("scout", || proof.scout())?;
-    let scene = scope.scene(&scout, calibration::ns_per_instruction(&proof.object)?)?;
+    let scene = scope.scene(&scout, ns_per_instruction(&proof.object)?)?;
     let mut tallies = tallies(scope, &scene);
     let mut courses = Vec::new();
     for number in 0..comparisons {
@@ -79,7 +80,7 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
             tally.add(&comparison);
         }
         // A table after each: many comparisons take hours.
-        print!("{}", tally::table(&tallies));
+        print!("{}", record::table(&tallies));
     }
     let rows: Vec<Value> = tallies.iter().map(Tally::to_json).collect();
     let command = format!("cargo xtask lab-proof {comparisons} {time_budget}{word}");
@@ -102,7 +103,7 @@ pub(crate) fn smoke() -> Result<(), String> {
     for tally in &mut tallies {
         tally.add(&comparison);
     }
-    print!("{}", tally::table(&tallies));
+    print!("{}", record::table(&tallies));
     let found = comparison.of(PLANTED, MEMORY)?;
     if found.verdict != "worse" {
         return Err(format!("additional memory was not found: {found:?}"));
@@ -192,3 +193,190 @@ impl Proof {
         Comparison::read(&self.out.join("results.json"))
     }
 }
+
+// What is proved, and of which server.
+
+/// How often instructions are counted by valgrind where the processor hides its counters: what it takes to
+/// decide between two candidates and a double.
+const EMULATED_COUNTS: &str = "8";
+
+/// Which rows the table has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Scope {
+    /// Every kind of measure.
+    All,
+    /// Instructions alone. Counted, not timed: whatever else runs on the machine.
+    Instructions,
+}
+
+impl Scope {
+    /// The word behind the command, and the record's name.
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::All => ("", "lab-proof"),
+            Self::Instructions => (" instructions", "lab-proof-instructions"),
+        }
+    }
+
+    /// What is planted, after a look at the server without.
+    /// `ns`: CPU time of a planted instruction.
+    fn scene(self, scout: &Comparison, ns: f64) -> Result<Scene, String> {
+        match self {
+            Self::All => Scene::sized(scout, ns),
+            Self::Instructions => Scene::of_work(scout),
+        }
+    }
+
+    /// Where the baseline's double must not differ.
+    fn measures(self, scene: &Scene) -> Vec<&'static str> {
+        match self {
+            Self::All => vec![THROUGHPUT, P99, CPU, MEMORY],
+            Self::Instructions => scene.faults.iter().map(|fault| fault.measure).collect(),
+        }
+    }
+
+    /// Adds the server to a comparison's words: nginx in one process, which allocates equally often for each request.
+    fn subject(self, compare: &mut Command, bench: &Bench) -> Result<(), String> {
+        let (address, words) = nginx::command_alone(bench)?;
+        let counts = match self {
+            Self::Instructions if callgrind::perf_available().is_err() => EMULATED_COUNTS,
+            _ => "0",
+        };
+        compare.args(["--emulated-counts", counts]);
+        compare.env("PATH", nginx::path_with_sbin());
+        compare.args(["--url", &format!("http://{address}/"), "--"]);
+        compare.args(words);
+        Ok(())
+    }
+}
+
+// What the planted work takes, measured without the lab.
+//
+// A process that does nothing but allocate runs under `preload/plant` with two amounts of planted work in turn; the
+// difference of their CPU times, divided by the difference of the instructions, is the truth that the lab's estimates
+// are held against.
+
+/// Allocations of each process.
+const ALLOCATIONS: u32 = 2_000;
+/// Planted in each of them.
+const CALIBRATION_INSTRUCTIONS: [f64; 2] = [15_000.0, 45_000.0];
+/// Pairs of processes; the median counts.
+const PAIRS: usize = 15;
+/// The verb that this program starts itself by.
+pub(crate) const VERB: [&str; 2] = ["lab-proof", "--allocate"];
+
+/// Nanoseconds of CPU time of an instruction that `object` plants.
+fn ns_per_instruction(object: &Path) -> Result<f64, String> {
+    let mut found = Vec::new();
+    for _ in 0..PAIRS {
+        let [less, more] =
+            CALIBRATION_INSTRUCTIONS.map(|instructions| cpu_ns(object, instructions));
+        let planted =
+            (CALIBRATION_INSTRUCTIONS[1] - CALIBRATION_INSTRUCTIONS[0]) * f64::from(ALLOCATIONS);
+        found.push((more? - less?) / planted);
+    }
+    found.sort_by(f64::total_cmp);
+    Ok(found[PAIRS / 2])
+}
+
+/// What the allocations of one process take.
+fn cpu_ns(object: &Path, instructions: f64) -> Result<f64, String> {
+    let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    let mut command = Command::new(program);
+    command.args(VERB).arg(ALLOCATIONS.to_string());
+    command.env("LD_PRELOAD", object);
+    command.env("PLANT_INSTRUCTIONS", instructions.to_string());
+    let output = command
+        .output()
+        .map_err(|error| format!("the calibration cannot be run: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().parse().map_err(|_| {
+        let words = String::from_utf8_lossy(&output.stderr);
+        format!("the calibration ended with {}: {words}", output.status)
+    })
+}
+
+/// In the process that is started for it: allocates, and prints the CPU time that took.
+pub(crate) fn allocate(count: &str) -> Result<(), String> {
+    let count: u32 = count
+        .parse()
+        .map_err(|error| format!("{count} is no number of allocations: {error}"))?;
+    let began = own_cpu_ns();
+    for _ in 0..count {
+        black_box(Vec::<u8>::with_capacity(black_box(64)));
+    }
+    println!("{}", own_cpu_ns() - began);
+    Ok(())
+}
+
+fn own_cpu_ns() -> i64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+// Comparisons that ended, one a line, so that hours of them can be interrupted and go on.
+
+/// A file of them. It lies in the scratch directory, and goes with it.
+struct Journal {
+    path: PathBuf,
+    file: File,
+    lines: Vec<Value>,
+}
+
+impl Journal {
+    /// What was kept under this name, and room for more. A line that was cut short is not there.
+    pub(crate) fn open(scratch: &Path, name: &str) -> Result<Self, String> {
+        let path = scratch.join(format!("{name}.ndjson"));
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let whole = text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        let lines = whole
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        let file = File::options().create(true).append(true).open(&path);
+        let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut journal = Self { path, file, lines };
+        if !text.is_empty() && !text.ends_with('\n') {
+            journal.write("\n")?;
+        }
+        Ok(journal)
+    }
+
+    /// The comparison that was kept under `key`.
+    fn find(&self, key: &str) -> Option<Comparison> {
+        let mut lines = self.lines.iter();
+        let line = lines.find(|line| line["key"] == key)?;
+        Some(Comparison::of_record(line["comparison"].clone()))
+    }
+
+    /// The comparison that was kept under `key`, or the one that `make` makes, which is kept.
+    pub(crate) fn find_or(
+        &mut self,
+        key: &str,
+        make: impl FnOnce() -> Result<Comparison, String>,
+    ) -> Result<Comparison, String> {
+        if let Some(kept) = self.find(key) {
+            return Ok(kept);
+        }
+        let comparison = make()?;
+        self.keep(key, &comparison)?;
+        Ok(comparison)
+    }
+
+    fn keep(&mut self, key: &str, comparison: &Comparison) -> Result<(), String> {
+        let line = json!({"key": key, "comparison": comparison.kept()});
+        self.write(&format!("{line}\n"))?;
+        self.lines.push(line);
+        Ok(())
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), String> {
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/journal.rs"]
+mod journal_tests;

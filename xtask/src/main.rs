@@ -4,13 +4,9 @@
 //! `make test`, `make verify` and `make bench` prepare the machine and then call this. What a step runs is printed, so
 //! that it can be repeated by hand.
 
-mod step;
 mod tally;
 mod check;
-mod metadata;
-mod suite;
 mod verify;
-mod features;
 mod busy;
 mod mutants;
 mod allocators;
@@ -24,15 +20,10 @@ mod newcomer;
 mod api;
 mod bounds;
 mod lab_proof;
-mod toolchain;
-mod loom;
-mod fuzz;
-mod miri;
-mod sanitize;
-mod simulate;
+mod instrumented;
 mod dist;
 
-use sanitize::Sanitizer;
+use instrumented::{Depth, Sanitizer, run_loom};
 use std::process::ExitCode;
 use tally::TestTally;
 
@@ -127,8 +118,8 @@ fn main() -> ExitCode {
         ["verify", names @ ..] => verify::run(names),
         ["mutants", names @ ..] => mutants::run(names),
         ["busy", runs @ ..] => busy::run(runs),
-        ["features"] => features::run(),
-        ["slow-tests"] => suite::run_slow(),
+        ["features"] => check::features_run(),
+        ["slow-tests"] => check::run_slow(),
         ["allocators"] => allocators::run(None),
         ["allocators", "--only", name] => allocators::run(Some(name)),
         ["bench", name] => bench::run(name, bench::Plan::full()),
@@ -154,21 +145,21 @@ fn main() -> ExitCode {
             words @ ..,
         ] => hostile_process(verb, words),
         ["lab-proof", "--smoke"] => lab_proof::smoke(),
-        ["lab-proof", "--allocate", count] => lab_proof::calibration::allocate(count),
+        ["lab-proof", "--allocate", count] => lab_proof::allocate(count),
         ["lab-proof", words @ ..] => lab_proof_as_told(words),
-        ["loom"] => verdict(loom::run(loom::Depth::Whole, &mut TestTally::default())),
-        ["miri", "--smoke"] => miri::smoke(),
-        ["miri", filter @ ..] => miri::run(filter),
+        ["loom"] => verdict(run_loom(Depth::Whole, &mut TestTally::default())),
+        ["miri", "--smoke"] => instrumented::smoke(),
+        ["miri", filter @ ..] => instrumented::run(filter),
         ["sanitize", name] => match Sanitizer::named(name) {
-            Some(sanitizer) => sanitize::run(sanitizer),
+            Some(sanitizer) => instrumented::run_sanitize(sanitizer),
             None => Err(format!(
                 "no sanitizer is called {name}: use address or thread"
             )),
         },
-        ["simulate"] => simulate::run("2000", "0"),
-        ["simulate", "--seeds", seeds] => simulate::run(seeds, "0"),
+        ["simulate"] => instrumented::run_simulate("2000", "0"),
+        ["simulate", "--seeds", seeds] => instrumented::run_simulate(seeds, "0"),
         ["simulate", "--seeds", seeds, "--from", from]
-        | ["simulate", "--from", from, "--seeds", seeds] => simulate::run(seeds, from),
+        | ["simulate", "--from", from, "--seeds", seeds] => instrumented::run_simulate(seeds, from),
         ["dist"] => dist::run(dist::Build::Release),
         ["dist", "--smoke"] => dist::run(dist::Build::Smoke),
         ["fuzz", words @ ..] => fuzz_as_told(words),
@@ -193,15 +184,15 @@ fn main() -> ExitCode {
 /// Harness and seconds in this order, each of which may be missing.
 fn fuzz_as_told(words: &[&str]) -> Result<(), String> {
     let (target, seconds) = match words {
-        [] => (&fuzz::TARGETS[0], None),
-        [seconds] if seconds.parse::<u64>().is_ok() => (&fuzz::TARGETS[0], Some(seconds)),
-        [name] => (fuzz::Target::named(name)?, None),
-        [name, seconds] => (fuzz::Target::named(name)?, Some(seconds)),
+        [] => (&instrumented::TARGETS[0], None),
+        [seconds] if seconds.parse::<u64>().is_ok() => (&instrumented::TARGETS[0], Some(seconds)),
+        [name] => (instrumented::Target::named(name)?, None),
+        [name, seconds] => (instrumented::Target::named(name)?, Some(seconds)),
         _ => return Err("too many words behind fuzz: it takes a harness and seconds".to_owned()),
     };
     let seconds = seconds.map_or(Ok(60), |text| text.parse());
     let seconds = seconds.map_err(|error| format!("that is no number of seconds: {error}"))?;
-    fuzz::run(target, seconds)
+    instrumented::run_fuzz(target, seconds)
 }
 
 /// The processes that `hostile` starts.

@@ -6,19 +6,22 @@
 //! compile, since it proves nothing. The mistakes are chosen by hand: most of those that a program makes up
 //! change nothing that a user could notice.
 
-mod copy;
 mod table;
 
-use crate::metadata::{metadata, target_directory};
-use crate::step::{cargo_tool, has_cargo_tool, run_by_lines};
-use crate::tally::TestTally;
-use copy::Copy;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::fs;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
+
 use table::{MUTANTS, Mutant};
+
+use crate::check::{metadata, target_directory};
+use crate::tally::TestTally;
+use crate::tally::{cargo_tool, has_cargo_tool, run_by_lines};
 
 /// What nextest ends with when a test failed, and cargo when something did not compile.
 const TEST_FAILED: i32 = 100;
@@ -258,86 +261,143 @@ impl Ended {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-    use std::path::Path;
+// The copy of the working tree that mistakes are made in: the user's own files are only read.
+//
+// It stays from run to run, and only files that changed are written, so that cargo compiles what
+// changed. Cargo takes a file for changed that is newer than what was compiled from it, and a
+// mistake that is taken back has to be compiled anew.
 
-    fn root() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-    }
+/// In a directory that we made, and may overwrite and delete in.
+const MARK: &str = ".made-by-xtask-mutants";
 
-    /// Goal: the list stays alive: each entry applies to the source as it is now, and changes it.
-    #[test]
-    fn every_mistake_applies() {
-        let mut complaints = Vec::new();
-        for mutant in MUTANTS {
-            let text = fs::read_to_string(root().join(mutant.file)).unwrap_or_default();
-            match mutant.applied_to(&text) {
-                Ok(changed) => assert_ne!(changed, text, "{}", mutant.name),
-                Err(sentence) => complaints.push(sentence),
+/// A copy of the working tree.
+struct Copy {
+    root: PathBuf,
+}
+
+impl Copy {
+    /// Makes the copy of `source` in `root`, or brings it up to date.
+    fn refresh(source: &Path, root: PathBuf) -> Result<Self, String> {
+        let mark = root.join(MARK);
+        if root.exists() && !mark.exists() {
+            return Err(format!(
+                "{} was not made by this command: delete it, or move it away",
+                root.display()
+            ));
+        }
+        let at = |error| cannot("write", &mark, &error);
+        fs::create_dir_all(&root).map_err(at)?;
+        fs::write(&mark, "Overwritten by `cargo xtask mutants`.\n").map_err(at)?;
+        let copy = Self { root };
+        let mut kept = HashSet::from([PathBuf::from(MARK)]);
+        for file in files_of(source)? {
+            if copy.take(source, &file)? {
+                kept.insert(file);
             }
         }
-        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+        copy.delete_others(&copy.root, &kept)?;
+        Ok(copy)
     }
 
-    /// Goal: names are unique, at least twenty mistakes are made, and each is for tests of a package that
-    /// exists.
-    #[test]
-    fn every_package_exists() {
-        let workspace = metadata().unwrap();
-        let packages: HashSet<&str> = workspace["packages"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|package| package["name"].as_str())
-            .collect();
-        let names: HashSet<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
-        assert!(MUTANTS.len() >= 20 && names.len() == MUTANTS.len());
-        for mutant in MUTANTS {
-            assert!(packages.contains(mutant.package), "{}", mutant.package);
-            assert!(!mutant.why.is_empty() && !mutant.filter.is_empty());
+    fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The text of a file of the copy.
+    fn read(&self, file: &str) -> Result<String, String> {
+        let path = self.root.join(file);
+        fs::read_to_string(&path).map_err(|error| cannot("read", &path, &error))
+    }
+
+    /// Runs `work` while `file` has another text, and gives it back what it had.
+    fn with<R>(
+        &self,
+        file: &str,
+        text: &str,
+        work: impl FnOnce() -> Result<R, String>,
+    ) -> Result<R, String> {
+        let path = self.root.join(file);
+        let original = fs::read(&path).map_err(|error| cannot("read", &path, &error))?;
+        let write =
+            |bytes: &[u8]| fs::write(&path, bytes).map_err(|error| cannot("write", &path, &error));
+        write(text.as_bytes())?;
+        let result = work();
+        write(&original)?;
+        result
+    }
+
+    /// Copies a file that differs; false if it is not there: deleted, and not yet out of the index.
+    fn take(&self, source: &Path, file: &Path) -> Result<bool, String> {
+        let (from, to) = (source.join(file), self.root.join(file));
+        let bytes = match fs::read(&from) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(cannot("read", &from, &error)),
+        };
+        if fs::read(&to).is_ok_and(|there| there == bytes) {
+            return Ok(true);
         }
-    }
-
-    /// Goal: a mistake whose place is not unique is refused, with what to do.
-    #[test]
-    fn an_ambiguous_mistake_is_refused() {
-        let mutant = &MUTANTS[0];
-        let once = mutant.before;
-        assert_eq!(mutant.applied_to(once).as_deref(), Ok(mutant.after));
-        for text in [String::new(), format!("{once}{once}")] {
-            let refusal = mutant.applied_to(&text);
-            assert!(refusal.is_err_and(|sentence| sentence.contains("no longer applies")));
+        let at = |error| cannot("write", &to, &error);
+        if let Some(directory) = to.parent() {
+            fs::create_dir_all(directory).map_err(at)?;
         }
+        fs::write(&to, bytes).map_err(at)?;
+        let mode = fs::metadata(&from).map_err(at)?.permissions();
+        fs::set_permissions(&to, mode).map_err(at)?;
+        Ok(true)
     }
 
-    /// Goal: names choose, and an unknown one is answered with those that there are.
-    #[test]
-    fn names_choose() {
-        assert_eq!(chosen(&[]).unwrap().len(), MUTANTS.len());
-        let both = chosen(&[MUTANTS[3].name, MUTANTS[1].name]).unwrap();
-        assert_eq!(
-            (both[0].name, both[1].name),
-            (MUTANTS[3].name, MUTANTS[1].name)
-        );
-        assert!(chosen(&["mistake"]).is_err_and(|sentence| sentence.contains(MUTANTS[0].name)));
-    }
-
-    /// Goal: of a run that failed, its code and its first failed test are known, and its log is kept.
-    #[test]
-    fn a_failed_run_is_read() {
-        let directory = tempfile::tempdir().unwrap();
-        let log = directory.path().join("log");
-        let mut command = Command::new("sh");
-        command.args([
-            "-c",
-            "printf '%s\\n' '---- wheel::turns stdout ----' 'it stands'; exit 100",
-        ]);
-        let ended = Ended::of(command, log.clone()).unwrap();
-        assert_eq!(ended.code, Some(TEST_FAILED));
-        assert_eq!(ended.first_failure(), Some("wheel::turns"));
-        assert!(fs::read_to_string(log).unwrap().contains("it stands"));
+    /// Deletes files that are not `kept`: cargo would take what is left of a test for a test.
+    fn delete_others(&self, directory: &Path, kept: &HashSet<PathBuf>) -> Result<(), String> {
+        let at = |error| cannot("read", directory, &error);
+        for entry in fs::read_dir(directory).map_err(at)? {
+            let entry = entry.map_err(at)?;
+            let path = entry.path();
+            if entry.file_type().map_err(at)?.is_dir() {
+                self.delete_others(&path, kept)?;
+            } else if !path
+                .strip_prefix(&self.root)
+                .is_ok_and(|file| kept.contains(file))
+            {
+                fs::remove_file(&path).map_err(|error| cannot("delete", &path, &error))?;
+            }
+        }
+        Ok(())
     }
 }
+
+/// All files of a working tree but those that git ignores, relative to it.
+fn files_of(source: &Path) -> Result<Vec<PathBuf>, String> {
+    let output = Command::new("git")
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
+        .current_dir(source)
+        .output()
+        .map_err(|error| format!("git cannot be run: {error}"))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("git ls-files failed: {}", words.trim()));
+    }
+    let names = output.stdout.split(|&byte| byte == 0);
+    let names = names.filter(|name| !name.is_empty());
+    Ok(names
+        .map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name)))
+        .collect())
+}
+
+fn cannot(verb: &str, path: &Path, error: &std::io::Error) -> String {
+    format!("cannot {verb} {}: {error}", path.display())
+}
+
+#[cfg(test)]
+#[path = "tests/mutants.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/copy.rs"]
+mod copy_tests;

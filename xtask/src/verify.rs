@@ -3,8 +3,8 @@
 //! A part is a few calls of this program's own verbs. Each runs as a process with its output going to a file of its
 //! own, so that a part that hangs or panics ends alone and the next one starts. One line is printed for each part.
 
-use crate::metadata::target_directory;
-use crate::step::{print_tail, run_in_group};
+use crate::check::target_directory;
+use crate::tally::{print_tail, run_in_group};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -365,51 +365,5 @@ fn run_verb(words: &[&str], log: &File, deadline: Instant) -> Result<(), String>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: a part is found by its name, a crate leads to its parts, and anything else to the list.
-    #[test]
-    fn names_choose_parts() {
-        assert_eq!(chosen(&["crash", "loom"]).unwrap().len(), 2);
-        let sentence = named("entity").err().unwrap();
-        assert!(
-            sentence.contains("crash") && sentence.contains("cluster"),
-            "{sentence}"
-        );
-        let sentence = named("grist").err().unwrap();
-        assert!(
-            sentence.contains("no part") && sentence.contains("soak"),
-            "{sentence}"
-        );
-    }
-
-    /// Goal: what takes hours never starts unasked, and every crate and preloaded object has a part.
-    #[test]
-    fn parts_are_complete() {
-        let unasked = chosen(&[]).unwrap();
-        assert!(unasked.iter().all(|part| part.start == Start::Always));
-        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
-        for entry in std::fs::read_dir(crates).unwrap() {
-            let name = entry.unwrap().file_name().into_string().unwrap();
-            let is_guarded = PARTS
-                .iter()
-                .any(|part| part.guards.contains(&name.as_str()));
-            assert!(is_guarded, "no part guards {name}");
-        }
-    }
-
-    /// Goal: a verb that fails is named with how it ended, and what it printed is in the log.
-    #[test]
-    fn a_failed_verb_is_named() {
-        let log = tempfile::NamedTempFile::new().unwrap();
-        let deadline = Instant::now() + DEFAULT_TIMEOUT;
-        // The test program takes the place of xtask: it knows no such flag.
-        let why = run_verb(&["--no-such-flag"], log.as_file(), deadline).unwrap_err();
-        assert!(
-            why.starts_with("cargo xtask --no-such-flag: exit status:"),
-            "{why}"
-        );
-        assert!(!std::fs::read(log.path()).unwrap().is_empty());
-    }
-}
+#[path = "tests/verify.rs"]
+mod tests;

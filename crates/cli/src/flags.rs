@@ -1,48 +1,26 @@
 //! The command line: one file for each command, with its flags, their help and their tests.
 
-mod accuracy;
-mod allocators;
 mod arrivals;
-mod baseline;
 mod bench;
 mod compare;
-mod compatible;
 mod config;
 mod connections;
-mod cookies;
-mod descriptors;
 mod doctor;
 #[cfg(feature = "entity")]
 mod entity;
-mod entity_requests;
 mod expectations;
-mod find_max;
 mod help;
-mod junit;
-mod limits;
 mod load;
-mod logs;
 mod merge;
-mod mixes;
-mod pages;
 mod printing;
 mod profile;
 mod proxy;
 mod reach;
-mod report;
 mod requests;
-mod results;
-mod script;
-mod streams;
-mod subject_target;
-mod target_requests;
 mod live;
 mod watcher;
 mod serve;
-mod tls;
 mod url;
-mod url_list;
-mod version;
 
 use crate::output::{Exit, Failure};
 use clap::{Parser, Subcommand};
@@ -95,14 +73,14 @@ enum Command {
     Proxy(Box<proxy::ProxyFlags>),
     Profile(Box<profile::ProfileFlags>),
     Bench(bench::BenchFlags),
-    Report(report::ReportFlags),
+    Report(printing::ReportFlags),
     Doctor(doctor::DoctorFlags),
-    Allocators(allocators::AllocatorsFlags),
+    Allocators(doctor::AllocatorsFlags),
     Config(config::ConfigFlags),
     #[cfg(feature = "entity")]
     Entity(entity::EntityFlags),
-    Version(version::VersionFlags),
-    Pages(pages::PagesFlags),
+    Version(doctor::VersionFlags),
+    Pages(printing::PagesFlags),
 }
 
 impl Cli {
@@ -198,36 +176,5 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    /// Goal: clap's own consistency check of all flags, and every command's help has examples.
-    #[test]
-    fn flags_are_consistent_and_every_command_shows_examples() {
-        let mut command = Cli::command();
-        command.clone().debug_assert();
-        command.build();
-        for subcommand in command
-            .get_subcommands_mut()
-            .filter(|it| it.get_name() != "help")
-        {
-            let help = subcommand.render_long_help().to_string();
-            assert!(help.contains("Examples:"), "{}", subcommand.get_name());
-        }
-    }
-
-    /// Goal: numbers that would measure nothing are refused.
-    #[test]
-    fn nothing_is_not_a_count() {
-        assert_eq!(parse_count("10k"), Ok(10_000));
-        assert_eq!(parse_duration_ns("5m"), Ok(300_000_000_000));
-        assert_eq!(parse_bytes("1K"), Ok(1024));
-        for text in ["0", "-1", "many", ""] {
-            assert!(
-                parse_count(text).is_err() && parse_duration_ns(text).is_err(),
-                "{text}"
-            );
-        }
-    }
-}
+#[path = "tests/flags.rs"]
+mod tests;

@@ -1,8 +1,7 @@
 //! The `millpond` command: flags, output and exit status. What it does is in the crates below.
 //!
-//! On the path: a command line becomes a configuration in [`flags`], which checks all that can be
-//! checked before a file or a socket is opened; a crate does the work; [`output`] shows it.
-//! Absent on purpose: logic.
+//! A command line becomes a configuration in [`flags`], which checks all that can be checked before
+//! a file or a socket is opened; a crate does the work; [`output`] shows it.
 
 mod flags;
 mod output;

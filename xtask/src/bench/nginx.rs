@@ -2,7 +2,7 @@
 //! server for it.
 
 use super::Bench;
-use super::command::lasting;
+use super::lasting;
 use super::server::{START_MAX, Server, free_address};
 use super::serving::encrypted::Identity;
 use std::ffi::OsString;

@@ -1,11 +1,11 @@
 //! `serve plaintext` against nginx: work per request, in interleaved pairs.
 
-use super::figure::Figure;
+use super::Figure;
+use super::callgrind::Counted;
 use super::generator::{Generator, Timed};
-use super::pairs::interleave;
-use super::perf::Counted;
+use super::interleave;
 use super::server::Server;
-use super::{Bench, callgrind, nginx, perf};
+use super::{Bench, callgrind, nginx};
 use std::fmt::Display;
 
 /// nginx needs about 7,000.
@@ -18,7 +18,7 @@ type Pair<T> = (T, T);
 
 /// Measures both and compares pair by pair.
 pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
-    match perf::available() {
+    match callgrind::perf_available() {
         Ok(()) => counted(bench),
         Err(sentence) => {
             println!("{sentence}");
@@ -33,10 +33,10 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
 /// With hardware counters: the figures as they are meant.
 fn counted(bench: &Bench) -> Result<Vec<Figure>, String> {
     let by_wrk = run_pairs(bench, Generator::Wrk, |server| {
-        perf::run(bench, server, Generator::Wrk, bench.plan.run)
+        callgrind::run(bench, server, Generator::Wrk, bench.plan.run)
     })?;
     let by_millpond = run_pairs(bench, Generator::Millpond, |server| {
-        perf::run(bench, server, Generator::Millpond, bench.plan.run)
+        callgrind::run(bench, server, Generator::Millpond, bench.plan.run)
     })?;
     let ratio = |(ours, rival): &Pair<Counted>| ours.cycles() / rival.cycles();
     let figure = |name, value: fn(&Pair<Counted>) -> f64| median(name, &by_wrk, value);

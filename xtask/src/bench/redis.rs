@@ -4,13 +4,12 @@
 //! come to lie beside each other and are replaced by others. Each run has a fresh server; the
 //! candidates take turns, from another one on each round. Memory is compared after the same
 //! requests, and time as the server's own, too, because the generator is not always faster.
-//! Absent on purpose: what redis does with a disk or with threads.
 
 use super::Bench;
+use super::Figure;
 use super::candidates::{self, Candidate, MEMPOOL};
-use super::command::{bounded, lasting, text_of};
-use super::figure::Figure;
 use super::server::{Server, free_address};
+use super::{bounded, lasting, text_of};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -97,7 +96,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
 }
 
 fn is_here(program: &str) -> bool {
-    super::machine::first_line(program, &["--version"]).is_some()
+    super::first_line(program, &["--version"]).is_some()
 }
 
 fn run_one(bench: &Bench, candidate: &Candidate, requests: u64) -> Result<Run, String> {
@@ -247,47 +246,5 @@ fn figures(all: &[Runs]) -> Result<Vec<Figure>, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: all requests belong to a wave.
-    #[test]
-    fn waves_are_a_hundred() {
-        assert_eq!(WAVES.iter().map(|(_, share)| share).sum::<u64>(), 100);
-    }
-
-    /// Goal: both rates are read, and less than both is an error.
-    #[test]
-    fn rates_are_read() {
-        let head = "\"test\",\"rps\",\"avg_latency_ms\"\n";
-        let set = "\"SET\",\"816326.56\",\"0.2\"\n";
-        let get = "\"GET\",\"754717.00\",\"0.2\"\n";
-        assert_eq!(
-            rates(&[head, set, get].concat()),
-            Ok(vec![816_326.56, 754_717.0])
-        );
-        assert!(rates(&[head, set].concat()).is_err());
-    }
-
-    /// Goal: each target is held against the one of the others that is best at it.
-    #[test]
-    fn ours_is_held_against_the_best() {
-        let runs = |name: &str, requests_per_s, rss_bytes| Runs {
-            name: name.to_owned(),
-            runs: vec![Run {
-                requests_per_s,
-                cpu_s_per_million: 1.0,
-                rss_bytes,
-            }],
-        };
-        let all = [
-            runs(MEMPOOL, 90.0, 22.0),
-            runs("fast", 100.0, 40.0),
-            runs("small", 80.0, 20.0),
-        ];
-        let figures = figures(&all).unwrap();
-        assert!((figures[0].value - 0.9).abs() < 1e-12);
-        assert!((figures[2].value - 1.1).abs() < 1e-12);
-        assert_eq!(figures.len(), 3 + 3 * 3);
-    }
-}
+#[path = "tests/redis.rs"]
+mod tests;

@@ -1,7 +1,7 @@
 //! A server on its own CPU, for as long as a value lives.
 
 use super::Bench;
-use super::command::lasting;
+use super::lasting;
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -289,16 +289,5 @@ pub(super) fn sum_metric(text: &str, name: &str) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: labels are summed, and a name that another begins with is not mistaken for it.
-    #[test]
-    fn metrics_are_summed_over_labels() {
-        let text =
-            "# HELP a_total x\na_total{s=\"0\"} 3\na_total{s=\"1\"} 4\na_total_more 9\nb 1\n";
-        assert_eq!(sum_metric(text, "a_total"), Some(7.0));
-        assert_eq!(sum_metric(text, "b"), Some(1.0));
-        assert_eq!(sum_metric(text, "c"), None);
-    }
-}
+#[path = "tests/server.rs"]
+mod tests;

@@ -1,12 +1,12 @@
 //! One node: its configuration, its Java machine, its process.
 //!
-//! Place: `cassandra` starts three. The jars bring neither a configuration nor a script: both are here, with
-//! what a test wants of them. A write is acknowledged when its log is on the disk (`commitlog_sync:
-//! group`), which Cassandra's own default does not promise. Heaps are small and the compiler is quick, so
-//! that three nodes start in a quarter of a minute and take a gigabyte.
-//! A node belongs to the terminal of whoever started it, so that Ctrl-C ends it too. Where the home has certificates
-//! (`certificates`), nodes speak TLS, want a certificate of their clients, and a password.
-//! Absent on purpose: a cluster that grows. An empty one needs no bootstrap, and these are empty.
+//! Place: `cassandra` starts three. The jars bring neither a configuration nor a script: both are
+//! here, with what a test wants of them. A write is acknowledged when its log is on the disk
+//! (`commitlog_sync: group`), which Cassandra's own default does not promise. Heaps are small and
+//! the compiler is quick, so that three nodes start in a quarter of a minute and take a gigabyte. A
+//! node belongs to the terminal of whoever started it, so that Ctrl-C ends it too. Where the home
+//! has certificates (`certificates`), nodes speak TLS, want a certificate of their clients, and a
+//! password. An empty one needs no bootstrap, and these are empty.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

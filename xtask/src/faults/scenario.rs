@@ -1,14 +1,18 @@
 //! One run: a server, calls that fail, and the judgement of what it did.
 
-use super::kind::{Kind, excluded};
-use super::strace::{Failing, calls_of_a_thread, counting, failing_once};
-use super::subject::Program;
-use crate::hostile::resources::server::{Launch, Server, Started, quoted, text_of};
-use crate::hostile::resources::upstream::Upstream;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crate::hostile::resources::client::Client;
+use crate::hostile::resources::server::{
+    AT_ONCE, Launch, Server, Started, Upstream, quoted, text_of,
+};
+use crate::hostile::resources::writer::{Writer, Writing};
+
+use super::{Failing, Kind, calls_of_a_thread, counting, excluded, failing_once};
 
 /// Open files of the server: as many as usual.
 const DESCRIPTORS_MAX: u64 = 1024;
@@ -245,7 +249,7 @@ impl Place<'_> {
     }
 
     /// What was acknowledged is there after another start, in which nothing fails.
-    fn check_reopened(&self, clients: &mut super::subject::Clients) -> Result<(), String> {
+    fn check_reopened(&self, clients: &mut Clients) -> Result<(), String> {
         if self.program != Program::Entity {
             return Ok(());
         }
@@ -264,4 +268,273 @@ fn check_said(said: &str) -> Result<(), String> {
         true => Err(format!("it panicked: {said}")),
         false => Ok(()),
     }
+}
+
+// The servers, and what is asked of them while calls fail: is each answer right, or a refusal?
+
+/// Longest wait for a byte: a request that hangs is a failure, a server that recovers has this long.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// The same while calls fail: where no connection is accepted, none is answered.
+const TRIAL_ANSWER_MAX: Duration = Duration::from_secs(1);
+/// Until the server does again what it did, once nothing fails any more.
+const RECOVERY_MAX: Duration = Duration::from_secs(30);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// A server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Program {
+    Entity,
+    Files,
+    Proxy,
+}
+
+/// Small values, and so many large ones that the smallest memtable is written to a table.
+const SMALL: Writing = Writing {
+    prefix: "small",
+    value_bytes: 100,
+    keys: 10,
+    reconnects: true,
+};
+const LARGE: Writing = Writing {
+    prefix: "large",
+    value_bytes: 250_000,
+    keys: 16,
+    reconnects: false,
+};
+const FILE_NAMES: [&str; 3] = ["index.html", "small", "large"];
+
+fn file_bytes(name: &str) -> Vec<u8> {
+    let length = if name == "large" { 1 << 20 } else { 2000 };
+    name.bytes().cycle().take(length).collect()
+}
+
+/// A server's clients, and what they were told.
+pub(super) struct Clients {
+    program: Program,
+    address: SocketAddr,
+    /// Longest wait for a byte.
+    wait_max: Duration,
+    small: Writer,
+    large: Writer,
+}
+
+impl Program {
+    pub(super) const ALL: [Self; 3] = [Self::Entity, Self::Files, Self::Proxy];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Entity => "entity",
+            Self::Files => "files",
+            Self::Proxy => "proxy",
+        }
+    }
+
+    /// Makes what the server needs in an empty directory.
+    pub(super) fn prepare(self, directory: &Path) -> Result<(), String> {
+        if self == Self::Files {
+            for name in FILE_NAMES {
+                let path = directory.join("site").join(name);
+                let write = || {
+                    std::fs::create_dir_all(directory.join("site"))?;
+                    std::fs::write(&path, file_bytes(name))
+                };
+                write().map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The words that start it.
+    pub(super) fn words(self, directory: &Path, upstream: &Upstream, driver: &str) -> Vec<String> {
+        let path = |name: &str| directory.join(name).display().to_string();
+        let upstream = upstream.address.to_string();
+        let words = match self {
+            Self::Entity => {
+                let memory = ["--memory", "16MiB", "--disk-reserve", "16MiB"];
+                [&["serve", "entity"], &memory[..], &["--data"]].concat()
+            }
+            // Without a cache every answer opens a file.
+            Self::Files => vec!["serve", "files", "--cache", "0"],
+            Self::Proxy => vec!["proxy", "--eject-after", "0", "--upstream"],
+        };
+        let mut words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        words.push(match self {
+            Self::Entity => path("data"),
+            Self::Files => path("site"),
+            Self::Proxy => upstream,
+        });
+        words.extend(["--driver".to_owned(), driver.to_owned()]);
+        words
+    }
+
+    pub(super) fn clients(self, address: SocketAddr) -> Clients {
+        let client = || Client::with_wait(address, ANSWER_MAX);
+        Clients {
+            program: self,
+            address,
+            wait_max: ANSWER_MAX,
+            small: Writer::over(client(), SMALL),
+            large: Writer::over(client(), LARGE),
+        }
+    }
+}
+
+impl Clients {
+    /// Asks for a while, whatever becomes of it: only wrong answers are errors.
+    pub(super) fn try_all(&mut self) -> Result<(), String> {
+        self.reconnect(TRIAL_ANSWER_MAX);
+        let tried = self.try_each();
+        self.reconnect(ANSWER_MAX);
+        tried
+    }
+
+    fn reconnect(&mut self, wait_max: Duration) {
+        self.wait_max = wait_max;
+        self.small.move_to(self.reading());
+        self.large.move_to(self.reading());
+    }
+
+    fn try_each(&mut self) -> Result<(), String> {
+        match self.program {
+            Program::Entity => {
+                for _ in 0..3 {
+                    self.small.write();
+                    self.large.write();
+                }
+                self.small.check_refusals()?;
+                self.large.check_refusals()?;
+                // Reads may be refused while calls fail; what they answer is judged.
+                self.read_small().map(drop)
+            }
+            Program::Files | Program::Proxy => self.read_plain().map(drop),
+        }
+    }
+
+    /// Writes and reads until everything was answered as it should be, or the server of that process has ended.
+    pub(super) fn insist(&mut self, pid: u32) -> Result<(), String> {
+        let ended = || has_ended(pid);
+        if self.program == Program::Entity {
+            (0..SMALL.keys).try_for_each(|_| self.small.write_through(RECOVERY_MAX, ended))?;
+            (0..LARGE.keys).try_for_each(|_| self.large.write_through(RECOVERY_MAX, ended))?;
+            self.small.check_refusals()?;
+            self.large.check_refusals()?;
+        }
+        self.wait_right(pid)
+    }
+
+    /// Reads until every answer is right and none is a refusal.
+    pub(super) fn wait_right(&self, pid: u32) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            let refused = match self.program {
+                Program::Entity => self.read_all()?,
+                Program::Files | Program::Proxy => self.read_plain()?,
+            };
+            let Some(refused) = refused else {
+                return Ok(());
+            };
+            if begun.elapsed() > RECOVERY_MAX || has_ended(pid) {
+                return Err(format!(
+                    "not served {:?} after the failure: {refused}",
+                    begun.elapsed()
+                ));
+            }
+            std::thread::sleep(RETRY_PAUSE);
+        }
+    }
+
+    /// The same clients, of a server that was started again.
+    pub(super) fn move_to(&mut self, address: SocketAddr) {
+        self.address = address;
+        self.reconnect(ANSWER_MAX);
+    }
+
+    fn read_all(&self) -> Result<Option<String>, String> {
+        if let Some(refused) = self.read_small()? {
+            return Ok(Some(refused));
+        }
+        if let Some(refused) = self.large.read_back(&mut self.reading())? {
+            return Ok(Some(refused));
+        }
+        self.read_range()
+    }
+
+    fn read_small(&self) -> Result<Option<String>, String> {
+        self.small.read_back(&mut self.reading())
+    }
+
+    fn reading(&self) -> Client {
+        Client::with_wait(self.address, self.wait_max)
+    }
+
+    /// A range has the keys that are stored, each once: their number is known.
+    fn read_range(&self) -> Result<Option<String>, String> {
+        let expected = self.small.stored_keys();
+        let mut client = self.reading();
+        match client.get("/v0/entities?start=small&end=smalm") {
+            Ok(answer) if answer.status == 200 => {
+                let records = answer
+                    .body
+                    .windows(7)
+                    .filter(|part| part.starts_with(b"small-"))
+                    .count();
+                match records >= expected {
+                    true => Ok(None),
+                    false => Err(format!("a range has {records} of {expected} keys")),
+                }
+            }
+            Ok(answer) if answer.status >= 500 => Ok(Some(format!("range: {}", answer.status))),
+            Ok(answer) => Err(format!("a range is answered {}", answer.status)),
+            Err(sentence) => Ok(Some(sentence)),
+        }
+    }
+
+    /// Files, or what the upstream says, each on a connection of its own; a refusal, if there was one.
+    fn read_plain(&self) -> Result<Option<String>, String> {
+        let mut client = self.reading();
+        let targets: Vec<(String, Vec<u8>)> = match self.program {
+            Program::Proxy => vec![(AT_ONCE.to_owned(), b"ok".to_vec()); 2],
+            _ => FILE_NAMES
+                .map(|name| (format!("/{name}"), file_bytes(name)))
+                .to_vec(),
+        };
+        let mut refused = None;
+        for (target, expected) in &targets {
+            client.close();
+            match client.get(target) {
+                Ok(answer) if answer.status == 200 && answer.body == *expected => {}
+                Ok(answer) if answer.status >= 500 => {
+                    refused = Some(format!("{target}: {}", answer.status));
+                }
+                Ok(answer) => {
+                    let length = answer.body.len();
+                    return Err(format!(
+                        "{target} is answered {} with {length} bytes",
+                        answer.status
+                    ));
+                }
+                Err(sentence) => refused = Some(sentence),
+            }
+        }
+        Ok(refused)
+    }
+}
+
+/// Whether a child is over that nobody has waited for yet.
+fn has_ended(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may have anything in it.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_none_or(|state| state.starts_with(['Z', 'X']))
+}
+
+/// Goal: a child that has ended is seen, and this process is alive.
+#[test]
+fn an_end_is_seen() {
+    assert!(!has_ended(std::process::id()));
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    while !has_ended(child.id()) {
+        std::thread::yield_now();
+    }
+    child.wait().unwrap();
 }

@@ -1,10 +1,10 @@
 //! Every attack: how its clients behave, and what the server owes them.
 //!
 //! What is owed is exact where it can be: which answers they get and no others, and which counters
-//! of `/metrics` show what happened. Absent on purpose: times; how long a deadline took is not judged.
+//! of `/metrics` show what happened.
 
 use super::crowd::{Behaviour, Then};
-use super::payload;
+use super::exchanges;
 use std::time::Duration;
 
 /// The server that is attacked.
@@ -80,7 +80,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "slowloris-head",
         behaviour: || Behaviour {
-            opening: |_| payload::GET[..payload::GET.len() - 2].to_vec(),
+            opening: |_| exchanges::GET[..exchanges::GET.len() - 2].to_vec(),
             repeat: b"X-Slow: 1\r\n".to_vec(),
             bytes_per_round: 1,
             pace: Duration::from_millis(20),
@@ -125,7 +125,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         // Enough that what the server kept for them shows.
         smoke_count: 200,
         behaviour: || Behaviour {
-            repeat: payload::pipeline(100),
+            repeat: exchanges::pipeline(100),
             reads: false,
             ..Behaviour::default()
         },
@@ -158,7 +158,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "garbage",
         behaviour: || Behaviour {
-            opening: payload::garbage,
+            opening: exchanges::garbage,
             ..Behaviour::default()
         },
         answers: &[400],
@@ -168,7 +168,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "tls-garbage",
         behaviour: || Behaviour {
-            opening: payload::client_hello,
+            opening: exchanges::client_hello,
             ..Behaviour::default()
         },
         answers: &[400],
@@ -179,9 +179,9 @@ pub(super) const ATTACKS: &[Attack] = &[
         name: "half-closed",
         behaviour: || Behaviour {
             opening: |serial| match serial % 2 {
-                0 => payload::pipeline(3),
+                0 => exchanges::pipeline(3),
                 // The end of a head that never comes: nothing to answer.
-                _ => payload::GET[..payload::GET.len() - 2].to_vec(),
+                _ => exchanges::GET[..exchanges::GET.len() - 2].to_vec(),
             },
             then: Then::HalfClose,
             ..Behaviour::default()
@@ -195,7 +195,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         count: 16,
         smoke_count: 8,
         behaviour: || Behaviour {
-            repeat: payload::pipeline(1000),
+            repeat: exchanges::pipeline(1000),
             pace: Duration::ZERO,
             ..Behaviour::default()
         },
@@ -208,7 +208,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         count: 100,
         behaviour: || Behaviour {
             opening: |serial| {
-                payload::pipeline(2)[..payload::GET.len() + serial as usize % 40].to_vec()
+                exchanges::pipeline(2)[..exchanges::GET.len() + serial as usize % 40].to_vec()
             },
             then: Then::Reset,
             reads: false,
@@ -238,7 +238,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         count: 300,
         smoke_count: 150,
         behaviour: || Behaviour {
-            opening: |_| payload::GET.to_vec(),
+            opening: |_| exchanges::GET.to_vec(),
             ..Behaviour::default()
         },
         answers: &[200, 503],
@@ -252,7 +252,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         count: 300,
         smoke_count: 150,
         behaviour: || Behaviour {
-            opening: |_| payload::GET.to_vec(),
+            opening: |_| exchanges::GET.to_vec(),
             from_elsewhere: true,
             ..Behaviour::default()
         },
@@ -265,7 +265,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         count: 16,
         smoke_count: 8,
         behaviour: || Behaviour {
-            repeat: payload::widest_head(),
+            repeat: exchanges::widest_head(),
             pace: Duration::ZERO,
             ..Behaviour::default()
         },
@@ -276,7 +276,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "heads-too-wide",
         behaviour: || Behaviour {
-            opening: |_| payload::head_of(16 * 1024 + 1, 50),
+            opening: |_| exchanges::head_of(16 * 1024 + 1, 50),
             ..Behaviour::default()
         },
         answers: &[431],
@@ -324,7 +324,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         count: 16,
         smoke_count: 8,
         behaviour: || Behaviour {
-            repeat: payload::many_ranges("/small"),
+            repeat: exchanges::many_ranges("/small"),
             pace: Duration::ZERO,
             ..Behaviour::default()
         },

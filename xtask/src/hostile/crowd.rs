@@ -2,17 +2,24 @@
 //!
 //! The parent starts it as `xtask hostile-crowd NAME ADDRESS COUNT`, reads `ready` once every
 //! connection was tried, and closes its stdin to end it; then it prints what became of it, as JSON.
-//! Sockets are plain and do not block; one thread goes round. Absent on purpose: anything of ours.
+//! Sockets are plain and do not block; one thread goes round.
 
-use super::answers::Answers;
-use rustix::net::{AddressFamily, SocketType, sockopt};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use serde_json::{Value, json};
+
+use crate::bench::lasting;
+
+use super::attack::Attack;
+use super::exchanges::Answers;
+use super::subject::Subject;
 
 /// A server that does not take a connection in so long counts as refusing it.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
@@ -309,4 +316,64 @@ fn connect(address: SocketAddr, from_elsewhere: bool) -> std::io::Result<TcpStre
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+// The process with the hostile clients, from the side of its parent; see `crowd` for the other.
+
+/// The process with the hostile clients; dropping it ends it.
+pub(super) struct CrowdProcess {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl CrowdProcess {
+    pub(super) fn start(
+        attack: &Attack,
+        subject: &Subject,
+        cpu: usize,
+        count: usize,
+    ) -> Result<Self, String> {
+        let myself = std::env::current_exe().map_err(|error| format!("who am I: {error}"))?;
+        let mut command: Command = lasting(cpu);
+        command.args(["nice", "-n", "10"]).arg(myself);
+        command.args(["hostile-crowd", attack.name]);
+        command.args([subject.address.to_string(), count.to_string()]);
+        let cannot = |what: &str| format!("the crowd has no {what}");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{command:?} cannot be started: {error}"))?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().ok_or_else(|| cannot("stdout"))?;
+        Ok(Self {
+            child,
+            stdin,
+            stdout: BufReader::new(stdout),
+        })
+    }
+
+    pub(super) fn wait_ready(&mut self) -> Result<(), String> {
+        let mut line = String::new();
+        match self.stdout.read_line(&mut line) {
+            Ok(_) if line == "ready\n" => Ok(()),
+            other => Err(format!("the crowd is not ready: {other:?} {line}")),
+        }
+    }
+
+    pub(super) fn finish(&mut self) -> Result<Value, String> {
+        drop(self.stdin.take());
+        let mut text = String::new();
+        let read = self.stdout.read_to_string(&mut text);
+        read.map_err(|error| format!("the crowd's tally: {error}"))?;
+        serde_json::from_str(&text).map_err(|error| format!("the crowd's tally {text}: {error}"))
+    }
+}
+
+impl Drop for CrowdProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

@@ -5,27 +5,19 @@
 //! follow from its flags. The good client sees only what the attack's file says, everything is given back afterwards,
 //! every acknowledged write can be read, and the server never has to be started again. No latency is judged.
 //!
-//! An attack is a process of its own, where possible with a network of its own; see [`apart`](super::apart).
+//! An attack is a process of its own, where possible with a network of its own; see [`apart`](super::exchanges).
 
 pub(crate) mod client;
-mod connection_resets;
 mod cut_off_heads;
 mod gone_clients;
-mod idle_connections;
 mod one_address;
-mod peaks;
-mod proxy_loop;
-mod reader;
 mod scene;
 pub(crate) mod server;
 mod slow_downloads;
-mod slow_upload;
-mod small_requests;
 mod tunnels;
-pub(crate) mod upstream;
 pub(crate) mod writer;
 
-use super::apart::own_network;
+use super::exchanges::own_network;
 use crate::bench::Bench;
 use scene::{Outcome, Scene};
 use serde_json::{Value, json};
@@ -46,16 +38,16 @@ const fn attack(name: &'static str, run: fn(&Scene) -> Result<Outcome, String>) 
 
 /// All there are.
 pub(super) const ATTACKS: &[ResourceAttack] = &[
-    attack("connection-resets", connection_resets::run),
-    attack("idle-connections", idle_connections::run),
-    attack("slow-upload", slow_upload::run),
+    attack("connection-resets", client::connection_resets_run),
+    attack("idle-connections", client::run),
+    attack("slow-upload", writer::slow_upload_run),
     attack("slow-downloads", slow_downloads::run),
     attack("gone-clients", gone_clients::run),
-    attack("proxy-loop", proxy_loop::run),
+    attack("proxy-loop", server::run),
     attack("cut-off-heads", cut_off_heads::run),
     attack("abandoned-tunnels", tunnels::run),
     attack("slow-heads-from-one-address", one_address::run),
-    attack("small-requests", small_requests::run),
+    attack("small-requests", writer::run),
 ];
 
 /// The usual limit of open files, and one that is as large as --max-connections needs.

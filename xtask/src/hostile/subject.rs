@@ -1,6 +1,6 @@
 //! The server under attack, seen from outside: its numbers, its memory, its descriptors.
 
-use crate::bench::command::lasting;
+use crate::bench::lasting;
 use crate::bench::server::free_address;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

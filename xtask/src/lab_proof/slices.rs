@@ -8,9 +8,9 @@
 //!
 //! Every comparison that ended is kept (`journal`), so the verb can be interrupted and goes on.
 
-use super::journal::Journal;
+use super::Journal;
 use super::record::{Comparison, Found};
-use crate::bench::record::Record;
+use crate::bench::candidates::Record;
 use crate::bench::server::free_address;
 use crate::bench::{self, Bench};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! What a long life brings: each scenario is one visit, and knows what it has to be answered.
 
-use super::exchange::{Answer, Connection};
+use super::{Answer, Connection};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

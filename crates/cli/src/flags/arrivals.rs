@@ -1,11 +1,24 @@
 //! When requests leave: `--rate` with steps and ramps, `--arrivals`, `--bursts`, `--trace`.
-//!
-//! Absent on purpose: what the processes mean (`millpond_load::arrivals`).
 
-use super::{Failure, parse_duration_ns};
-use clap::Args;
-use millpond_load::{Arrivals, Mode, Profile, Rate, Segment, Spacing};
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use clap::Args;
+use millpond_http::{LimitValues, LimitsError};
+use millpond_io::Address;
+use millpond_load::{
+    Arrivals, LoadConfig, Mode, Profile, Rate, SearchNews, SearchPlan, Segment, Spacing, Stop,
+    WarmUp, find_max,
+};
+use millpond_measure::record::{SearchEnd, SearchReport, SearchStep};
+use millpond_measure::report::curve;
+use millpond_measure::slo::{Slo, parse_share};
+use millpond_measure::units::{format_duration_ns, format_rate};
+
+use crate::output;
+use crate::output::{Exit, JsonFile, Progress};
+
+use super::{Failure, interrupt_flag, parse_bytes, parse_count, parse_duration_ns};
 
 const NS_PER_S: f64 = 1e9;
 
@@ -242,114 +255,366 @@ fn parse_trace(text: &str) -> Result<Vec<u64>, String> {
     Ok(offsets)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// `millpond load --find-max`: the highest rate at which objectives hold.
 
-    const SECOND_NS: u64 = 1_000_000_000;
+/// Counted time of a step, unless --duration says otherwise.
+const STEP_NS_DEFAULT: u64 = 2_000_000_000;
+/// Uncounted time before it, as a share of it: one over this.
+const WARM_UP_SHARE: u64 = 4;
+/// Closer than this, a longer run would be needed to tell two rates apart.
+const PRECISION_MIN: f64 = 0.001;
 
-    fn step(from_per_s: f64, to_per_s: f64, duration_ns: Option<u64>) -> Segment {
-        Segment {
-            from_per_s,
-            to_per_s,
-            duration_ns,
-        }
+/// The flags of a search.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Search for the highest rate")]
+pub(super) struct FindMaxFlags {
+    /// Find the highest rate that keeps these objectives, written as those of --slo: step up from
+    /// --rate (or an eighth of what a closed loop reaches), then bisect. Prints latency as a function
+    /// of load. Each step counts for --duration [default: 2s], after --warm-up [default: a quarter of it]
+    #[arg(long, value_name = "OBJECTIVES",
+        conflicts_with_all = ["script", "slo", "requests", "trace", "bursts", "deadline", "print", "latency", "uncorrected",
+            "report", "percentages", "gnuplot", "batch_latency"])]
+    pub(super) find_max: Option<Slo>,
+    /// How close the highest rate that holds and the lowest that does not have to lie at the end
+    #[arg(long, value_name = "SHARE", value_parser = parse_precision, default_value = "1%",
+        requires = "find_max")]
+    precision: f64,
+}
+
+fn parse_precision(text: &str) -> Result<f64, String> {
+    let share = parse_share(text)?;
+    if (PRECISION_MIN..=0.5).contains(&share) {
+        Ok(share)
+    } else {
+        Err("a precision is from 0.1% to 50%".to_owned())
     }
+}
 
-    /// Goal: rates mean what a person means by them, down to one in minutes.
-    #[test]
-    fn rates_come_in_many_units() {
-        for (text, per_s) in [
-            ("2000", 2000.0),
-            ("20k", 20_000.0),
-            ("1.5M", 1_500_000.0),
-            ("0.01", 0.01),
-            ("0.01/s", 0.01),
-            ("120/m", 2.0),
-            ("36/h", 0.01),
-            ("2k/s", 2000.0),
-        ] {
-            assert_eq!(parse_rate(text), Ok(per_s), "{text}");
-        }
-        for text in [
-            "", "fast", "-1", "1e9", "nan", "inf", "5/day", "k", "1..2", "+5",
-        ] {
-            assert!(parse_rate(text).is_err(), "{text}");
-        }
-    }
+/// What the other flags say about a search.
+pub(super) struct Wishes {
+    pub(super) url: String,
+    /// `--rate`.
+    pub(super) first_per_s: Option<f64>,
+    pub(super) spacing: Spacing,
+    pub(super) seed: u64,
+    /// `--duration`.
+    pub(super) step_ns: Option<u64>,
+    pub(super) json: Option<JsonFile>,
+}
 
-    /// Goal: steps and ramps are read as they are written.
-    #[test]
-    fn steps_and_ramps_are_read() {
-        let steps = parse_rate_steps("1k@10s,1k..5k@30s,500").unwrap();
-        let expected = [
-            step(1e3, 1e3, Some(10 * SECOND_NS)),
-            step(1e3, 5e3, Some(30 * SECOND_NS)),
-            step(500.0, 500.0, None),
-        ];
-        assert_eq!(steps.0[..], expected);
-        for text in ["1k@", "1k@0s", "1..", "..1", "1,,2", "1k@10s@3s"] {
-            assert!(parse_rate_steps(text).is_err(), "{text}");
-        }
-    }
-
-    /// Goal: one rate stays exact, a ramp takes the run's length, and contradictions are named.
-    #[test]
-    fn rates_become_profiles() {
-        let profile = |text: &str, duration_ns, bursts| {
-            let steps = parse_rate_steps(text).unwrap();
-            steps
-                .profile(duration_ns, bursts)
-                .map_err(|failure| match failure {
-                    Failure::Usage(sentence) | Failure::Failed(sentence) => sentence,
-                })
+impl FindMaxFlags {
+    /// Searches, and prints what was found.
+    pub(super) fn run(
+        &self,
+        slo: Slo,
+        config: LoadConfig,
+        wishes: Wishes,
+    ) -> Result<Exit, Failure> {
+        let step_ns = wishes.step_ns.unwrap_or(STEP_NS_DEFAULT);
+        let duration_ns = match config.warm_up {
+            WarmUp::Lasting { duration_ns: 0 } => step_ns / WARM_UP_SHARE,
+            WarmUp::Lasting { duration_ns } => duration_ns,
+            WarmUp::UntilSteady { .. } => {
+                return Err(Failure::usage(
+                    "each step of --find-max has a warm-up of the same length: give --warm-up TIME",
+                ));
+            }
         };
-        let exact = Rate::from_per_s(2_000.0).unwrap();
-        assert_eq!(profile("2k", None, None), Ok(Profile::Constant(exact)));
-        let ramp = Profile::Segments {
-            segments: vec![step(1.0, 5.0, Some(SECOND_NS))],
-            is_cyclic: false,
+        let config = LoadConfig {
+            stop: Stop::after_ns(step_ns),
+            warm_up: WarmUp::Lasting { duration_ns },
+            ..config
         };
-        assert_eq!(profile("1..5", Some(SECOND_NS), None), Ok(ramp));
-        let bursts = Profile::bursts(10.0, 1, 2);
-        assert_eq!(profile("10", None, Some((1, 2))), Ok(bursts));
-        for (text, bursts, part) in [
-            ("1..5", None, "needs --duration"),
-            ("0", None, "above 0"),
-            ("1..5", Some((1, 2)), "not with a ramp"),
-            ("1@1s,2", Some((1, 2)), "not with steps"),
-        ] {
-            let error = profile(text, None, bursts).unwrap_err();
-            assert!(error.contains(part), "{text}: {error}");
+        let plan = SearchPlan {
+            slo,
+            first_per_s: wishes.first_per_s,
+            spacing: wishes.spacing,
+            seed: wishes.seed,
+            precision: self.precision,
+        };
+        let stop = interrupt_flag()?;
+        output::print(curve::header(&announced(&config, &plan, &wishes.url)))?;
+        let progress = Mutex::new((Progress::new(), String::new()));
+        let watch = |news: &SearchNews<'_>| {
+            // Poisoned only if showing progress panicked, which loses progress, not the search.
+            if let Ok(mut guard) = progress.lock() {
+                show(&mut guard, news);
+            }
+        };
+        let report = find_max(&config, &plan, &watch, &stop).map_err(Failure::failed)?;
+        let (mut progress, _) = progress
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        progress.clear();
+        let report = SearchReport {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            url: wishes.url,
+            ..report
+        };
+        output::print(curve::results(&report))?;
+        if let Some(file) = &wishes.json {
+            file.write(&report.to_json().map_err(Failure::failed)?)?;
         }
+        Ok(exit_of(&report))
+    }
+}
+
+/// The record as far as it is known before the first step.
+fn announced(config: &LoadConfig, plan: &SearchPlan, url: &str) -> SearchReport {
+    let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    SearchReport {
+        url: url.to_owned(),
+        objectives: plan.slo.in_words(),
+        threads: narrow(config.threads),
+        connections: narrow(config.connections),
+        arrivals: plan.spacing.to_string(),
+        step_ns: config.stop.duration_ns.unwrap_or_default(),
+        warm_up_ns: config.warm_up.known_ns(),
+        ..SearchReport::default()
+    }
+}
+
+fn show((progress, phase): &mut (Progress, String), news: &SearchNews<'_>) {
+    match news {
+        SearchNews::Begins { rate_per_s } => {
+            *phase = rate_per_s.map_or_else(
+                || "closed loop".to_owned(),
+                |per_s| format!("offering {}", format_rate(per_s)),
+            );
+            progress.update(&*phase);
+        }
+        SearchNews::Progress(now) => {
+            let phase = &*phase;
+            progress.update(format!("{phase}: {} answered", format_rate(now.rate_per_s)));
+        }
+        SearchNews::Step(step) => progress.line(step_line(step)),
+    }
+}
+
+fn step_line(step: &SearchStep) -> String {
+    let mut line = format!(
+        "{}: {}, p99 {}",
+        format_rate(step.rate_per_s),
+        step.outcome.label(),
+        format_duration_ns(step.response_ns.p99 as f64)
+    );
+    if !step.reasons.is_empty() {
+        line += &format!(" ({})", step.reasons.join("; "));
+    }
+    line
+}
+
+/// A search that found nothing, or not the target's limit, must not look like success to a script.
+fn exit_of(report: &SearchReport) -> Exit {
+    let has_answers = report.steps.iter().any(|step| step.requests > 0);
+    match report.ended {
+        SearchEnd::Interrupted => Exit::Interrupted,
+        SearchEnd::TargetGone | SearchEnd::Failed => Exit::Failed,
+        _ if !has_answers => {
+            output::note("no request was answered rightly");
+            Exit::Failed
+        }
+        SearchEnd::Found => Exit::Success,
+        SearchEnd::NoneHolds => Exit::SloMissed,
+        SearchEnd::GeneratorLimit | SearchEnd::Unsteady => Exit::NotTrusted,
+    }
+}
+
+// Flags of `millpond serve` for what peers may send and how long they may take.
+
+const CONNECTIONS: &str = "Limits on connections";
+const MESSAGES: &str = "Limits on messages";
+const TIME: &str = "Deadlines";
+
+/// Caps on peers; `LimitValues` says why each has the default it has.
+#[derive(Args, Debug)]
+pub(super) struct LimitFlags {
+    /// Open connections of the whole server; one more takes the place of the one idle for longest,
+    /// or is answered with 503 if none has been idle for --idle-timeout-min
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "16384", help_heading = CONNECTIONS)]
+    max_connections: u64,
+    /// Open connections from one address (IPv6: from one /64); one more is answered with 503. Behind a proxy or
+    /// balancer all clients have its address: none, or --proxy-protocol [default: half of --max-connections, and none
+    /// for loopback addresses]
+    #[arg(long, value_name = "N|none", value_parser = parse_cap, help_heading = CONNECTIONS)]
+    max_connections_per_address: Option<Cap>,
+
+    /// Method, target and version; a longer line is answered with 414
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "8KiB", help_heading = MESSAGES)]
+    max_request_line: u64,
+    /// Request line and all fields; a longer head is answered with 431
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "16KiB", help_heading = MESSAGES)]
+    max_head: u64,
+    /// Header fields of a request, at most 128; more are answered with 431
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "100", help_heading = MESSAGES)]
+    max_fields: u64,
+    /// Body of a request; a longer one is answered with 413 (serve entity: see --max-value)
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB", help_heading = MESSAGES)]
+    max_body: u64,
+    /// Extensions of one chunk; longer ones are answered with 400
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256", help_heading = MESSAGES)]
+    max_chunk_extension: u64,
+    /// Fields behind a chunked body; longer ones are answered with 431
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "4KiB", help_heading = MESSAGES)]
+    max_trailer: u64,
+    /// Pipelined requests of one connection answered before the others have their turn
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64", help_heading = MESSAGES)]
+    max_pipelined: u64,
+    /// Unsent answers of one connection at which its next request waits
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256KiB", help_heading = MESSAGES)]
+    max_output: u64,
+
+    /// From the first byte of a head to its end; 408 beyond it
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "10s", help_heading = TIME)]
+    head_timeout: u64,
+    /// Without a request, while connections are few; then the connection closes
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "75s", help_heading = TIME)]
+    idle_timeout: u64,
+    /// What --idle-timeout shrinks to, in a straight line, as nine tenths of the connections fill
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "1s", help_heading = TIME)]
+    idle_timeout_min: u64,
+    /// How long a body may be slower than --min-body-rate
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "5s", help_heading = TIME)]
+    body_grace: u64,
+    /// Slowest body, per second; 408 below it
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "240", help_heading = TIME)]
+    min_body_rate: u64,
+    /// How far a peer may be behind while others wait for the memory of its large body or answer: all of
+    /// it in two minutes, 64 KiB a second at least; then 408, or the connection is cut
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2s", help_heading = TIME)]
+    contended_grace: u64,
+    /// For a peer that does not take its answer; then the connection is cut
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "30s", help_heading = TIME)]
+    write_stall: u64,
+    /// Slowest reading of an answer, per second: what takes longer than --write-stall at this rate
+    /// has that much longer
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "16KiB", help_heading = TIME)]
+    min_write_rate: u64,
+    /// How long a graceful stop waits for requests being answered
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "30s", help_heading = TIME)]
+    drain_timeout: u64,
+}
+
+/// A cap, or none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Cap {
+    At(u64),
+    None,
+}
+
+fn parse_cap(text: &str) -> Result<Cap, String> {
+    match text {
+        "none" => Ok(Cap::None),
+        count => parse_count(count).map(Cap::At),
+    }
+}
+
+impl LimitFlags {
+    /// Connections that are wanted.
+    pub(super) fn connections(&self) -> u64 {
+        self.max_connections
     }
 
-    /// Goal: a trace is seconds, and a wrong line is named.
-    #[test]
-    fn traces_are_read_line_by_line() {
-        let text = "# made by hand\n0\n0.5  # half\n\n0.500000001\n12\n";
-        let expected = vec![0, SECOND_NS / 2, SECOND_NS / 2 + 1, 12 * SECOND_NS];
-        assert_eq!(parse_trace(text), Ok(expected));
-        for (text, part) in [
-            ("1\nsoon\n", "line 2"),
-            ("1\n0.5\n", "line 2: 0.5 is before"),
-            ("-1\n", "line 1"),
-            ("# nothing\n", "no time"),
-        ] {
-            let error = parse_trace(text).unwrap_err();
-            assert!(error.contains(part), "{error}");
-        }
-    }
-
-    #[test]
-    fn spacings_are_read() {
-        assert_eq!(parse_spacing("poisson"), Ok(Spacing::Poisson));
-        assert_eq!(
-            parse_spacing("jitter:0.25"),
-            Ok(Spacing::Jitter { share: 0.25 })
-        );
-        for text in ["", "uniform", "jitter:2", "jitter:", "poisson:1"] {
-            assert!(parse_spacing(text).is_err(), "{text}");
+    /// The limits of each of `shards` of a server that listens at `listen`. The kernel spreads connections over
+    /// them: each gets its share, rounded up.
+    /// `has_told_addresses`: clients' addresses come from `--proxy-protocol`, wherever the balancer is.
+    /// `connections`: as many of [`Self::connections`] as there are descriptors for.
+    pub(super) fn limits(
+        &self,
+        (listen, has_told_addresses): (&Address, bool),
+        shards: usize,
+        connections: u64,
+    ) -> LimitValues {
+        let share = |count: u64| in_memory(count.div_ceil(shards as u64));
+        let is_remote = has_told_addresses
+            || matches!(listen, Address::Inet(at) if !at.ip().to_canonical().is_loopback());
+        let cap = match self.max_connections_per_address {
+            // One client alone must not shut all others out.
+            None if is_remote => Cap::At(connections.div_ceil(2)),
+            None => Cap::None,
+            Some(cap) => cap,
+        };
+        LimitValues {
+            request_line_bytes_max: in_memory(self.max_request_line),
+            head_bytes_max: in_memory(self.max_head),
+            fields_max: in_memory(self.max_fields),
+            body_bytes_max: self.max_body,
+            // Who gathers bodies whole says how many bytes of them there may be.
+            bodies_bytes_max: LimitValues::default().bodies_bytes_max,
+            chunk_extension_bytes_max: in_memory(self.max_chunk_extension),
+            trailer_bytes_max: in_memory(self.max_trailer),
+            pipelined_per_tick_max: in_memory(self.max_pipelined),
+            output_bytes_max: in_memory(self.max_output),
+            head_timeout_ns: self.head_timeout,
+            idle_timeout_ns: self.idle_timeout,
+            idle_timeout_min_ns: self.idle_timeout_min,
+            body_grace_ns: self.body_grace,
+            body_rate_bytes_per_s_min: self.min_body_rate,
+            contended_grace_ns: self.contended_grace,
+            write_stall_ns: self.write_stall,
+            write_rate_bytes_per_s_min: self.min_write_rate,
+            drain_timeout_ns: self.drain_timeout,
+            connections_max: share(connections),
+            connections_per_address_max: match cap {
+                Cap::At(count) => share(count),
+                Cap::None => usize::MAX,
+            },
+            counts_loopback_addresses: self.max_connections_per_address.is_some(),
         }
     }
 }
+
+/// The library's sentence with the flag in the place of the field.
+pub(super) fn in_flags(error: &LimitsError) -> String {
+    let LimitsError::OutOfRange {
+        name,
+        value,
+        value_max,
+    } = error
+    else {
+        return error.to_string();
+    };
+    let flag = FLAGS.iter().find(|(field, _)| field == name);
+    let shown = flag.map_or(*name, |(_, flag)| *flag);
+    match *value_max {
+        u64::MAX => format!("{shown} {value}: use at least 1"),
+        value_max => format!("{shown} {value}: use a value from 1 to {value_max}"),
+    }
+}
+
+/// Where the two differ in more than the order of their words, nobody would guess one from the other.
+const FLAGS: [(&str, &str); 14] = [
+    ("request_line_bytes_max", "--max-request-line"),
+    ("head_bytes_max", "--max-head"),
+    ("fields_max", "--max-fields"),
+    ("trailer_bytes_max", "--max-trailer"),
+    ("pipelined_per_tick_max", "--max-pipelined"),
+    ("output_bytes_max", "--max-output"),
+    ("head_timeout_ns", "--head-timeout"),
+    ("idle_timeout_ns", "--idle-timeout"),
+    ("idle_timeout_min_ns", "--idle-timeout-min"),
+    ("body_rate_bytes_per_s_min", "--min-body-rate"),
+    ("write_stall_ns", "--write-stall"),
+    ("write_rate_bytes_per_s_min", "--min-write-rate"),
+    ("connections_max", "--max-connections"),
+    (
+        "connections_per_address_max",
+        "--max-connections-per-address",
+    ),
+];
+
+fn in_memory(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+#[path = "tests/arrivals.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/find_max.rs"]
+mod find_max_tests;
+
+#[cfg(test)]
+#[path = "tests/limits.rs"]
+mod limits_tests;

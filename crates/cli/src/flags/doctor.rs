@@ -1,8 +1,14 @@
 //! `millpond doctor`: what this machine allows, and how to allow the rest; with `--pid`, which allocator a running process
 //! has.
 
-use crate::output::{self, Exit, Failure, JsonFile};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
 use clap::Args;
+use millpond_lab::allocator;
+use millpond_lab::allocator::{CatalogueEntry, NOT_TO_BE_HAD};
 use millpond_lab::doctor::{
     Attempts, Facts, Finding, Machine, Section, State, examine, examine_deployment,
     examine_process, examine_program,
@@ -10,10 +16,10 @@ use millpond_lab::doctor::{
 use millpond_measure::environment::Environment;
 use millpond_measure::report::lines::wrapped;
 use millpond_measure::units::format_bytes;
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use serde_json::json;
+
+use crate::output;
+use crate::output::{Exit, Failure, JsonFile};
 
 /// Say what this machine allows, and how to allow the rest
 ///
@@ -230,51 +236,167 @@ fn summary(missing: usize, weak: usize) -> String {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// `millpond version`: which build this is, as a bug report or a record needs it.
 
-    fn finding(state: State, remedy: Option<&str>) -> Finding {
-        Finding {
-            section: Section::Serving,
-            name: "open files",
-            state,
-            found: "1024: and a sentence that is longer than what is left of a line of 80 columns"
-                .to_owned(),
-            remedy: remedy.map(str::to_owned),
+/// Say which build this is: commit, compiler, features, storage engine
+///
+/// `millpond --version` prints the number alone.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond version
+  millpond version --json build.json")]
+pub(crate) struct VersionFlags {
+    /// Write it to FILE as well
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
+    json: Option<JsonFile>,
+}
+
+/// Features of this command that are compiled in, in the order of its Cargo.toml.
+const FEATURES: [(&str, bool); 4] = [
+    ("entity", cfg!(feature = "entity")),
+    ("distributed", cfg!(feature = "distributed")),
+    ("lua", cfg!(feature = "lua")),
+    ("symbols", cfg!(feature = "symbols")),
+];
+
+/// The embedded storage engine, if there is one.
+#[cfg(feature = "entity")]
+fn engine() -> Option<(String, serde_json::Value)> {
+    let engine = millpond_entity::admin::engine();
+    let record = json!({
+        "name": engine.name,
+        "version": engine.version,
+        "linkage": engine.linkage.to_string(),
+    });
+    Some((engine.to_string(), record))
+}
+
+#[cfg(not(feature = "entity"))]
+fn engine() -> Option<(String, serde_json::Value)> {
+    None
+}
+
+impl VersionFlags {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let version = env!("CARGO_PKG_VERSION");
+        let commit = option_env!("MILLPOND_COMMIT");
+        let (compiler, target) = (env!("MILLPOND_COMPILER"), env!("MILLPOND_TARGET"));
+        let profile = match cfg!(debug_assertions) {
+            true => "debug",
+            false => "release",
+        };
+        let features: Vec<&str> = FEATURES
+            .iter()
+            .filter_map(|&(name, is_here)| is_here.then_some(name))
+            .collect();
+        let (engine, engine_record) = engine().unzip();
+        output::print(format_args!(
+            "millpond {version}\n\
+             commit    {}\n\
+             build     {profile}, {target}, {compiler}\n\
+             features  {}\n\
+             engine    {}\n",
+            commit.unwrap_or("unknown: not built in a git checkout"),
+            features.join(", "),
+            engine.as_deref().unwrap_or("none"),
+        ))?;
+        if let Some(file) = &self.json {
+            let record = json!({
+                "version": version,
+                "commit": commit,
+                "profile": profile,
+                "target": target,
+                "compiler": compiler,
+                "features": features,
+                "engine": engine_record,
+            });
+            file.write(&format!("{record:#}\n"))?;
         }
-    }
-
-    /// Goal: a page has 80 columns at most, says what to do under what is not well, and sums up.
-    #[test]
-    fn a_page_fits_and_sums_up() {
-        let remedy =
-            "a command that is so long that it needs more than what is left of one line too";
-        let findings = [finding(State::Ok, None), finding(State::Weak, Some(remedy))];
-        let text = page("millpond", &findings, &summary(0, 1));
-        assert!(
-            text.lines().all(|line| line.chars().count() <= WIDTH),
-            "{text}"
-        );
-        assert!(
-            text.contains("\n  ok      open files      1024: and"),
-            "{text}"
-        );
-        assert!(
-            text.contains("\n  weak    open files      1024: and"),
-            "{text}"
-        );
-        assert!(text.contains("> a command"), "{text}");
-        assert!(
-            text.ends_with("\nEverything essential is here; 1 thing could be better.\n"),
-            "{text}"
-        );
-        assert!(!has_missing(&findings));
-        assert!(has_missing(&[finding(State::Missing, None)]));
-        assert_eq!(summary(1, 0), "Something essential is MISSING.");
-        assert_eq!(
-            summary(2, 3),
-            "2 essential things are MISSING; 3 things could be better."
-        );
+        Ok(Exit::Success)
     }
 }
+
+// `millpond allocators`: what can be compared here, and how to get the rest.
+
+/// List the memory allocators that `millpond compare` can compare here
+///
+/// For each its version and the file, or how to get it; then the settings it takes, each of which makes
+/// another candidate.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond allocators
+  millpond allocators --extract /usr/local/lib
+  millpond compare --allocators glibc,jemalloc,mine=/path/to/library.so
+  millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2")]
+pub(crate) struct AllocatorsFlags {
+    /// Write the objects that are part of this program into DIR, to be preloaded anywhere: libmillpond-mempool.so, our
+    /// pools as malloc, and libmillpond-trim.so, the thread of glibc+trim; a file that is there is not replaced
+    #[arg(long, value_name = "DIR")]
+    extract: Option<PathBuf>,
+}
+
+impl AllocatorsFlags {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        if let Some(directory) = &self.extract {
+            for path in allocator::extract(directory).map_err(Failure::failed)? {
+                output::print(format_args!("{}\n", path.display()))?;
+            }
+            return Ok(Exit::Success);
+        }
+        output::print(list(&allocator::catalogue()))?;
+        Ok(Exit::Success)
+    }
+}
+
+/// The widest name, and a blank.
+const NAME_WIDTH: usize = 10;
+
+fn list(entries: &[CatalogueEntry]) -> String {
+    let mut text = String::new();
+    let mut line = |words: std::fmt::Arguments<'_>| {
+        // A String takes any text.
+        let _ = writeln!(text, "{words}");
+    };
+    for entry in entries {
+        let name = entry.name;
+        match (&entry.place, &entry.remedy) {
+            (Some(place), _) => {
+                let version = entry.version.as_deref().unwrap_or("version unknown");
+                line(format_args!("{name:<NAME_WIDTH$} {version}"));
+                line(format_args!("{:<NAME_WIDTH$} {place}", ""));
+            }
+            (None, remedy) => {
+                let remedy = remedy.as_deref().unwrap_or_default();
+                line(format_args!("{name:<NAME_WIDTH$} not here: {remedy}"));
+            }
+        }
+    }
+    line(format_args!(
+        "\nAny other: --allocators NAME=/path/to/library.so\n{}",
+        wrapped(&format!("{NOT_TO_BE_HAD}."), ALLOCATORS_WIDTH, "")
+    ));
+    line(format_args!(
+        "Settings, as in --allocators jemalloc:narenas=2,dirty_decay_ms=0; often used:"
+    ));
+    for entry in entries.iter().filter(|entry| !entry.settings.is_empty()) {
+        line(format_args!(
+            "{:<NAME_WIDTH$} {}",
+            entry.name, entry.settings
+        ));
+        line(format_args!("{:<NAME_WIDTH$} by {}", "", entry.variable));
+    }
+    let rule = "Each allocator is asked before a comparison whether it takes a setting; what it would \
+                pass over is refused.";
+    text + &wrapped(rule, ALLOCATORS_WIDTH, "")
+}
+
+/// The list is for a terminal of any width, and read in logs too.
+const ALLOCATORS_WIDTH: usize = 80;
+
+#[cfg(test)]
+#[path = "tests/doctor.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/allocators.rs"]
+mod allocators_tests;

@@ -1,6 +1,4 @@
 //! How help looks: 80 columns whatever the terminal has, and a default behind the words about its flag.
-//!
-//! Absent on purpose: what help says, which stands at each flag and command.
 
 use super::Cli;
 use clap::builder::StyledStr;
@@ -54,95 +52,5 @@ fn with_default_in_its_help(arg: Arg) -> Arg {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Calls `look` with every command and the words that lead to it.
-    fn each(command: &Command, path: &str, look: &mut impl FnMut(&str, Command)) {
-        look(path, command.clone());
-        for inner in command.get_subcommands() {
-            if inner.get_name() != "help" {
-                each(inner, &format!("{path} {}", inner.get_name()), look);
-            }
-        }
-    }
-
-    /// Goal: the short and the long help of every command fit 80 columns, and what is written by hand
-    /// below them is not broken again.
-    #[test]
-    fn help_fits_a_terminal() {
-        let mut count = 0;
-        let mut look = |path: &str, mut command: Command| {
-            count += 1;
-            let after = command.get_after_help().map(ToString::to_string);
-            let pages = [
-                command.render_help().to_string(),
-                command.render_long_help().to_string(),
-            ];
-            for line in pages.iter().flat_map(|page| page.lines()) {
-                assert!(line.chars().count() <= WIDTH, "{path}: {line}");
-            }
-            for line in after.iter().flat_map(|text| text.lines()) {
-                assert!(pages[1].contains(line), "{path} breaks: {line}");
-                assert!(line.chars().count() <= WIDTH, "{path}: {line}");
-            }
-        };
-        let mut command = command();
-        command.build();
-        each(&command, "millpond", &mut look);
-        assert!(count > 15, "{count}");
-    }
-
-    /// Goal: a default stands once, behind the words about its flag, in both helps and with a long text
-    /// in front of the rest of it.
-    #[test]
-    fn defaults_stand_behind_the_words() {
-        let words = Cli::command().mut_subcommand("bench", |it| {
-            it.arg(
-                Arg::new("speed")
-                    .long("speed")
-                    .help("How fast")
-                    .long_help("How fast\n\nFaster is better.")
-                    .default_value("7"),
-            )
-        });
-        let words = arranged(words);
-        let bench = words.find_subcommand("bench").unwrap();
-        let short = bench.clone().render_help().to_string();
-        assert_eq!(short.matches("default").count(), 1, "{short}");
-        assert!(short.contains("How fast [default: 7]"), "{short}");
-        let long = bench.clone().render_long_help().to_string();
-        assert_eq!(long.matches("default").count(), 1, "{long}");
-        assert!(long.contains("How fast [default: 7]\n"), "{long}");
-        assert!(long.contains("Faster is better."), "{long}");
-    }
-
-    /// Goal: what a server has for itself comes before what all have, and what a command works on stands
-    /// above its flags.
-    #[test]
-    fn what_matters_most_comes_first() {
-        let mut command = command();
-        command.build();
-        for (words, first, second) in [
-            #[cfg(feature = "entity")]
-            (&["serve", "entity"][..], "--data", "--listen"),
-            (&["serve", "files"][..], "--cache", "--listen"),
-            (&["serve", "files"], "<DIR>\n", "--cache"),
-            (&["proxy"], "--upstream <", "--listen"),
-            (&["load"], "[URL]...\n", "--threads"),
-            (&["load"], "[ARG]...\n", "--threads"),
-        ] {
-            let mut found = &mut command;
-            for word in words {
-                found = found.find_subcommand_mut(word).unwrap();
-            }
-            let help = found.render_long_help().to_string();
-            let (_, body) = help.split_once("Usage:").unwrap();
-            let at = |part: &str| {
-                body.find(part)
-                    .unwrap_or_else(|| panic!("{part} in {body}"))
-            };
-            assert!(at(first) < at(second), "{words:?}: {body}");
-        }
-    }
-}
+#[path = "tests/help.rs"]
+mod tests;

@@ -1,17 +1,23 @@
 //! The live view of a load run: a few lines on the terminal, drawn over four times a second.
 //!
 //! What is drawn is a function of what the run said last and of the terminal's size, so that tests
-//! read it as a person does. Absent on purpose: a full screen, the keyboard and a hidden cursor.
-//! Nothing has to be put back, so a process that is killed leaves the terminal as it was.
+//! read it as a person does. Nothing has to be put back, so a process that is killed leaves the
+//! terminal as it was.
 
-use crate::output::whole_seconds;
+use std::collections::VecDeque;
+use std::io;
+use std::io::{IsTerminal, Write};
+
+use clap::Args;
+use millpond_http::{AccessLogConfig, AccessLogFormat, AccessLogTarget, LogFormat, LogLevel};
 use millpond_load::{Progress, Second};
 use millpond_measure::histogram::LatencySummary;
 use millpond_measure::record::LoadErrors;
 use millpond_measure::report::colour::Colour;
 use millpond_measure::units::{format_count, format_duration_ns, format_rate};
-use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Write};
+
+use crate::output;
+use crate::output::whole_seconds;
 
 /// Samples that a curve shows at most.
 const CURVE_MAX: usize = 60;
@@ -235,110 +241,63 @@ fn level(value: f64, largest: f64) -> usize {
     ((value / largest * top as f64).round() as usize).min(top)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Flags of `millpond serve` for what it writes about requests and about itself.
 
-    const WIDE: Screen = Screen {
-        columns: 80,
-        rows: 24,
-        has_colour: true,
-    };
+const LOGS: &str = "Logs";
 
-    fn live() -> Live {
-        let mut live = Live {
-            title: "http://h/ 64 connections".to_owned(),
-            ..Live::default()
-        };
-        for rate in 0..100 {
-            keep(&mut live.rates, f64::from(rate));
+/// A line for each request, and lines about the server.
+#[derive(Args, Debug)]
+pub(super) struct LogFlags {
+    /// Append a line for each request to FILE; - is stdout. SIGHUP opens FILE anew, for logrotate.
+    /// A shard never waits for it: what finds no room in the queue is dropped and counted
+    #[arg(long, value_name = "FILE|-", help_heading = LOGS)]
+    access_log: Option<AccessLogTarget>,
+    /// How its lines look: as Apache and nginx write them, or a JSON object each, with duration,
+    /// connection and shard
+    #[arg(long, value_name = "combined|combined-upstream|json", default_value_t, requires = "access_log", help_heading = LOGS)]
+    access_log_format: AccessLogFormat,
+    /// Memory of each shard for lines that are not written yet
+    #[arg(long, value_name = "SIZE", value_parser = parse_queue, default_value = "1MiB", requires = "access_log", help_heading = LOGS)]
+    access_log_queue: usize,
+    /// How the lines on stderr look: sentences, or a JSON object each
+    #[arg(long, value_name = "text|json", default_value = "text", help_heading = LOGS)]
+    log_format: LogFormat,
+    /// Which lines stderr gets: this level and what matters more
+    #[arg(long, value_name = "error|warn|info|debug", default_value = "info", help_heading = LOGS)]
+    log_level: LogLevel,
+}
+
+impl LogFlags {
+    /// From here on stderr gets what was asked for.
+    pub(super) fn configure(&self) {
+        if self.log_format == LogFormat::Json {
+            output::log_is_json();
         }
-        let clock = LatencySummary {
-            p50: 25_000,
-            p90: 44_000,
-            p99: 252_000,
-            max: 13_700_000,
-            ..LatencySummary::default()
-        };
-        keep(&mut live.p99s, 252_000.0);
-        live.last = Some((clock, LatencySummary::default()));
-        live
+        millpond_http::log::configure(self.log_format, self.log_level);
+        millpond_http::log::write_panics();
     }
 
-    fn now() -> Progress {
-        Progress {
-            completed: 3_000,
-            rate_per_s: 1_000.0,
-            elapsed_ns: 3_000_000_000,
-            remaining_ns: Some(9_000_000_000),
-            ..Progress::default()
-        }
-    }
-
-    fn text(lines: &[(String, Option<Colour>)]) -> String {
-        let lines: Vec<&str> = lines.iter().map(|(line, _)| line.as_str()).collect();
-        lines.join("\n")
-    }
-
-    /// Goal: rate, percentiles, slip and errors stand there, and how long it still takes.
-    #[test]
-    fn everything_is_shown() {
-        let lines = live().lines(&now(), &WIDE);
-        let shown = text(&lines);
-        for part in [
-            "http://h/ 64 connections",
-            "measuring, 3 s gone",
-            "9 s left (25 %)",
-            "p99 252",
-            "slip",
-            "errors    none",
-            "▇█",
-        ] {
-            assert!(shown.contains(part), "{part}:\n{shown}");
-        }
-        assert!(lines.iter().all(|(_, tone)| *tone != Some(Colour::Bad)));
-    }
-
-    /// Goal: no line is longer than the terminal is wide, however narrow, and a low one gets two.
-    #[test]
-    fn small_terminals_are_not_overdrawn() {
-        for columns in [1, 10, 23, 31, 32, 79, 200] {
-            let screen = Screen { columns, ..WIDE };
-            let lines = live().lines(&now(), &screen);
-            assert_eq!(lines.len(), 7);
-            let longest = lines.iter().map(|(line, _)| line.chars().count()).max();
-            assert!(longest <= Some(columns), "{columns}: {}", text(&lines));
-        }
-        let drawn = Live {
-            drawn: vec![80, 0, 41, 40],
-            ..Live::default()
-        };
-        let narrower = Screen {
-            columns: 40,
-            ..WIDE
-        };
-        assert_eq!(drawn.back(&narrower), "\r\x1b[6A", "wrapped lines count");
-        let low = Screen { rows: 9, ..WIDE };
-        assert_eq!(live().lines(&now(), &low).len(), 2);
-    }
-
-    /// Goal: failures are named and stand out; before the first second nothing is made up.
-    #[test]
-    fn failures_stand_out() {
-        let mut now = now();
-        now.errors.timeout = 3;
-        now.errors.validation = 1;
-        now.is_warm_up = true;
-        let lines = Live::default().lines(&now, &WIDE);
-        let (line, tone) = lines.last().unwrap();
-        assert_eq!(
-            (line.as_str(), *tone),
-            ("errors    timeout 3, content 1", Some(Colour::Bad))
-        );
-        let shown = text(&lines);
-        assert!(
-            shown.contains("warming up") && shown.contains("response  -"),
-            "{shown}"
-        );
+    pub(super) fn access_log(&self) -> Option<AccessLogConfig> {
+        self.access_log.clone().map(|target| AccessLogConfig {
+            target,
+            format: self.access_log_format,
+            queue_bytes: self.access_log_queue,
+        })
     }
 }
+
+/// Less would not hold one long entry of each of a few connections, more is a slip of the finger.
+fn parse_queue(text: &str) -> Result<usize, String> {
+    match super::parse_bytes(text)? {
+        bytes @ 0x1_0000..=0x4000_0000 => Ok(bytes as usize),
+        _ => Err("it is from 64KiB to 1GiB".to_owned()),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/live.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/logs.rs"]
+mod logs_tests;

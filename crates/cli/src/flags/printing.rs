@@ -1,18 +1,31 @@
 //! What `millpond load` leaves behind: wrk's text, wrk2's, tables, records; on the terminal or in
 //! files, several at once.
-//!
-//! Absent on purpose: the formats themselves (`millpond_measure::report`), and the writing of those
-//! that grow while the run goes on (`streams`).
 
-use super::Failure;
-use super::streams::{Form, Streams};
-use crate::output::{self, JsonFile};
-use clap::Args;
-use millpond_load::{LoadRecord, RequestSample, SAMPLES_MAX};
-use millpond_measure::record::LoadReport;
-use millpond_measure::report::{
-    ab, ab_requests, bars, csv, hlog, html, requests, spectrum, wrk, wrk2,
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use millpond_load::{
+    Connecting, Ended, LoadRecord, Observer, Progress, RequestSample, SAMPLES_MAX, Second,
 };
+use millpond_measure::record::{LoadReport, LoadStatus};
+use millpond_measure::report::junit::{Case, Outcome, Suite};
+use millpond_measure::report::terminal::TerminalOptions;
+use millpond_measure::report::{
+    ab, ab_requests, bars, csv, hlog, html, requests, spectrum, terminal, wrk, wrk2,
+};
+use millpond_measure::slo::SloOutcome;
+
+use crate::output;
+use crate::output::{Exit, JsonFile};
+
+use super::connections::{Form, Streams};
+use super::reach::BaselineFlags;
+use super::watcher::Watcher;
+use super::{Cli, Failure, reach};
 
 /// The flags of what is printed and written.
 #[derive(Args, Debug)]
@@ -336,62 +349,222 @@ fn ab_times(record: &LoadRecord) -> ab::Times<'_> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// `millpond report`: a comparison shown again, from its record alone.
 
-    /// Goal: formats are named as their programs are, each to the terminal or to a file.
-    #[test]
-    fn outputs_are_read() {
-        let wrk2 = Print::parse("wrk2").unwrap();
-        assert_eq!((wrk2.format, wrk2.file.is_none()), (Format::Wrk2, true));
-        let hgrm = Print::parse("hgrm=out.hgrm").unwrap();
-        assert_eq!((hgrm.format, hgrm.file.is_some()), (Format::Hgrm, true));
-        let ndjson = Print::parse("ndjson").unwrap();
-        assert_eq!(ndjson.format, Format::Stream(Form::Ndjson));
-        assert!(wrk2.is_for_people() && !hgrm.is_for_people());
-        for text in ["", "xml", "csv=", "csv=/nowhere/at/all.csv", "wrk2="] {
-            assert!(Print::parse(text).is_err(), "{text}");
+/// Show a comparison again, from its record
+///
+/// Prints what compare printed and writes the page, byte for byte what compare wrote. A page holds its
+/// record, so report.html does as well as results.json.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond report millpond-report/results.json
+  millpond report results.json --out /tmp/report.html
+  millpond report report.html --json results.json
+  millpond report results.json --baseline earlier.json --junit junit.xml")]
+pub(crate) struct ReportFlags {
+    /// results.json of a comparison, or its report.html
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Where the page goes [default: report.html beside FILE]
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
+    out: Option<JsonFile>,
+    /// Write the record to FILE as well
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
+    json: Option<JsonFile>,
+    #[command(flatten)]
+    baseline: BaselineFlags,
+}
+
+impl ReportFlags {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let mut record = reach::read(&self.file)?;
+        self.baseline.check(&mut record)?;
+        let out = match self.out {
+            Some(out) => out,
+            None => beside(&self.file)?,
+        };
+        out.write(&html::render(&record))?;
+        if let Some(file) = &self.json {
+            file.write(&record.to_json().map_err(Failure::failed)?)?;
         }
-    }
-
-    /// Goal: wrk2's own flag brings wrk2's format, and --json is one more output.
-    #[test]
-    fn defaults_follow_the_flags() {
-        let flags = |print: &[&str], uncorrected, json: Option<&str>| PrintFlags {
-            histogram: false,
-            print: print.iter().map(|one| Print::parse(one).unwrap()).collect(),
-            latency: false,
-            uncorrected,
-            json: json.map(|file| JsonFile::parse(file).unwrap()),
-            percentages: None,
-            gnuplot: None,
-            report: None,
-            has_rate: false,
-            ab_style: ab::Style::default(),
+        self.baseline.write_junit(&record)?;
+        let options = TerminalOptions {
+            colour: output::colour(),
+            width: output::width(),
+            report_path: Some(out.to_string()),
         };
-        let formats = |flags: &PrintFlags| -> Vec<Format> {
-            flags.outputs().iter().map(|one| one.format).collect()
-        };
-        assert_eq!(formats(&flags(&[], false, None)), [Format::Wrk]);
-        assert_eq!(formats(&flags(&[], true, None)), [Format::Wrk2]);
-        // wrk2 is run with a rate, and wrk without.
-        let mut spectrum = flags(&[], false, None);
-        spectrum.latency = true;
-        assert_eq!(formats(&spectrum), [Format::Wrk]);
-        spectrum.set_up(true, ab::Style::default());
-        assert_eq!(formats(&spectrum), [Format::Wrk2]);
-        assert_eq!(spectrum.tool(), None);
-        assert_eq!(flags(&["wrk2"], false, None).tool(), Some(Tool::Wrk));
-        assert_eq!(flags(&["json", "ab"], false, None).tool(), Some(Tool::Ab));
-        // A dash is stdout, where wrk's text would make it unreadable.
-        let shown = flags(&[], false, Some("-"));
-        assert_eq!(shown.outputs(), [Print::parse("json").unwrap()]);
-        assert!(!shown.has_header());
-        let both = flags(&["csv"], false, Some("run.json"));
-        assert_eq!(formats(&both), [Format::Csv, Format::Json]);
-        assert!(!both.has_header());
-        assert!(flags(&[], false, Some("run.json")).has_header());
-        assert!(!flags(&["json=a", "wrk"], false, None).has_header());
+        output::print(terminal::render(&record, &options))?;
+        Ok(reach::exit_of(&record).unwrap_or(Exit::Success))
     }
 }
+
+fn beside(file: &Path) -> Result<JsonFile, Failure> {
+    let page = file.with_file_name("report.html");
+    JsonFile::parse(&page.display().to_string()).map_err(Failure::failed)
+}
+
+// The end of a run of `millpond load`: its record in every form that was asked for, and the run that
+// cannot end by itself because its script does not.
+
+/// Where results go.
+#[derive(Debug)]
+pub(super) struct Results<'a> {
+    pub(super) print: &'a PrintFlags,
+    pub(super) url: String,
+    /// wrk's first lines.
+    pub(super) header: &'a str,
+}
+
+impl Results<'_> {
+    /// Prints and writes all of it.
+    pub(super) fn write(&self, record: &LoadRecord, streams: Streams) -> Result<(), Failure> {
+        let report = LoadReport {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            url: self.url.clone(),
+            ..record.to_report()
+        };
+        streams.finish(&report)?;
+        let finished = Finished {
+            record,
+            report: &report,
+        };
+        self.print.finish(&finished, self.header)
+    }
+}
+
+/// The watcher of a run with a script.
+#[derive(Debug)]
+pub(super) struct ScriptWatcher<'a> {
+    pub(super) watcher: &'a Watcher,
+    pub(super) results: &'a Results<'a>,
+}
+
+impl Observer for ScriptWatcher<'_> {
+    fn started(&self, at: SystemTime) {
+        self.watcher.started(at);
+    }
+
+    fn connecting(&self, now: &Connecting) {
+        self.watcher.connecting(now);
+    }
+
+    fn progress(&self, now: &Progress) {
+        self.watcher.progress(now);
+    }
+
+    fn second(&self, second: &Second<'_>) {
+        self.watcher.second(second);
+    }
+
+    /// Threads that never end would keep the process: it ends from here.
+    fn stuck(&self, record: &LoadRecord) {
+        let written = self.results.write(record, self.watcher.finish());
+        if let Err(Failure::Usage(problem) | Failure::Failed(problem)) = written {
+            output::note(problem);
+        }
+        output::note(format!(
+            "the script did not come back in {} of {} threads, perhaps from a loop without an end; what \
+             those measured in their last second is missing, and done() was not called",
+            record.stuck_threads, record.threads
+        ));
+        output::leave(match record.ended {
+            Ended::Interrupted => Exit::Interrupted,
+            _ => Exit::Failed,
+        });
+    }
+}
+
+// A load run as cases of JUnit: the run itself, whether it can be believed, and each objective.
+
+/// What a build server shows of a run. Objectives of a run that is not to be believed stand as they are,
+/// beside the error that says so.
+pub(super) fn suite(record: &LoadRecord, objectives: &[SloOutcome]) -> Suite {
+    let case = |name: &str, outcome| Case {
+        name: name.to_owned(),
+        outcome,
+    };
+    let cases = [
+        case("the run is complete", complete(record)),
+        case("the measurement can be trusted", trusted(record)),
+    ];
+    Suite {
+        name: "millpond load".to_owned(),
+        duration_ns: record.duration_ns,
+        cases: cases
+            .into_iter()
+            .chain(objectives.iter().map(Case::of_objective))
+            .collect(),
+    }
+}
+
+fn complete(record: &LoadRecord) -> Outcome {
+    let (answered, failed) = (record.requests, record.errors.total());
+    let figures = format!("{answered} requests were answered rightly, {failed} failed");
+    match record.ended {
+        Ended::Complete if answered == 0 && failed > 0 => Outcome::Failed(figures),
+        Ended::Complete => Outcome::Passed(figures),
+        Ended::Interrupted => Outcome::Error(format!("interrupted; {figures}")),
+        Ended::TargetGone => Outcome::Failed(format!("the target went away; {figures}")),
+        Ended::Aborted => {
+            let condition = record.aborted.as_deref().unwrap_or_default();
+            Outcome::Failed(format!("aborted: {condition}; {figures}"))
+        }
+    }
+}
+
+fn trusted(record: &LoadRecord) -> Outcome {
+    let reasons = record.verdict.reasons.join("; ");
+    match record.verdict.status {
+        LoadStatus::Ok => Outcome::Passed("OK".to_owned()),
+        LoadStatus::Suspect => Outcome::Passed(format!("with care: {reasons}")),
+        LoadStatus::Invalid => Outcome::Error(reasons),
+    }
+}
+
+// `millpond pages`: manual pages and shell completions, made from the flags themselves.
+//
+// Hidden: `cargo xtask dist` calls it for whoever packs Millpond. The other way round, linking this
+// command into `xtask`, would keep the checks from running while the command does not compile.
+
+/// Write the manual pages and shell completions, for packagers
+#[derive(Args, Debug)]
+#[command(
+    hide = true,
+    after_help = "Examples:
+  millpond pages share
+
+makes share/man/man1, share/bash-completion and the like."
+)]
+pub(crate) struct PagesFlags {
+    /// Where to; what is missing of it is made
+    directory: PathBuf,
+}
+
+/// Where each shell looks below a prefix's `share`, and what it calls the file.
+const COMPLETIONS: [(Shell, &str, &str); 3] = [
+    (Shell::Bash, "bash-completion/completions", "millpond"),
+    (Shell::Zsh, "zsh/site-functions", "_millpond"),
+    (Shell::Fish, "fish/vendor_completions.d", "millpond.fish"),
+];
+
+impl PagesFlags {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let shown = self.directory.display().to_string();
+        let failed = |error: &dyn Display| Failure::failed(format!("{shown}: {error}"));
+        let manual = self.directory.join("man/man1");
+        fs::create_dir_all(&manual).map_err(|error| failed(&error))?;
+        clap_mangen::generate_to(Cli::command(), &manual).map_err(|error| failed(&error))?;
+        for (shell, place, name) in COMPLETIONS {
+            let directory = self.directory.join(place);
+            fs::create_dir_all(&directory).map_err(|error| failed(&error))?;
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "millpond", &mut text);
+            fs::write(directory.join(name), text).map_err(|error| failed(&error))?;
+        }
+        Ok(Exit::Success)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/printing.rs"]
+mod tests;

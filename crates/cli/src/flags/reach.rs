@@ -1,13 +1,21 @@
 //! How a server is reached: its addresses, another address in their place, a unix socket, TLS.
 
-use super::Failure;
-use super::url::Url;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use clap::Args;
 use millpond_io::Address;
 use millpond_io::tls::{TlsClient, TlsClientOptions, Trust};
 use millpond_load::AddressUse;
-use std::path::PathBuf;
-use std::sync::Arc;
+use millpond_measure::record::ComparisonRecord;
+use millpond_measure::regression;
+use millpond_measure::regression::RegressionRule;
+use millpond_measure::report::junit::Suite;
+
+use crate::output::{Exit, JsonFile};
+
+use super::Failure;
+use super::url::Url;
 
 /// The flags.
 #[derive(Args, Debug)]
@@ -173,44 +181,79 @@ impl ReachFlags {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// `--baseline`: did a candidate get worse since an earlier record?
 
-    /// Goal: what curl's flag says is understood, with IPv6 on either side; what is for another server is refused,
-    /// and not left without effect.
-    #[test]
-    fn another_address_may_be_connected_to() {
-        for (text, authority, expected) in [
-            ("example.com:80:127.0.0.1", "example.com:80", "127.0.0.1:80"),
-            (
-                "Example.com:80:127.0.0.1:8080",
-                "example.com:80",
-                "127.0.0.1:8080",
-            ),
-            ("::127.0.0.1:81", "a:80", "127.0.0.1:81"),
-            ("::[::1]:81", "a:80", "[::1]:81"),
-            ("[::1]:80:[::2]", "[::1]:80", "[::2]:80"),
-            (":443:localhost", "a:443", "localhost:443"),
-        ] {
-            let other = ConnectTo::parse(text).unwrap();
-            assert_eq!(
-                other.instead_of(authority).as_deref(),
-                Ok(expected),
-                "{text}"
-            );
-        }
-        for text in ["", "a", "a:80", "a:80:", "a:x:b", "a:80:b:x", "[::1:80:b"] {
-            assert!(ConnectTo::parse(text).is_err(), "{text}");
-        }
-        let other = ConnectTo::parse("a:80:b").unwrap();
-        for authority in ["b:80", "a:81"] {
-            assert!(
-                other
-                    .instead_of(authority)
-                    .unwrap_err()
-                    .contains("leave both empty")
-            );
+// No doc comment: clap would show it as what the command does.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Regression check")]
+pub(super) struct BaselineFlags {
+    /// The record (results.json) of an earlier comparison of the same server on this machine: says of
+    /// each candidate whether it became better, worse, or stayed the same. Rates and work are those of
+    /// then. Exit status 3 if one became worse by more than the margin
+    #[arg(long, value_name = "FILE")]
+    pub(super) baseline: Option<PathBuf>,
+    /// Compare throughput, latency and CPU time as they are, and not as ratios to the baseline candidate
+    /// of the same session: sees what changed for all candidates alike, and takes the machine's own
+    /// drift for a change
+    #[arg(long, requires = "baseline")]
+    baseline_values: bool,
+    /// Write what became of each candidate to FILE as JUnit XML, as build servers show tests
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse, requires = "baseline")]
+    junit: Option<JsonFile>,
+}
+
+impl BaselineFlags {
+    /// The earlier record, if one was named.
+    pub(super) fn earlier(&self) -> Result<Option<ComparisonRecord>, Failure> {
+        self.baseline.as_deref().map(read).transpose()
+    }
+
+    pub(super) const fn rule(&self) -> RegressionRule {
+        RegressionRule {
+            by_value: self.baseline_values,
         }
     }
+
+    /// Writes the answer for a build server, if one was asked for.
+    pub(super) fn write_junit(&self, record: &ComparisonRecord) -> Result<(), Failure> {
+        match (&self.junit, &record.regression) {
+            (Some(file), Some(found)) => {
+                file.write(&Suite::of_regression(found, record.duration_ns).render())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts the answer into `record`.
+    pub(super) fn check(&self, record: &mut ComparisonRecord) -> Result<(), Failure> {
+        if let Some(earlier) = self.earlier()? {
+            let found = regression::check(record, &earlier, self.rule());
+            record.regression = Some(found.map_err(Failure::failed)?);
+        }
+        Ok(())
+    }
 }
+
+/// The record in `file`; the failure names the file.
+pub(super) fn read(file: &Path) -> Result<ComparisonRecord, Failure> {
+    let failed = |problem: String| Failure::failed(format!("{}: {problem}", file.display()));
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| failed(format!("it cannot be read: {error}")))?;
+    ComparisonRecord::from_text(&text).map_err(|error| failed(error.to_string()))
+}
+
+/// What a check asks for, if it asks for anything else than success.
+pub(super) fn exit_of(record: &ComparisonRecord) -> Option<Exit> {
+    let regression = record.regression.as_ref()?;
+    if regression.regressed {
+        Some(Exit::SloMissed)
+    } else if regression.is_judged() {
+        None
+    } else {
+        Some(Exit::NotTrusted)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/reach.rs"]
+mod tests;

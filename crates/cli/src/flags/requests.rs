@@ -1,17 +1,27 @@
 //! What is asked of any server: URLs, methods, fields, bodies, templates and keys. What a template means is
 //! `millpond_load`'s to say, and `expectations` which answers are right.
 
-use super::url::{Url, basic_of, without_user};
-use super::url_list::{UrlLine, read_urls};
-use super::{Failure, parse_bytes, parse_count};
-use clap::Args;
-use millpond_http::Method;
-use millpond_load::{
-    KeyDistribution, KeySpace, RequestBody, RequestClass, RequestMix, Workload, is_template,
-};
 use std::io::Read;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use millpond_http::Method;
+use millpond_io::Address;
+use millpond_lab::ServerRequests;
+use millpond_load::{
+    BodyCheck, KeyDistribution, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix,
+    RequestPlan, SCAN_KEYS_MAX, StatusSet, Target, Validation, Workload, is_template,
+};
+
+use super::expectations::ExpectFlags;
+use super::expectations::ScriptFlags;
+use super::reach::ReachFlags;
+use super::url::{Url, basic_of, without_user};
+use super::url::{UrlLine, read_urls};
+use super::{Failure, parse_bytes, parse_count};
 
 /// The flags of what is asked, but for the URLs.
 #[derive(Args, Clone, Debug)]
@@ -363,26 +373,424 @@ impl RequestFlags {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// `--mix` and `--ycsb`: operations on an entity server, in proportion.
 
-    /// Goal: a header value cannot carry a second request.
-    #[test]
-    fn headers_are_held_to_their_grammar() {
-        let field = ("X-A".to_owned(), "b: c".to_owned());
-        assert_eq!(parse_header("X-A: b: c "), Ok(field));
-        for text in ["", ":", "a b: c", "a: b\r\nc: d", "a\t: b"] {
-            assert!(parse_header(text).is_err(), "{text:?}");
+/// What a mix is made of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Operation {
+    Read,
+    Update,
+    Insert,
+    Delete,
+    Scan,
+    ReadModifyWrite,
+}
+
+/// Operations with their weights.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Mix(Vec<(Operation, u64)>);
+
+/// One of YCSB's core workloads.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Ycsb {
+    pub(super) mix: Mix,
+    pub(super) distribution: KeyDistribution,
+}
+
+impl Mix {
+    /// `read=95,update=5`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        for part in text.split(',') {
+            let wrong = || format!("`{part}` is not an operation with its weight, as in read=95");
+            let (name, weight) = part.split_once('=').ok_or_else(wrong)?;
+            let operation = match name {
+                "read" => Operation::Read,
+                "update" => Operation::Update,
+                "insert" => Operation::Insert,
+                "delete" => Operation::Delete,
+                "scan" => Operation::Scan,
+                "rmw" => Operation::ReadModifyWrite,
+                _ => {
+                    return Err(format!(
+                        "`{name}` is none of read, update, insert, delete, scan and rmw"
+                    ));
+                }
+            };
+            let weight: u64 = weight.parse().map_err(|_| wrong())?;
+            if parts.iter().any(|(known, _)| *known == operation) {
+                return Err(format!("{name} is given twice"));
+            }
+            // As in YCSB's own files, a weight of 0 leaves the operation out.
+            if weight > 0 {
+                parts.push((operation, weight));
+            }
+        }
+        if parts.is_empty() {
+            return Err("every weight is 0".to_owned());
+        }
+        Ok(Self(parts))
+    }
+
+    /// A class for each operation, two for a read-modify-write. `path` is that of single entities.
+    pub(super) fn classes(
+        &self,
+        path: &str,
+        fields: &[(String, String)],
+    ) -> Result<Vec<RequestClass>, String> {
+        let has_deletes = self
+            .0
+            .iter()
+            .any(|(operation, _)| *operation == Operation::Delete);
+        let maker = ClassMaker {
+            path,
+            fields,
+            has_deletes,
+        };
+        let mut classes = Vec::new();
+        for &(operation, weight) in &self.0 {
+            match operation {
+                Operation::Read => classes.push(maker.read("read", weight)),
+                Operation::Update => classes.push(maker.write("update", weight, KeyUse::Drawn)),
+                Operation::Insert => classes.push(maker.write("insert", weight, KeyUse::New)),
+                Operation::Delete => classes.push(maker.delete(weight)),
+                Operation::Scan => classes.push(maker.scan(weight)?),
+                Operation::ReadModifyWrite => classes.extend([
+                    maker.read("rmw-read", weight),
+                    RequestClass {
+                        is_second: true,
+                        ..maker.write("rmw-update", weight, KeyUse::Drawn)
+                    },
+                ]),
+            }
+        }
+        Ok(classes)
+    }
+}
+
+/// Requests of the entity API.
+struct ClassMaker<'a> {
+    path: &'a str,
+    fields: &'a [(String, String)],
+    /// A key may be gone.
+    has_deletes: bool,
+}
+
+impl ClassMaker<'_> {
+    fn class(&self, name: &str, weight: u64, method: Method, statuses: &[u16]) -> RequestClass {
+        RequestClass {
+            weight,
+            method,
+            fields: self.fields.to_vec(),
+            validation: Validation::of(StatusSet::of(statuses), BodyCheck::Ignore),
+            ..RequestClass::get(name, &format!("{}?id={{key}}", self.path))
         }
     }
 
-    #[test]
-    fn sizes_are_one_or_a_range() {
-        assert_eq!(parse_sizes("1KiB"), Ok(1_024..=1_024));
-        assert_eq!(parse_sizes("0..4KiB"), Ok(0..=4_096));
-        for text in ["", "..", "5..1", "1..", "2GiB"] {
-            assert!(parse_sizes(text).is_err(), "{text}");
+    fn read(&self, name: &str, weight: u64) -> RequestClass {
+        let statuses: &[u16] = if self.has_deletes {
+            &[200, 404]
+        } else {
+            &[200]
+        };
+        let class = self.class(name, weight, Method::Get, statuses);
+        RequestClass {
+            expects_value: true,
+            validation: Validation {
+                body: BodyCheck::Exact,
+                ..class.validation
+            },
+            ..class
+        }
+    }
+
+    fn write(&self, name: &str, weight: u64, key: KeyUse) -> RequestClass {
+        RequestClass {
+            key,
+            body: RequestBody::Value,
+            ..self.class(name, weight, Method::Put, &[200, 201, 204])
+        }
+    }
+
+    fn delete(&self, weight: u64) -> RequestClass {
+        self.class("delete", weight, Method::Delete, &[200, 202, 204, 404])
+    }
+
+    fn scan(&self, weight: u64) -> Result<RequestClass, String> {
+        let path = self.path.strip_suffix("entity").ok_or_else(|| {
+            format!(
+                "scans are for a path that ends with entity, which {} does not",
+                self.path
+            )
+        })?;
+        let target = format!("{path}entities?start={{key}}&end={{scan_end:{SCAN_KEYS_MAX}}}");
+        Ok(RequestClass {
+            target,
+            ..self.class("scan", weight, Method::Get, &[200])
+        })
+    }
+}
+
+impl Ycsb {
+    /// `a` to `f`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let zipfian = KeyDistribution::Zipfian { exponent: 0.99 };
+        let latest = KeyDistribution::Latest { exponent: 0.99 };
+        let (mix, distribution) = match text {
+            "a" | "A" => ("read=50,update=50", zipfian),
+            "b" | "B" => ("read=95,update=5", zipfian),
+            "c" | "C" => ("read=100", zipfian),
+            "d" | "D" => ("read=95,insert=5", latest),
+            "e" | "E" => ("scan=95,insert=5", zipfian),
+            "f" | "F" => ("read=50,rmw=50", zipfian),
+            _ => return Err("YCSB's workloads are a, b, c, d, e and f".to_owned()),
+        };
+        Ok(Self {
+            mix: Mix::parse(mix)?,
+            distribution,
+        })
+    }
+}
+
+// Requests of entity servers: what `millpond load` asks with --put, --get, --mix and --ycsb.
+
+/// YCSB's own default.
+const YCSB_KEYS_DEFAULT: u64 = 1_000;
+/// The path of the entity API, for which the server's root stands too.
+const ENTITY_PATH: &str = "/v0/entity";
+
+/// The flags.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Requests")]
+pub(super) struct EntityRequestFlags {
+    /// Write the values of an entity server
+    #[arg(long, requires = "keys",
+        conflicts_with_all = ["get", "urls", "method", "body", "body_size", "script"])]
+    put: bool,
+    /// Read back the values that --put wrote, and check them
+    #[arg(long, requires = "keys",
+        conflicts_with_all = ["urls", "method", "body", "body_size", "script", "expect_same_body"])]
+    get: bool,
+    /// Operations on an entity server by weight: read=95,update=5; also insert, delete, scan, and rmw
+    /// (a read and an update of one key, which count as two requests)
+    #[arg(long, value_name = "MIX", value_parser = Mix::parse, requires = "keys",
+        conflicts_with_all = ["put", "get", "ycsb", "urls", "method", "body", "body_size", "no_templates", "script",
+            "expect_same_body"])]
+    mix: Option<Mix>,
+    /// One of YCSB's core workloads, after --put has written the keys [default keys: 1000]
+    #[arg(long, value_name = "a|b|c|d|e|f", value_parser = Ycsb::parse,
+        conflicts_with_all = ["put", "get", "urls", "method", "body", "body_size", "no_templates", "script",
+            "expect_same_body"])]
+    ycsb: Option<Ycsb>,
+    /// Size of a value, or sizes, each as likely
+    #[arg(long, value_name = "SIZE|MIN..MAX", value_parser = parse_sizes, default_value = "1KiB")]
+    value_size: RangeInclusive<usize>,
+}
+
+impl EntityRequestFlags {
+    /// Whether requests are those of an entity server.
+    pub(super) const fn is_given(&self) -> bool {
+        self.put || self.get || self.mix.is_some() || self.ycsb.is_some()
+    }
+
+    /// The path of the target, for workloads that have but one.
+    pub(super) fn target_path(&self, urls: &Urls) -> String {
+        match (self.put || self.get, urls.first.path.as_str()) {
+            (true, "/") => ENTITY_PATH.to_owned(),
+            (_, path) => path.to_owned(),
+        }
+    }
+
+    /// The requests.
+    pub(super) fn workload(
+        &self,
+        asked: &RequestFlags,
+        urls: &Urls,
+        seed: u64,
+    ) -> Result<Workload, Failure> {
+        if urls.lines.len() > 1 {
+            return Err(Failure::usage(
+                "--put, --get and mixes take one URL: that of an entity server",
+            ));
+        }
+        let path = match urls.first.path.as_str() {
+            "/" => ENTITY_PATH,
+            path => path,
+        };
+        let fields = asked.fields();
+        let ycsb = self.ycsb.as_ref();
+        let classes = match self.mix.as_ref().or(ycsb.map(|ycsb| &ycsb.mix)) {
+            Some(mix) => mix.classes(path, &fields).map_err(Failure::usage)?,
+            None => match self.plain_workload(asked, seed) {
+                Some(plain) => return Ok(plain),
+                None => vec![self.class(path, fields)],
+            },
+        };
+        let distribution = match (ycsb, self.put) {
+            (Some(ycsb), _) => ycsb.distribution,
+            (None, true) => KeyDistribution::Sequential,
+            (None, false) => KeyDistribution::Uniform,
+        };
+        let keys = asked.keys.or(ycsb.map(|_| YCSB_KEYS_DEFAULT));
+        Ok(Workload::Mix(RequestMix {
+            keys: keys.map(|count| asked.key_space(count, distribution)),
+            value_bytes: self.value_size.clone(),
+            seed,
+            template_file: asked.template_file.clone(),
+            classes,
+        }))
+    }
+
+    /// The forms without anything that those of before did not have.
+    fn plain_workload(&self, asked: &RequestFlags, seed: u64) -> Option<Workload> {
+        let is_plain = asked.key_distribution.is_none()
+            && asked.key_prefix == "k"
+            && asked.key_digits.is_none()
+            && asked.fields().is_empty()
+            && self.value_size.start() == self.value_size.end();
+        let (keys, value_bytes) = (asked.keys.unwrap_or_default(), *self.value_size.start());
+        match (is_plain, self.put) {
+            (false, _) => None,
+            (true, true) => Some(Workload::EntityPut {
+                keys,
+                value_bytes,
+                seed,
+            }),
+            (true, false) => Some(Workload::EntityGet {
+                keys,
+                value_bytes,
+                seed,
+            }),
+        }
+    }
+
+    fn class(&self, path: &str, fields: Vec<(String, String)>) -> RequestClass {
+        let class = RequestClass {
+            fields,
+            ..RequestClass::get("get", &format!("{path}?id={{key}}"))
+        };
+        if self.put {
+            return RequestClass {
+                name: "put".to_owned(),
+                method: Method::Put,
+                body: RequestBody::Value,
+                validation: Validation::of(StatusSet::of(&[201]), BodyCheck::Exact),
+                ..class
+            };
+        }
+        RequestClass {
+            expects_value: true,
+            validation: Validation::of(StatusSet::of(&[200]), BodyCheck::Exact),
+            ..class
         }
     }
 }
+
+// Requests and their server as `load`, `compare` and `profile` describe them, with the same flags.
+
+/// A handshake that takes longer has failed: as generous as the time that an answer may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Draws follow from it: every candidate is asked the same.
+const DRAW_SEED: u64 = 1;
+
+/// The flags, of commands that start a server of the user's.
+#[derive(Args, Debug)]
+pub(super) struct TargetRequestFlags {
+    /// Where your server answers; several URLs of it are asked in turn
+    #[arg(long, value_name = "URL")]
+    pub(super) url: Vec<String>,
+    #[command(flatten)]
+    asked: RequestFlags,
+    #[command(flatten)]
+    expect: ExpectFlags,
+    #[command(flatten)]
+    script: ScriptFlags,
+    #[command(flatten)]
+    reach: ReachFlags,
+}
+
+/// Everything but lengths, rates and numbers of connections.
+pub(super) struct Description<'a> {
+    pub(super) urls: &'a Urls,
+    pub(super) asked: &'a RequestFlags,
+    pub(super) expect: &'a ExpectFlags,
+    pub(super) reach: &'a ReachFlags,
+    pub(super) has_script: bool,
+    pub(super) handshake_timeout_ns: u64,
+}
+
+impl Description<'_> {
+    /// The plan for `workload` of `path`. No name is looked up yet and no script read: the rest is checked first.
+    pub(super) fn plan(&self, workload: Workload, path: String) -> Result<RequestPlan, Failure> {
+        let nowhere = Address::from(SocketAddr::from(([127, 0, 0, 1], 1)));
+        let first = &self.urls.first;
+        let target = Target {
+            addresses: [nowhere].into(),
+            // A script finds the field in its table, and the URL's server beside it.
+            host: match self.has_script {
+                true => first.host_field.clone(),
+                false => self.asked.host_field(self.urls)?,
+            },
+            path,
+        };
+        let mut plan = RequestPlan::new(target, workload);
+        plan.tls = self.reach.tls(first, self.handshake_timeout_ns)?;
+        plan.is_verified = self.reach.is_verified();
+        plan.addresses = self.reach.address_use();
+        plan.requests_per_connection = self.asked.says_close().then_some(1);
+        self.expect.apply(&mut plan);
+        Ok(plan)
+    }
+}
+
+impl TargetRequestFlags {
+    /// The first flag that describes requests of a server of the user's, besides --url.
+    pub(super) fn first_given(&self) -> Option<&'static str> {
+        let script = self.script.is_given().then_some("--script");
+        let other = self.asked.first_given().or(self.expect.first_given());
+        other.or(script).or(self.reach.first_given())
+    }
+
+    /// Whether requests have a URL.
+    pub(super) fn has_url(&self) -> bool {
+        !self.url.is_empty() || self.asked.urls.is_some()
+    }
+
+    /// The requests, with `urls` instead of --url.
+    pub(super) fn requests(&self, urls: &[String]) -> Result<ServerRequests, Failure> {
+        let parsed = self.asked.parse_urls(urls)?;
+        let mut asked = self.asked.clone();
+        asked.header.extend(self.asked.authorization(urls)?);
+        let body = asked.read_body()?;
+        let workload = match self.script.is_given() {
+            true => asked.workload_of_script(&parsed, body)?,
+            false => asked.workload(&parsed, DRAW_SEED, &body)?,
+        };
+        let script = urls.first().map_or("", String::as_str);
+        let script = self.script.config(script, &asked, &workload, &[])?;
+        let description = Description {
+            urls: &parsed,
+            asked: &asked,
+            expect: &self.expect,
+            reach: &self.reach,
+            has_script: script.is_some(),
+            handshake_timeout_ns: u64::try_from(HANDSHAKE_TIMEOUT.as_nanos()).unwrap_or(u64::MAX),
+        };
+        let mut plan = description.plan(workload, parsed.first.path.clone())?;
+        plan.script = script;
+        plan.target.addresses = self.reach.addresses(&parsed.first)?;
+        Ok(ServerRequests {
+            text: asked.shown_url(urls),
+            plan,
+            is_host_of_url: !asked.has_host(),
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/requests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/mixes.rs"]
+mod mixes_tests;

@@ -2,8 +2,17 @@
 //!
 //! Nothing is percent-encoded on the user's behalf: what cannot stand in a URL is refused.
 
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use millpond_http::Method;
+use millpond_lab::target::{PORT_PLACE, has_port_place};
+use millpond_lab::{Launcher, Target};
+
+use super::Failure;
+use super::requests::TargetRequestFlags;
 
 /// `http://[USER[:PASSWORD]@]HOST[:PORT][/PATH][?QUERY]`, taken apart.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -140,90 +149,193 @@ fn split_authority(authority: &str) -> Option<(&str, Option<&str>)> {
     (!host.is_empty() && host != "[]").then_some((host, port))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// `--urls FILE`: several URLs of one server, with weights and methods.
 
-    /// Goal: every part lands where it belongs, with the defaults of RFC 9110.
-    #[test]
-    fn urls_are_taken_apart() {
-        for (text, authority, host_field, path) in [
-            (
-                "http://127.0.0.1:8080/a/b?c=d#e",
-                "127.0.0.1:8080",
-                "127.0.0.1:8080",
-                "/a/b?c=d",
-            ),
-            ("http://localhost", "localhost:80", "localhost", "/"),
-            ("http://localhost?x=1", "localhost:80", "localhost", "/?x=1"),
-            ("http://[::1]:81/", "[::1]:81", "[::1]:81", "/"),
-            ("http://[::1]", "[::1]:80", "[::1]", "/"),
-        ] {
-            let url = Url::parse(text).unwrap();
-            let parts = (
-                url.authority.as_str(),
-                url.host_field.as_str(),
-                url.path.as_str(),
-            );
-            assert_eq!(parts, (authority, host_field, path), "{text}");
+/// One URL and how it is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct UrlLine {
+    pub(super) url: Url,
+    /// As it is reported.
+    pub(super) name: String,
+    pub(super) weight: u64,
+    /// `None`: that of the command line.
+    pub(super) method: Option<Method>,
+}
+
+impl UrlLine {
+    pub(super) fn of(url: Url, text: &str) -> Self {
+        Self {
+            url,
+            name: without_user(text),
+            weight: 1,
+            method: None,
         }
     }
 
-    /// Goal: a user name becomes the field of RFC 7617, and is shown nowhere.
-    #[test]
-    fn a_user_name_is_an_authorization() {
-        for (user, value) in [
-            // The example of RFC 7617, section 2.
-            (
-                "Aladdin:open%20sesame",
-                "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==",
-            ),
-            ("me", "Basic bWU6"),
-            ("a%40b:c:d", "Basic YUBiOmM6ZA=="),
-        ] {
-            let text = format!("http://{user}@host:81/x?y=@");
-            let url = Url::parse(&text).unwrap();
-            assert_eq!(url.authorization.as_deref(), Some(value));
-            assert_eq!(
-                (&url.authority[..], &url.host_field[..]),
-                ("host:81", "host:81")
-            );
-            assert_eq!(without_user(&text), "http://host:81/x?y=@");
+    /// `[WEIGHT] [METHOD] URL`, the URL whole or a path at `base`.
+    fn parse(line: &str, base: Option<&Url>) -> Result<Self, String> {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        let text = words.pop().unwrap_or_default();
+        let url = match base {
+            Some(base) if text.starts_with('/') => base.with_path(text)?,
+            None if text.starts_with('/') => {
+                return Err(format!(
+                    "{text} is a path: name its server with a URL besides the list"
+                ));
+            }
+            _ => Url::parse(text)?,
+        };
+        let mut parsed = Self::of(url, text);
+        for word in words {
+            if let Ok(weight) = word.parse() {
+                parsed.weight = weight;
+                continue;
+            }
+            let method = Method::from_token(word.as_bytes());
+            if matches!(method, Method::Extension | Method::Connect) || parsed.method.is_some() {
+                return Err(format!(
+                    "`{word}` is neither a weight nor a method before a URL"
+                ));
+            }
+            parsed.method = Some(method);
+            parsed.name = format!("{word} {}", without_user(text));
         }
-        assert_eq!(Url::parse("http://host/@").unwrap().authorization, None);
-    }
-
-    #[test]
-    fn https_has_its_own_port() {
-        let url = Url::parse("https://localhost/a").unwrap();
-        assert!(url.is_tls && !Url::parse("http://localhost/a").unwrap().is_tls);
-        assert_eq!(
-            (&url.authority[..], url.host()),
-            ("localhost:443", "localhost")
-        );
-        assert_eq!(Url::parse("https://[::1]:9/").unwrap().host(), "[::1]");
-    }
-
-    /// Goal: what cannot be asked for is refused with the reason, not guessed at.
-    #[test]
-    fn wrong_urls_are_refused_with_the_reason() {
-        for (text, part) in [
-            ("127.0.0.1:8080", "begin with http:// or https://"),
-            ("ftp://a/", "begin with http://"),
-            ("http://", "names no host"),
-            ("http://:80/", "names no host"),
-            ("http://[::1/", "names no host"),
-            ("http://a:0/", "port"),
-            ("http://a:99999/", "port"),
-            ("http://a:/", "port"),
-            ("http://me:%zz@a/", "two digits"),
-            ("http://me:%4@a/", "two digits"),
-            ("http://me@/", "names no host"),
-            ("http://a/b c", "blank"),
-            ("http://a/\r\nX: y", "blank"),
-        ] {
-            let error = Url::parse(text).unwrap_err();
-            assert!(error.contains(part), "{text}: {error}");
-        }
+        Ok(parsed)
     }
 }
+
+/// The URLs of a file; empty lines and those that begin with # are passed over.
+pub(super) fn read_urls(file: &Path, base: Option<&Url>) -> Result<Vec<UrlLine>, Failure> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::failed(format!("--urls {name}: the file cannot be read: {error}"))
+    })?;
+    let mut urls = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if !line.is_empty() && !line.starts_with('#') {
+            let number = index + 1;
+            let wrong =
+                |problem| Failure::usage(format!("--urls {name}, line {number}: {problem}"));
+            urls.push(UrlLine::parse(line, base).map_err(wrong)?);
+        }
+    }
+    if urls.is_empty() {
+        return Err(Failure::usage(format!("--urls {name} holds no URL")));
+    }
+    Ok(urls)
+}
+
+// What `compare` and `profile` start: our entity server, or the user's behind a URL or a port; and this
+// program itself, which starts it.
+
+/// What was said of the server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SubjectTarget<'a> {
+    /// `compared` or `profiled`: what becomes of it.
+    pub(super) verb: &'a str,
+    /// Where it answers, and what it is asked.
+    pub(super) requests: &'a TargetRequestFlags,
+    /// Where it listens, if it does not speak HTTP.
+    pub(super) port: Option<u16>,
+    /// Whether a program of the user's loads it.
+    pub(super) has_load_command: bool,
+    /// The words after `--`.
+    pub(super) command: &'a [OsString],
+    /// Whether pools were asked for, which only our own has.
+    pub(super) has_pools: bool,
+}
+
+impl SubjectTarget<'_> {
+    /// The target, or what contradicts itself.
+    pub(super) fn target(&self) -> Result<Target, Failure> {
+        let is_of_the_user =
+            self.requests.has_url() || self.port.is_some() || !self.command.is_empty();
+        if let Some(flag) = self.requests.first_given() {
+            if self.has_load_command {
+                return Err(Failure::usage(format!(
+                    "{flag} is about our own load, and --load-cmd takes its place: leave out one of both"
+                )));
+            }
+            if !is_of_the_user {
+                return Err(Failure::usage(format!(
+                    "{flag} is about a server of yours: give --url, and its command after --"
+                )));
+            }
+        }
+        let urls = match self.port {
+            Some(port) => vec![format!("http://127.0.0.1:{port}/")],
+            None => self.urls_with_a_port()?,
+        };
+        let has_url = !urls.is_empty() || self.requests.has_url();
+        match (has_url, self.command.is_empty()) {
+            (false, true) if cfg!(not(feature = "entity")) => Err(Failure::usage(format!(
+                "the server that is {} by default is not in this build (--features entity has it): \
+                 name a server of yours, as in `--url http://127.0.0.1:8081/ -- nginx ...`",
+                self.verb
+            ))),
+            (false, true) => Ok(Target::Entity { extra: Vec::new() }),
+            (false, false) => Err(Failure::usage(
+                "a server of yours needs --url, the address at which it answers; one that does not \
+                 speak HTTP needs --port and --load-cmd",
+            )),
+            (true, true) => Err(Failure::usage(
+                "--url needs the server's command (CMD) after --",
+            )),
+            (true, false) => self.of_the_user(&urls),
+        }
+    }
+
+    /// The URLs with a free port for `{port}`, the same in all; where only the command has that, the root at such a
+    /// port.
+    fn urls_with_a_port(&self) -> Result<Vec<String>, Failure> {
+        let is_placed = self.command.iter().any(|word| has_port_place(word));
+        let mut urls = self.requests.url.clone();
+        if urls.is_empty() && is_placed && !self.requests.has_url() {
+            urls.push("http://127.0.0.1:{port}/".to_owned());
+        }
+        if !urls.iter().any(|url| url.contains(PORT_PLACE)) {
+            return Ok(urls);
+        }
+        if !is_placed {
+            return Err(Failure::usage(
+                "--url has {port}, and the server's command has not: put it where the command takes its port",
+            ));
+        }
+        let port = millpond_lab::port::choose().map_err(Failure::failed)?;
+        let port = port.to_string();
+        let placed = urls.iter().map(|url| url.replace(PORT_PLACE, &port));
+        Ok(placed.collect())
+    }
+
+    fn of_the_user(&self, urls: &[String]) -> Result<Target, Failure> {
+        if self.has_pools {
+            return Err(Failure::usage(
+                "--pools is about our own server: leave it out",
+            ));
+        }
+        Ok(Target::Command {
+            words: self.command.to_vec(),
+            requests: Box::new(self.requests.requests(urls)?),
+        })
+    }
+}
+
+/// This program as what starts servers.
+pub(super) fn launcher() -> Result<Launcher, Failure> {
+    Launcher::current()
+        .map_err(|error| Failure::failed(format!("this program cannot find its own file: {error}")))
+}
+
+/// This program's file.
+pub(super) fn own_program() -> Result<PathBuf, Failure> {
+    Ok(launcher()?.program)
+}
+
+#[cfg(test)]
+#[path = "tests/url.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/url_list.rs"]
+mod url_list_tests;

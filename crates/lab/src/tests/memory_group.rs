@@ -9,11 +9,14 @@ fn version_1_is_found() {
                   cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
     let own = "5:cpuset:/b\n4:memory:/a/b:c\n0::/user.slice/x.scope\n";
     let expected = ("/sys/fs/cgroup/memory".to_owned(), "/a/b:c".to_owned());
-    assert_eq!(place(mounts, own), Some(expected));
-    assert_eq!(place("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", own), None);
+    assert_eq!(memory_group_place(mounts, own), Some(expected));
+    assert_eq!(
+        memory_group_place("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", own),
+        None
+    );
     let joint = "cgroup /sys/fs/cgroup/all cgroup rw,cpuset,memory 0 0\n";
-    assert_eq!(place(joint, own), None);
-    assert_eq!(place(mounts, "0::/x\n"), None);
+    assert_eq!(memory_group_place(joint, own), None);
+    assert_eq!(memory_group_place(mounts, "0::/x\n"), None);
 }
 
 /// Goal: what a process held is still told after it has ended, and the group goes.

@@ -37,7 +37,7 @@ fn found(rounds: [Vec<RoundMeasures>; 2]) -> Vec<[Option<f64>; 2]> {
             ..CandidateRounds::default()
         }
     });
-    work_out(&mut candidates);
+    paced_work_out(&mut candidates);
     let count = candidates[0].rounds.len();
     let value = |index: usize, round: usize| {
         let round = &candidates[index].rounds[round];

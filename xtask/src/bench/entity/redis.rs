@@ -1,18 +1,18 @@
 //! GET and PUT of 64 connections beside redis: with a sync before each answer and once a second, 1 KiB and 1 MiB, and
 //! what both hold in memory for the same data.
 //!
-//! redis-benchmark asks redis, one request at a time on each connection; `millpond load` asks ours and checks
-//! each value. Where the generator is the limit, requests per second of the server's CPU time tell more: they
-//! stand beside. Absent on purpose: pipelining, which HTTP's clients do not do.
+//! redis-benchmark asks redis, one request at a time on each connection; `millpond load` asks ours
+//! and checks each value. Where the generator is the limit, requests per second of the server's CPU
+//! time tell more: they stand beside.
 
 use super::{Directory, EntityServer, PASS_MAX, fill, read_every_key};
 use crate::bench::Bench;
-use crate::bench::command::{bounded, lasting, text_of, text_of_load};
-use crate::bench::figure::Figure;
+use crate::bench::Figure;
+use crate::bench::first_line;
 use crate::bench::generator::{CONNECTIONS, Generator, Timed, parse};
-use crate::bench::machine::first_line;
-use crate::bench::pairs::interleave;
+use crate::bench::interleave;
 use crate::bench::server::{Server, free_address};
+use crate::bench::{bounded, lasting, text_of, text_of_load};
 use std::time::Duration;
 
 const SERVER: &str = "redis-server";
@@ -274,14 +274,5 @@ fn compared(what: &str, pairs: &[(Timed, Timed)], target: Option<f64>) -> Vec<Fi
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: the rate is that of the command asked for, and none at all is an error.
-    #[test]
-    fn the_rate_of_a_command_is_read() {
-        let text = "\"test\",\"rps\"\n\"SET\",\"816326.56\",\"0.2\"\n\"GET\",\"754717.00\"\n";
-        assert_eq!(rate(text, "get"), Ok(754_717.0));
-        assert!(rate("\"test\",\"rps\"\n", "get").is_err());
-    }
-}
+#[path = "tests/redis.rs"]
+mod tests;

@@ -3,15 +3,15 @@
 //!
 //! Both have the same certificate (ECDSA P-256) and speak TLS 1.3 to the same client, which so
 //! decides the cipher. Handshakes are counted by OpenSSL's own `s_time`: each of its connections
-//! asks once and goes. Absent on purpose: a target. What is compared there is rustls and OpenSSL far
-//! more than the servers around them.
+//! asks once and goes. What is compared there is rustls and OpenSSL far more than the servers
+//! around them.
 
-use crate::bench::command::{bounded, text_of, text_of_load};
-use crate::bench::figure::Figure;
+use crate::bench::Figure;
+use crate::bench::interleave;
 use crate::bench::lean::Lean;
-use crate::bench::pairs::interleave;
 use crate::bench::server::Server;
 use crate::bench::{Bench, nginx};
+use crate::bench::{bounded, text_of, text_of_load};
 use serde_json::Value;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -187,34 +187,5 @@ fn handshakes_of(text: &str, mark: char) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: a run counts only if each connection was of the kind asked for and brought an answer.
-    #[test]
-    fn the_text_of_s_time_is_read() {
-        let text = |marks: &str| {
-            format!(
-                "Collecting connection statistics for 1 seconds\n{marks}\n\n3 connections in \
-                 0.39s; 1335.90 connections/user sec, bytes read 456\n3 connections in 2 real \
-                 seconds, 152 bytes read per connection\n"
-            )
-        };
-        assert_eq!(handshakes_of(&text("***"), '*'), Some(3.0));
-        assert_eq!(handshakes_of(&text("rrr"), 'r'), Some(3.0));
-        assert_eq!(handshakes_of(&text("r*r"), 'r'), None);
-        assert_eq!(handshakes_of(&text("**"), '*'), None);
-        assert_eq!(handshakes_of("", '*'), None);
-    }
-
-    /// Goal: errors of any kind make a run void.
-    #[test]
-    fn a_record_with_errors_has_no_requests() {
-        let record = |errors: u32| {
-            format!("{{\"requests\":5,\"errors\":{{\"connect\":0,\"read\":{errors}}}}}")
-        };
-        assert_eq!(requests_of(&record(0)), Some(5.0));
-        assert_eq!(requests_of(&record(1)), None);
-        assert_eq!(requests_of("{}"), None);
-    }
-}
+#[path = "tests/encrypted.rs"]
+mod tests;

@@ -6,6 +6,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::net::sockopt;
+use serde_json::json;
+
+use crate::hostile::subject::{PATIENCE, sum};
+
+use super::scene::{Extra, GAP_MAX, Outcome, STOP_MAX, Scene, Stop, beside};
+use super::writer::{Writer, Writing};
+
 /// Longest wait for a byte: a hang ends as a failure.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
 
@@ -178,4 +186,113 @@ fn answers_are_whole_or_errors() {
     for whole in [&plain[..], &chunks[..]] {
         assert!(read_answer(&mut &whole[..whole.len() - 1]).is_err());
     }
+}
+
+// More idle connections than there are descriptors, beside writes of 100 KB that each take a new connection.
+//
+// With `ulimit -n 1024` the store could open no file any more, and writes were refused until a restart.
+
+const IDLE: usize = 1500;
+const VALUE_BYTES: usize = 100_000;
+
+pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
+    let mut stage = scene.entity(&[])?;
+    let address = stage.address();
+    // 16 MB, so that memtables are written to tables meanwhile.
+    let writes = scene.count(30, 160);
+    let writing = Writing {
+        prefix: "beside",
+        value_bytes: VALUE_BYTES,
+        keys: writes as u64,
+        reconnects: true,
+    };
+    let idle = open(address);
+    let mut writer = Writer::new(address, writing);
+    let write = |_: &_| (0..writes).try_for_each(|_| writer.write_through(PATIENCE, || false));
+    let ((), written) = beside(Duration::ZERO, |_| (), write)?;
+    written?;
+    let has_room = stage.connections_max > IDLE as u64 + 1;
+    // Where idle connections hold every place, a new one is refused until one of them may be closed.
+    writer.check_statuses(if has_room { &[201] } else { &[201, 503] })?;
+    let held = idle.len();
+    drop(idle);
+    writer.disconnect();
+    stage.wait_until("idle connections close", |metrics| {
+        sum(metrics, "millpond_http_connections") <= 1.0
+    })?;
+    let mut later = Writer::new(
+        address,
+        Writing {
+            prefix: "later",
+            ..writing
+        },
+    );
+    for _ in 0..20 {
+        later.write();
+    }
+    later.check_statuses(&[201])?;
+    writer.check_stored(address)?;
+    later.check_stored(address)?;
+    let seen = json!({ "idle": held, "writer": writer.summary(), "later": later.summary() });
+    drop((writer, later));
+    let judged = stage.judge(Extra::default(), &seen)?;
+    stage.stop(STOP_MAX)?;
+    Ok(Outcome::Stood(judged))
+}
+
+/// Those that the server's queue of new connections takes; it refuses some of them as it sees fit.
+fn open(address: SocketAddr) -> Vec<TcpStream> {
+    let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok();
+    (0..IDLE).filter_map(connect).collect()
+}
+
+// Connections that are opened and reset at once, in a loop, beside writes.
+//
+// Accepting and closing took place in queues without a bound: 20,000 descriptors within seconds, and then no more
+// writes.
+
+pub(super) fn connection_resets_run(scene: &Scene) -> Result<Outcome, String> {
+    let mut stage = scene.entity(&["--max-connections", "1000", "--sync", "off"])?;
+    let address = stage.address();
+    let mut writer = Writer::new(
+        address,
+        Writing {
+            prefix: "beside",
+            value_bytes: 200,
+            keys: 100,
+            reconnects: false,
+        },
+    );
+    let write = |stop: &Stop| {
+        while !stop.is_over() {
+            writer.write_or_pause();
+        }
+    };
+    let (opened, ()) = beside(scene.time(), |stop| open_and_reset(address, stop), write)?;
+    if opened < 100 {
+        return Err(format!(
+            "the attack opened {opened} connections: it was none"
+        ));
+    }
+    writer.check_statuses(&[201])?;
+    writer.check_progress(GAP_MAX)?;
+    writer.check_stored(address)?;
+    let seen = json!({ "connections": opened, "writer": writer.summary() });
+    drop(writer);
+    let judged = stage.judge(Extra::default(), &seen)?;
+    stage.stop(STOP_MAX)?;
+    Ok(Outcome::Stood(judged))
+}
+
+/// How many were opened.
+fn open_and_reset(address: SocketAddr, stop: &Stop) -> u64 {
+    let mut opened = 0;
+    while !stop.is_over() {
+        if let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
+            // Without lingering, closing sends RST.
+            let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+            opened += 1;
+        }
+    }
+    opened
 }

@@ -2,7 +2,7 @@
 //!
 //! Their memory stayed until the next request, because traffic alone drove the sweeps.
 
-use super::reader::Read;
+use super::scene::Read;
 use super::scene::{Extra, Outcome, STOP_MAX, Scene, Stop, beside};
 use serde_json::json;
 use std::io::Write;

@@ -2,9 +2,9 @@
 //!
 //! They held the upstream for a minute: other clients were answered 503, and SIGTERM took half a minute.
 
-use super::reader::Read;
+use super::scene::Read;
 use super::scene::{Extra, Outcome, Scene, Stop, beside};
-use super::upstream::{AT_ONCE, LATE_PATH, Upstream};
+use super::server::{AT_ONCE, LATE_PATH, Upstream};
 use serde_json::json;
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};

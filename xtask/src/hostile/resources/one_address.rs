@@ -2,7 +2,7 @@
 //!
 //! Without a cap for each address they held every place of the server. The default is half of `--max-connections`.
 
-use super::reader::Read;
+use super::scene::Read;
 use super::scene::{Extra, Outcome, STOP_MAX, Scene, Stop, beside};
 use rustix::net::{AddressFamily, SocketType};
 use serde_json::json;

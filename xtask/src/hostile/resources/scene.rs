@@ -1,14 +1,22 @@
 //! What the attacks on resources have in common: a server of their own, a good client beside the attack, and the
 //! judgement of what the server held at most and holds afterwards.
 
-use super::peaks::{PeakWatch, QueueWatch, Usage};
-use super::server::{Launch, Server};
-use crate::hostile::subject::{Metrics, PATIENCE, broken_identity, sum, wait_for_metrics};
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::hostile::subject::{
+    Metrics, PATIENCE, broken_identity, fetch_metrics, sum, wait_for_metrics,
+};
+
+use super::client::Client;
+use super::server::{Launch, Server};
 
 /// `--memory` of the entity servers that are attacked.
 const MEMORY: &str = "128MiB";
@@ -298,4 +306,300 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+// A well-behaved client that reads, and notes how it was answered.
+
+/// Failures that are quoted; all are counted.
+const QUOTED_MAX: usize = 3;
+
+/// Behind this it gives up.
+const REFUSED_MAX: Duration = Duration::from_secs(30);
+
+/// What it asks for, in turn, with the length of the whole answer.
+pub(super) type Targets<'a> = &'a [(&'a str, usize)];
+
+/// What it was answered.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    statuses: BTreeMap<u16, u64>,
+    failures: u64,
+    wrong: u64,
+    without_retry_after: u64,
+    quoted: Vec<String>,
+    longest: Duration,
+    /// The longest that one target was refused again and again.
+    longest_refused: Duration,
+}
+
+impl Read {
+    /// One request after the other until the attack is over, at least one of each.
+    pub(super) fn until(
+        stop: &Stop,
+        address: SocketAddr,
+        targets: Targets<'_>,
+        reconnects: bool,
+    ) -> Self {
+        let (mut read, mut client, mut turn) = (Self::default(), Client::new(address), 0);
+        let mut refused_since = vec![None; targets.len()];
+        // A target that is refused is asked for until it is answered.
+        while !stop.is_over() || turn < targets.len() || refused_since.iter().any(Option::is_some) {
+            let place = turn % targets.len();
+            let (target, length) = targets[place];
+            if reconnects {
+                client.close();
+            }
+            let begun = Instant::now();
+            let is_good = read.once(&mut client, target, length);
+            read.longest = read.longest.max(begun.elapsed());
+            match is_good {
+                true => refused_since[place] = None,
+                false => {
+                    let since = refused_since[place].get_or_insert(begun).elapsed();
+                    read.longest_refused = read.longest_refused.max(since);
+                    if since > REFUSED_MAX {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+            turn += 1;
+        }
+        read
+    }
+
+    fn once(&mut self, client: &mut Client, target: &str, length: usize) -> bool {
+        match client.get(target) {
+            Ok(answer) => {
+                *self.statuses.entry(answer.status).or_default() += 1;
+                let is_good = answer.status == 200;
+                self.without_retry_after +=
+                    u64::from(answer.status == 503 && !answer.has_retry_after);
+                self.wrong += u64::from(is_good && answer.body.len() != length);
+                is_good
+            }
+            Err(sentence) => {
+                self.failures += 1;
+                if self.quoted.len() < QUOTED_MAX {
+                    self.quoted.push(sentence);
+                }
+                false
+            }
+        }
+    }
+
+    pub(super) fn answered(&self) -> u64 {
+        self.statuses.values().sum()
+    }
+
+    /// Every request was answered 200, with the whole body.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.check_refusals(Duration::ZERO)
+    }
+
+    /// The same, with 503 and Retry-After allowed as long as no target was refused for longer than this.
+    pub(super) fn check_refusals(&self, refused_max: Duration) -> Result<(), String> {
+        let is_allowed = |status: &u16| *status == 200 || *status == 503 && !refused_max.is_zero();
+        let are_allowed = self.statuses.keys().all(is_allowed);
+        let wrong = self.failures + self.wrong + self.without_retry_after;
+        let is_served = self.longest_refused <= refused_max && self.answered() > 0;
+        match are_allowed && wrong == 0 && is_served {
+            true => Ok(()),
+            false => Err(format!(
+                "the good client was to see 200, and 503 for {refused_max:?} at most: {}",
+                self.summary()
+            )),
+        }
+    }
+
+    pub(super) fn summary(&self) -> Value {
+        let statuses: BTreeMap<String, u64> = self
+            .statuses
+            .iter()
+            .map(|(status, count)| (status.to_string(), *count))
+            .collect();
+        let mut summary =
+            json!({ "statuses": statuses, "longest_ns": self.longest.as_nanos() as u64 });
+        if !self.longest_refused.is_zero() {
+            summary["longest_refused_ns"] = json!(self.longest_refused.as_nanos() as u64);
+        }
+        if self.without_retry_after > 0 {
+            summary["without_retry_after"] = json!(self.without_retry_after);
+        }
+        if self.failures > 0 {
+            summary["without_answer"] = json!(self.failures);
+            summary["why"] = json!(self.quoted);
+        }
+        if self.wrong > 0 {
+            summary["of_wrong_length"] = json!(self.wrong);
+        }
+        summary
+    }
+}
+
+// The most that a server held while it was attacked, sampled from `/proc`, and how long its queues were, from
+// `/metrics`.
+
+/// Between two samples.
+const SAMPLE_PERIOD: Duration = Duration::from_millis(15);
+
+/// What a process holds at one moment, or at most of several.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Usage {
+    pub(crate) descriptors: u64,
+    pub(crate) resident_bytes: u64,
+    pub(crate) threads: u64,
+}
+
+impl Usage {
+    /// `None` once the process has ended.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        Some(Self {
+            descriptors: descriptors as u64,
+            resident_bytes: number_of(&status, "VmRSS:")? * 1024,
+            threads: number_of(&status, "Threads:")?,
+        })
+    }
+
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            descriptors: self.descriptors.max(other.descriptors),
+            resident_bytes: self.resident_bytes.max(other.resident_bytes),
+            threads: self.threads.max(other.threads),
+        }
+    }
+
+    /// What of this is more than `bounds` allows, if anything.
+    pub(crate) fn beyond(self, bounds: Self) -> Option<String> {
+        let pairs = [
+            ("descriptors", self.descriptors, bounds.descriptors),
+            ("resident bytes", self.resident_bytes, bounds.resident_bytes),
+            ("threads", self.threads, bounds.threads),
+        ];
+        let beyond: Vec<String> = pairs
+            .iter()
+            .filter(|(_, value, bound)| value > bound)
+            .map(|(what, value, bound)| format!("{value} {what}, {bound} at most"))
+            .collect();
+        (!beyond.is_empty()).then(|| beyond.join("; "))
+    }
+
+    pub(crate) fn to_json(self) -> Value {
+        json!({ "descriptors": self.descriptors, "resident_bytes": self.resident_bytes, "threads": self.threads })
+    }
+}
+
+/// The number behind `name` in a file of lines such as /proc/PID/status.
+fn number_of(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Samples until it is asked for the peak.
+pub(crate) struct PeakWatch {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<(Usage, u64)>,
+}
+
+impl PeakWatch {
+    pub(crate) fn start(pid: u32) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let watch = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            let (mut peak, mut samples) = (Usage::default(), 0);
+            while let Some(usage) = Usage::of(pid) {
+                (peak, samples) = (peak.max(usage), samples + 1);
+                if watch.load(Ordering::Relaxed) {
+                    break;
+                }
+                std::thread::sleep(SAMPLE_PERIOD);
+            }
+            (peak, samples)
+        });
+        Self { is_over, thread }
+    }
+
+    /// The peak since the start; an error if nothing could be sampled.
+    pub(crate) fn finish(self) -> Result<Usage, String> {
+        self.is_over.store(true, Ordering::Relaxed);
+        match self.thread.join() {
+            Ok((peak, 1..)) => Ok(peak),
+            _ => Err("the server's /proc could not be sampled".to_owned()),
+        }
+    }
+}
+
+/// Between two looks at `/metrics`.
+const QUEUE_PERIOD: Duration = Duration::from_millis(100);
+
+/// Lengths of queues in `/metrics`, with their bounds: what waits for the store, and what for a connection to an
+/// upstream (`--upstream-pending`).
+const QUEUES: [(&str, f64); 2] = [
+    ("millpond_entity_jobs_in_flight", 4096.0),
+    ("millpond_upstream_waiting", 4096.0),
+];
+
+/// Looks at queues until it is finished.
+pub(crate) struct QueueWatch {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<[f64; QUEUES.len()]>,
+}
+
+impl QueueWatch {
+    pub(crate) fn start(metrics: SocketAddr) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let watch = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            let mut peaks = [0.0_f64; QUEUES.len()];
+            while !watch.load(Ordering::Relaxed) {
+                if let Ok(metrics) = fetch_metrics(metrics) {
+                    for (peak, (name, _)) in peaks.iter_mut().zip(QUEUES) {
+                        *peak = peak.max(sum(&metrics, name));
+                    }
+                }
+                std::thread::sleep(QUEUE_PERIOD);
+            }
+            peaks
+        });
+        Self { is_over, thread }
+    }
+
+    /// The longest that each was seen; an error if one was longer than its bound.
+    pub(crate) fn finish(self) -> Result<Value, String> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let peaks = self.thread.join();
+        let peaks = peaks.map_err(|_| "the look at /metrics panicked".to_owned())?;
+        let mut seen = json!({});
+        for (peak, (name, bound)) in peaks.into_iter().zip(QUEUES) {
+            if peak > bound {
+                return Err(format!("{name} was {peak}, {bound} at most"));
+            }
+            if peak > 0.0 {
+                seen[name] = json!(peak);
+            }
+        }
+        Ok(seen)
+    }
+}
+
+/// Goal: peaks are those of this process, and what is beyond a bound is named with both numbers.
+#[test]
+fn peaks_are_sampled_and_judged() {
+    let watch = PeakWatch::start(std::process::id());
+    let files: Vec<_> = (0..200)
+        .map(|_| std::fs::File::open("/dev/null").unwrap())
+        .collect();
+    std::thread::sleep(4 * SAMPLE_PERIOD);
+    drop(files);
+    let peak = watch.finish().unwrap();
+    assert!(peak.descriptors >= 200 && peak.threads >= 2 && peak.resident_bytes > 0);
+    assert_eq!(peak.beyond(peak), None);
+    let less = Usage {
+        descriptors: 199,
+        ..peak
+    };
+    let sentence = peak.beyond(less).unwrap();
+    assert!(sentence.contains("descriptors, 199 at most"), "{sentence}");
 }

@@ -1,15 +1,22 @@
 //! A server with a descriptor limit of its own, whose stdout tells where it listens and whose stderr is kept.
 
-use crate::bench::server::free_address;
-use crate::hostile::subject::{Metrics, fetch_metrics};
-use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::bench::server::free_address;
+use crate::hostile::subject::{Metrics, fetch_metrics};
+
+use super::client::Client;
+use super::scene::{Extra, Outcome, Scene};
 
 /// Longest start; a store replays its log, perhaps under strace.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -226,4 +233,148 @@ pub(crate) fn quoted(file: &Path) -> String {
 /// All of it.
 pub(crate) fn text_of(file: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned()
+}
+
+// A proxy that is its own upstream: one request went round until 2,000 descriptors were open.
+
+/// Sockets of one request that goes round once, twice over, and those of `/metrics`.
+const SOCKETS_MAX: u64 = 16;
+
+pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
+    let address = free_address()?;
+    let upstream = address.to_string();
+    let mut stage = scene.stage(&["proxy", "--upstream", &upstream], Some(address))?;
+    let mut client = Client::new(address);
+    for _ in 0..scene.count(5, 50) {
+        let answer = client.get("/")?;
+        if answer.status != 508 {
+            return Err(format!(
+                "a request that goes round is answered {}",
+                answer.status
+            ));
+        }
+    }
+    client.close();
+    let extra = Extra {
+        sockets_max: Some(SOCKETS_MAX),
+        ..Extra::default()
+    };
+    let judged = stage.judge(extra, &json!({ "status": 508 }))?;
+    stage.stop(super::scene::STOP_MAX)?;
+    Ok(Outcome::Stood(judged))
+}
+
+// A server behind the proxy: it answers at once, late, or with a change of protocol.
+
+/// Longer than any attack, shorter than the proxy's own `--first-byte-timeout`.
+const LATE: Duration = Duration::from_secs(40);
+/// A thread for each connection needs little of a stack.
+const STACK_BYTES: usize = 64 << 10;
+/// A head of the proxy's is a few hundred bytes.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+pub(crate) const AT_ONCE: &str = "/now";
+pub(super) const LATE_PATH: &str = "/late";
+pub(super) const UPGRADE_PATH: &str = "/upgrade";
+
+/// It listens until this process ends.
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    open: AtomicU64,
+    late_requests: AtomicU64,
+    upgrades: AtomicU64,
+    /// Connections that were closed while their answer was due.
+    cancelled: AtomicU64,
+}
+
+impl Upstream {
+    pub(crate) fn start() -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("the upstream cannot listen: {error}");
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let counters = Arc::new(Counters::default());
+        let of_all = Arc::clone(&counters);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let counters = Arc::clone(&of_all);
+                counters.open.fetch_add(1, Ordering::Relaxed);
+                let serve = move || {
+                    // A connection that ends is one that the proxy closed.
+                    let _ = serve(stream, &counters);
+                    counters.open.fetch_sub(1, Ordering::Relaxed);
+                };
+                let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+                if let Err(error) = thread.spawn(serve) {
+                    eprintln!("the upstream has no thread: {error}");
+                }
+            }
+        });
+        Ok(Self { address, counters })
+    }
+
+    /// Connections that stand.
+    pub(super) fn open(&self) -> u64 {
+        self.counters.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections that changed to another protocol, whether they still stand or not.
+    pub(super) fn upgrades(&self) -> u64 {
+        self.counters.upgrades.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn late_requests(&self) -> u64 {
+        self.counters.late_requests.load(Ordering::Relaxed)
+    }
+
+    /// Late requests whose connection was closed before their answer.
+    pub(super) fn cancelled(&self) -> u64 {
+        self.counters.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+fn serve(mut stream: TcpStream, counters: &Counters) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    loop {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD_BYTES_MAX {
+            let mut part = [0; 1024];
+            match stream.read(&mut part)? {
+                0 => return Ok(()),
+                count => head.extend_from_slice(&part[..count]),
+            }
+        }
+        let head = String::from_utf8_lossy(&head);
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        if path == UPGRADE_PATH {
+            counters.upgrades.fetch_add(1, Ordering::Relaxed);
+            stream.write_all(
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+            )?;
+            // Until the proxy closes it.
+            std::io::copy(&mut stream, &mut std::io::sink())?;
+            return Ok(());
+        }
+        if path == LATE_PATH && is_closed_before(&mut stream, counters)? {
+            return Ok(());
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")?;
+    }
+}
+
+/// Waits until a late answer is due; whether the connection is closed before.
+fn is_closed_before(stream: &mut TcpStream, counters: &Counters) -> std::io::Result<bool> {
+    counters.late_requests.fetch_add(1, Ordering::Relaxed);
+    stream.set_read_timeout(Some(LATE))?;
+    let read = stream.read(&mut [0; 1]);
+    let is_closed = read.is_ok_and(|count| count == 0);
+    counters
+        .cancelled
+        .fetch_add(u64::from(is_closed), Ordering::Relaxed);
+    stream.set_read_timeout(None)?;
+    Ok(is_closed)
 }

@@ -3,7 +3,7 @@
 //! Memory for answers and the number of open ranges were theirs for as long as they liked.
 
 use super::client::Client;
-use super::reader::Read;
+use super::scene::Read;
 use super::scene::{Extra, GAP_MAX, Outcome, STOP_MAX, Scene, Stage, Stop, beside};
 use crate::hostile::subject::sum;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Upgraded connections through the proxy that are abandoned: each held two descriptors for ever.
 
-use super::reader::Read;
+use super::scene::Read;
 use super::scene::{Extra, Outcome, STOP_MAX, Scene, Stop, beside};
-use super::upstream::{AT_ONCE, UPGRADE_PATH, Upstream};
+use super::server::{AT_ONCE, UPGRADE_PATH, Upstream};
 use crate::hostile::subject::{PATIENCE, sum};
 use serde_json::json;
 use std::io::{Read as _, Write};

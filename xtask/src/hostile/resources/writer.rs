@@ -1,10 +1,14 @@
 //! A well-behaved client of the entity server that writes, and afterwards reads back what it was told is stored.
 
-use super::client::{Answer, Client};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::client::{Answer, Client};
+use super::scene::{Extra, GAP_MAX, Outcome, STOP_MAX, Scene, Stop, beside};
 
 /// Failures that are quoted; all are counted.
 const QUOTED_MAX: usize = 3;
@@ -293,4 +297,152 @@ fn what_the_writer_was_told_is_kept() {
     assert!(writer.check_progress(Duration::ZERO).is_err());
     let value = value_of(77, 100);
     assert_eq!((value.len(), number_in(&value)), (100, Some(77)));
+}
+
+// Small requests on 200 connections, each followed by the next as soon as it is answered, beside a client that writes.
+//
+// Its share of all requests is reported; how long it waits is not judged.
+
+const CONNECTIONS: usize = 200;
+const THREADS: usize = 2;
+const REQUEST: &[u8] = b"GET /v0/entity?id=small HTTP/1.1\r\nHost: hostile\r\n\r\n";
+
+pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
+    let mut stage = scene.entity(&["--sync", "off"])?;
+    let address = stage.address();
+    let put = Client::new(address).request("PUT", "/v0/entity?id=small", b"v")?;
+    if put.status != 201 {
+        return Err(format!("PUT is answered {}", put.status));
+    }
+    let writing = Writing {
+        prefix: "beside",
+        value_bytes: 200,
+        keys: 100,
+        reconnects: false,
+    };
+    let mut writer = Writer::new(address, writing);
+    let write = |stop: &Stop| {
+        while !stop.is_over() {
+            writer.write_or_pause();
+        }
+    };
+    let (rounds, ()) = beside(scene.time(), |stop| flood(address, stop), write)?;
+    let requests = rounds?;
+    writer.check_statuses(&[201])?;
+    writer.check_progress(GAP_MAX)?;
+    writer.check_stored(address)?;
+    let share = writer.stored() as f64 / (writer.stored() + requests).max(1) as f64;
+    let fair_share = 1.0 / (CONNECTIONS + 1) as f64;
+    let seen = json!({ "requests": requests, "good_share": share, "fair_share": fair_share,
+        "writer": writer.summary() });
+    drop(writer);
+    let judged = stage.judge(Extra::default(), &seen)?;
+    stage.stop(STOP_MAX)?;
+    Ok(Outcome::Stood(judged))
+}
+
+/// How many requests were answered.
+fn flood(address: SocketAddr, stop: &Stop) -> Result<u64, String> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| scope.spawn(|| flood_part(address, stop, CONNECTIONS / THREADS)))
+            .collect();
+        let answered = threads.into_iter().map(|thread| match thread.join() {
+            Ok(answered) => answered.map_err(|error| format!("the flood: {error}")),
+            Err(_) => Err("a client panicked".to_owned()),
+        });
+        answered.sum()
+    })
+}
+
+fn flood_part(address: SocketAddr, stop: &Stop, count: usize) -> std::io::Result<u64> {
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        streams.push(stream);
+    }
+    let mut answered = 0;
+    while !stop.is_over() {
+        for stream in &mut streams {
+            stream.write_all(REQUEST)?;
+        }
+        for stream in &mut streams {
+            // An answer of a few hundred bytes comes in one piece.
+            if stream.read(&mut [0; 1024])? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            answered += 1;
+        }
+    }
+    Ok(answered)
+}
+
+// One upload of 260 bytes a second that announces 60 MB, beside writes of 200 KB.
+//
+// What it announced was reserved, so that every longer write of everybody was answered 503 meanwhile.
+
+const HEAD: &[u8] =
+    b"PUT /v0/entity?id=slow HTTP/1.1\r\nHost: hostile\r\nContent-Length: 60000000\r\n\r\n";
+const VALUE_BYTES: usize = 200_000;
+/// Writes at the same time: alone none waits for memory.
+const WRITERS: usize = 4;
+
+pub(super) fn slow_upload_run(scene: &Scene) -> Result<Outcome, String> {
+    let mut stage = scene.entity(&[])?;
+    let address = stage.address();
+    let prefixes: [&'static str; WRITERS] = ["a", "b", "c", "d"];
+    let mut writers = prefixes.map(|prefix| {
+        let writing = Writing {
+            prefix,
+            value_bytes: VALUE_BYTES,
+            keys: 20,
+            reconnects: false,
+        };
+        Writer::new(address, writing)
+    });
+    let write = |stop: &Stop| {
+        std::thread::scope(|scope| {
+            for writer in &mut writers {
+                scope.spawn(|| {
+                    while !stop.is_over() {
+                        writer.write_or_pause();
+                    }
+                });
+            }
+        });
+    };
+    let (uploads, ()) = beside(scene.time() * 3 / 2, |stop| upload(address, stop), write)?;
+    for writer in &writers {
+        writer.check_statuses(&[201])?;
+        writer.check_progress(GAP_MAX)?;
+        writer.check_stored(address)?;
+    }
+    let summaries: Vec<_> = writers.iter().map(Writer::summary).collect();
+    drop(writers);
+    // What the engine takes for the longest values, beside the shares.
+    let extra = Extra {
+        resident_bytes: 16 * VALUE_BYTES as u64,
+        ..Extra::default()
+    };
+    let seen = json!({ "uploads": uploads, "writers": summaries });
+    let judged = stage.judge(extra, &seen)?;
+    stage.stop(STOP_MAX)?;
+    Ok(Outcome::Stood(judged))
+}
+
+/// One upload after the other, should the server cut them; how many.
+fn upload(address: SocketAddr, stop: &Stop) -> u64 {
+    let mut uploads = 0;
+    while !stop.is_over() {
+        let Ok(mut stream) = TcpStream::connect(address) else {
+            continue;
+        };
+        uploads += u64::from(stream.write_all(HEAD).is_ok());
+        while !stop.is_over() && stream.write_all(&[b'x'; 26]).is_ok() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    uploads
 }

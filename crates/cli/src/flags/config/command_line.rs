@@ -1,13 +1,18 @@
 //! A command line with what the file named in it adds.
 
-use super::file::{ConfigFile, Setting, Value};
-use super::{Cli, ServerKind};
-use crate::flags::help;
-use crate::output::Failure;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, FromArgMatches};
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use toml::de::{DeTable, DeValue};
+
+use crate::flags::help;
+use crate::flags::serve::is_server_flag;
+use crate::output::Failure;
+
+use super::{Cli, ServerKind};
 
 /// Why a command line was not taken.
 #[derive(Debug)]
@@ -270,204 +275,173 @@ pub(super) fn value_name(arg: &Arg) -> String {
     names.join(" ")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
+// A server's file as settings, each with its line.
 
-    /// The words after the file was read, without those in front of the flags.
-    fn expand(text: &str, line: &str) -> Result<Vec<String>, String> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a.toml");
-        fs::write(&path, text).unwrap();
-        let path = path.display().to_string();
-        let line = line.replace("FILE", &path);
-        let words = ["millpond"].into_iter().chain(line.split_whitespace());
-        let name = |text: &str| text.replace(&path, "FILE");
-        let line = CommandLine::of(words.map(OsString::from).collect());
-        let line = line.map_err(|failure| match failure {
-            Failure::Usage(sentence) | Failure::Failed(sentence) => name(&sentence),
+/// The key that says which server a file is for.
+pub(in crate::flags) const SERVER_KEY: &str = "server";
+
+/// What a file says, as far as flags can say it too.
+#[derive(Debug)]
+pub(super) struct ConfigFile {
+    pub(super) path: PathBuf,
+    kind: Option<(ServerKind, usize)>,
+    pub(super) settings: Vec<Setting>,
+}
+
+/// A key and what it is set to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Setting {
+    pub(super) key: String,
+    pub(super) line: usize,
+    pub(super) value: Value,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Value {
+    Switch(bool),
+    Text(String),
+    Texts(Vec<String>),
+    /// Nothing that a flag could be set to: a table, say.
+    Other(&'static str),
+}
+
+impl ConfigFile {
+    /// Reads `path`; what is wrong with it as a file of this kind is named with its line and key.
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
+        let line_at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+        let table = DeTable::parse(text).map_err(|error| {
+            let line = line_at(error.span().map_or(0, |span| span.start));
+            let key = text.lines().nth(line - 1).unwrap_or_default();
+            let key = key.split('=').next().unwrap_or_default().trim();
+            let problem = error.message().trim().replace('\n', "; ");
+            fault(path, line, key, problem)
         })?;
-        line.read().map_err(|refusal| match refusal {
-            Refusal::File(Failure::Usage(sentence) | Failure::Failed(sentence)) => name(&sentence),
-            Refusal::Words(error) => format!("words: {error}"),
-        })?;
-        let words = line
-            .words
-            .iter()
-            .skip(1)
-            .map(|word| name(word.to_str().unwrap()));
-        Ok(words.collect())
+        let mut file = Self {
+            path: path.to_owned(),
+            kind: None,
+            settings: Vec::new(),
+        };
+        for (key, value) in table.into_inner() {
+            let line = line_at(key.span().start);
+            let key = key.into_inner().into_owned();
+            let value = Value::of(value.get_ref());
+            if key != SERVER_KEY {
+                file.settings.push(Setting { key, line, value });
+                continue;
+            }
+            let kind = match &value {
+                Value::Text(name) => ServerKind::named(name),
+                _ => None,
+            };
+            let problem = "it is \"plaintext\", \"entity\", \"files\" or \"proxy\"";
+            let kind = kind.ok_or_else(|| fault(path, line, &key, problem))?;
+            file.kind = Some((kind, line));
+        }
+        file.settings.sort_by_key(|setting| setting.line);
+        Ok(file)
     }
 
-    /// Goal: the file's settings become flags in front of those that are given; what is given, as one
-    /// word or two, leaves the file's out; a command line without a file is left alone.
-    #[test]
-    fn the_command_line_wins() {
-        let text = "listen = \"127.0.0.1:1\"\nshards = 2\nno-pin = true\nreuse-port = false\n\
-                    tls-cert = [\"a\", \"b\"]\ntls-key = [\"c\", \"d\"]\n";
-        let all = "--listen=127.0.0.1:1 --shards=2 --no-pin --tls-cert=a --tls-cert=b --tls-key=c \
-                   --tls-key=d";
-        let without_shards = all.replace("--shards=2 ", "");
-        for (line, expected) in [
-            (
-                "serve plaintext --config FILE",
-                format!("serve plaintext {all} --config FILE"),
-            ),
-            (
-                "serve plaintext --config=FILE",
-                format!("serve plaintext {all} --config=FILE"),
-            ),
-            (
-                "serve plaintext --shards 1 --config FILE",
-                format!("serve plaintext {without_shards} --shards 1 --config FILE"),
-            ),
-            (
-                "serve plaintext --config FILE --shards=1",
-                format!("serve plaintext {without_shards} --config FILE --shards=1"),
-            ),
-            (
-                "serve plaintext --shards 1",
-                "serve plaintext --shards 1".to_owned(),
-            ),
-        ] {
-            assert_eq!(
-                expand(text, line).map(|words| words.join(" ")),
-                Ok(expected),
-                "{line}"
-            );
+    /// Which server it is for.
+    pub(super) fn kind(&self) -> Result<ServerKind, Failure> {
+        let missing = || {
+            Failure::usage(format!(
+                "{} does not say for which server it is: write server = \"entity\", \"files\", \
+                 \"plaintext\" or \"proxy\" into it",
+                self.path.display()
+            ))
+        };
+        self.kind.map(|(kind, _)| kind).ok_or_else(missing)
+    }
+
+    /// Refuses another server than the file's.
+    pub(super) fn check_kind(&self, wanted: ServerKind) -> Result<(), Failure> {
+        match self.kind {
+            Some((kind, line)) if kind != wanted => Err(fault(
+                &self.path,
+                line,
+                SERVER_KEY,
+                format!(
+                    "this file is for `millpond {}`, and not for `millpond {}`",
+                    kind.words().join(" "),
+                    wanted.words().join(" ")
+                ),
+            )),
+            _ => Ok(()),
         }
     }
 
-    /// Goal: `serve --config FILE` takes the server from the file; so does the directory of `files`,
-    /// unless one is given.
-    #[test]
-    fn the_file_says_which_server() {
-        let text = "server = \"files\"\ndirectory = \"public\"\n";
-        for (line, expected) in [
-            ("serve --config FILE", "serve files public --config FILE"),
-            (
-                "serve files --config FILE",
-                "serve files public --config FILE",
-            ),
-            (
-                "serve files --config FILE other",
-                "serve files --config FILE other",
-            ),
-        ] {
-            assert_eq!(expand(text, line).unwrap().join(" "), expected);
-        }
+    /// The settings that are flags of this server; the others of a proxy's file are for it to read.
+    pub(super) fn flags_of(&self, kind: ServerKind) -> impl Iterator<Item = &Setting> {
+        let all = kind != ServerKind::Proxy;
+        let settings = self.settings.iter();
+        settings.filter(move |setting| all || is_server_flag(&setting.key))
     }
 
-    /// Goal: help is shown whatever the file is, and that of `serve` where nothing says which server.
-    #[test]
-    fn help_needs_no_file() {
-        for line in [
-            "serve --config /nowhere --help",
-            "serve plaintext --config=/nowhere -h",
-            "proxy --config /nowhere --help",
-        ] {
-            let error = expand("", line).unwrap_err();
-            assert!(error.contains("Usage: millpond "), "{line}: {error}");
-        }
+    /// For what neither the file nor the command line says.
+    pub(super) fn lacks(&self, names: &[String]) -> Failure {
+        let kind = self.kind.map_or("SERVER", |(kind, _)| kind.name());
+        Failure::usage(format!(
+            "{}: {} is missing: write it into the file, as `millpond config example {kind}` shows it, or on \
+             the command line",
+            self.path.display(),
+            names.join(" and "),
+        ))
     }
 
-    /// A file, the words that name it, how the fault begins, and what it says too.
-    const FAULTS: &[(&str, &str, &str, &str)] = &[
-        (
-            "\nlisen = \"x\"",
-            "serve plaintext",
-            "FILE:2: lisen: ",
-            "config example plaintext",
-        ),
-        (
-            "listen = \"nowhere\"",
-            "serve plaintext",
-            "FILE:1: listen: ",
-            "nowhere",
-        ),
-        (
-            "shards = 0",
-            "serve plaintext",
-            "FILE:1: shards: ",
-            "at least 1",
-        ),
-        (
-            "shards = true",
-            "serve plaintext",
-            "FILE:1: shards: ",
-            "a value (N)",
-        ),
-        (
-            "shards = [1]",
-            "serve plaintext",
-            "FILE:1: shards: ",
-            "no list",
-        ),
-        (
-            "no-pin = 1",
-            "serve plaintext",
-            "FILE:1: no-pin: ",
-            "true or false",
-        ),
-        (
-            "\ntls-cert = \"a\"",
-            "serve plaintext",
-            "FILE: ",
-            "--tls-key",
-        ),
-        (
-            "config = \"a\"",
-            "serve plaintext",
-            "FILE:1: config: ",
-            "no such flag",
-        ),
-        (
-            "[limits]\na = 1",
-            "serve plaintext",
-            "FILE:1: limits: ",
-            "no such flag",
-        ),
-        (
-            "server = \"files\"",
-            "serve plaintext",
-            "FILE:1: server: ",
-            "millpond serve files",
-        ),
-        (
-            "server = \"proxy\"",
-            "serve",
-            "FILE:1: server: ",
-            "millpond proxy",
-        ),
-        ("shards = 1", "serve", "FILE ", "server = "),
-        (
-            "shards = 1",
-            "serve plaintext --driver kqueue",
-            "words: ",
-            "kqueue",
-        ),
-    ];
-
-    /// Goal: whatever is wrong with the file is named with its line and key, in one line; what is wrong
-    /// with the words is clap's to say.
-    #[test]
-    fn faults_of_the_file_name_line_and_key() {
-        for (text, line, begin, part) in FAULTS {
-            let error = expand(text, &format!("{line} --config FILE")).unwrap_err();
-            assert!(
-                error.starts_with(begin) && error.contains(part),
-                "{text:?}: {error}"
-            );
-            assert!(*begin == "words: " || !error.contains('\n'), "{error}");
-        }
-    }
-
-    /// Goal: a proxy's file may have the server's flags beside its own tables, and its own are left to it.
-    #[test]
-    fn a_proxy_reads_its_own_part() {
-        let text = "listen = \"127.0.0.1:1\"\ntries = 3\n[[upstream]]\naddress = \"a:1\"\n";
-        let words = expand(text, "proxy --config FILE").unwrap();
-        assert_eq!(words.join(" "), "proxy --listen=127.0.0.1:1 --config FILE");
+    pub(super) fn fault(&self, setting: &Setting, problem: impl Display) -> Failure {
+        fault(&self.path, setting.line, &setting.key, problem)
     }
 }
+
+/// As compilers and `millpond proxy` write it.
+fn fault(path: &Path, line: usize, key: &str, problem: impl Display) -> Failure {
+    let key = match key {
+        "" => String::new(),
+        key => format!("{key}: "),
+    };
+    Failure::usage(format!("{}:{line}: {key}{problem}", path.display()))
+}
+
+impl Value {
+    fn of(value: &DeValue<'_>) -> Self {
+        if let DeValue::Boolean(is_on) = value {
+            return Self::Switch(*is_on);
+        }
+        if let Some(text) = scalar(value) {
+            return Self::Text(text);
+        }
+        let Some(values) = value.as_array() else {
+            return Self::Other(value.type_str());
+        };
+        let texts = values.iter().map(|value| scalar(value.get_ref()));
+        texts
+            .collect::<Option<_>>()
+            .map_or(Self::Other("list of other things than texts"), Self::Texts)
+    }
+}
+
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .ok()
+            .map(|number| number.to_string()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/command_line.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/file.rs"]
+mod file_tests;

@@ -22,7 +22,7 @@ fn numbers_do_not_stand_on_dots() {
 #[test]
 fn the_page_shows_settings() {
     let mut record = words::tests::record();
-    let page = section(&record);
+    let page = settings_front_section(&record);
     for part in [
         "svg role=\"img\" aria-label=\"Memory against CPU per request\" class=\"wide\"",
         "class=\"narrow\"",
@@ -36,5 +36,5 @@ fn the_page_shows_settings() {
     }
     assert!(!page.contains("<b>"));
     record.analysis.settings_front = None;
-    assert_eq!(section(&record), "");
+    assert_eq!(settings_front_section(&record), "");
 }

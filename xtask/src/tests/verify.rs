@@ -1,0 +1,46 @@
+use super::*;
+
+/// Goal: a part is found by its name, a crate leads to its parts, and anything else to the list.
+#[test]
+fn names_choose_parts() {
+    assert_eq!(chosen(&["crash", "loom"]).unwrap().len(), 2);
+    let sentence = named("entity").err().unwrap();
+    assert!(
+        sentence.contains("crash") && sentence.contains("cluster"),
+        "{sentence}"
+    );
+    let sentence = named("grist").err().unwrap();
+    assert!(
+        sentence.contains("no part") && sentence.contains("soak"),
+        "{sentence}"
+    );
+}
+
+/// Goal: what takes hours never starts unasked, and every crate and preloaded object has a part.
+#[test]
+fn parts_are_complete() {
+    let unasked = chosen(&[]).unwrap();
+    assert!(unasked.iter().all(|part| part.start == Start::Always));
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    for entry in std::fs::read_dir(crates).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let is_guarded = PARTS
+            .iter()
+            .any(|part| part.guards.contains(&name.as_str()));
+        assert!(is_guarded, "no part guards {name}");
+    }
+}
+
+/// Goal: a verb that fails is named with how it ended, and what it printed is in the log.
+#[test]
+fn a_failed_verb_is_named() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let deadline = Instant::now() + DEFAULT_TIMEOUT;
+    // The test program takes the place of xtask: it knows no such flag.
+    let why = run_verb(&["--no-such-flag"], log.as_file(), deadline).unwrap_err();
+    assert!(
+        why.starts_with("cargo xtask --no-such-flag: exit status:"),
+        "{why}"
+    );
+    assert!(!std::fs::read(log.path()).unwrap().is_empty());
+}
