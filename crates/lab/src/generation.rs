@@ -584,8 +584,10 @@ fn note_latency(
                 measures.set(Measure::of(operation, quantity), value);
             }
         }
-        let key = format!("{}.{clock}", operation.key());
-        measures.latencies.insert(key, histogram.summary());
+        if !histogram.is_empty() {
+            let key = format!("{}.{clock}", operation.key());
+            measures.latencies.insert(key, histogram.summary());
+        }
     }
     let mut flag = |kind, value, limit| {
         measures.noise.push(NoiseFlag {

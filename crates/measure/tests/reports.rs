@@ -3,6 +3,7 @@
 
 mod synthetic;
 
+use millpond_measure::histogram::LatencySummary;
 use millpond_measure::record::{
     ComparisonRecord, FORMAT_VERSION, FailureCause, LeftOut, LeftOutWhen, LoadReport, Measure,
     NoiseFlag, NoiseKind, PoolSetting, Quantity,
@@ -356,6 +357,33 @@ fn a_large_page_stays_below_two_megabytes() {
     ] {
         assert!(page.contains(part), "{part}");
     }
+}
+
+/// Runs of a slow server had no request at the rate: the page told of percentiles from 0 ns on.
+///
+/// Goal: a run without requests, or with too few for a percentile, has no part in that percentile's range.
+#[test]
+fn runs_with_too_few_requests_are_in_no_range() {
+    let mut record = sample();
+    for candidate in &mut record.candidates {
+        for (index, round) in candidate.rounds.iter_mut().enumerate() {
+            for summary in round.latencies.values_mut() {
+                summary.count = 50;
+                if index == 0 {
+                    *summary = LatencySummary::default();
+                }
+            }
+        }
+    }
+    let page = html::render(&record);
+    let table = page
+        .split("<caption>PUT response time of each run")
+        .nth(1)
+        .unwrap();
+    let table = table.split("</table>").next().unwrap();
+    assert!(table.contains("<td>-</td>"), "{table}");
+    assert!(!table.contains(">0 ns"), "{table}");
+    assert!(table.contains("\u{2013}"), "{table}");
 }
 
 /// Goal: every drawing is there for a wide page and for a phone, neither wider than its screen, and one of

@@ -103,12 +103,13 @@ fn curves_of<'a>(
 /// What verdicts are made from: each run's own percentiles, their median and their range.
 fn table(record: &ComparisonRecord, operation: Operation) -> String {
     type Pick = fn(&LatencySummary) -> u64;
-    let picks: [(&str, Pick); 5] = [
-        ("p50", |one| one.p50),
-        ("p90", |one| one.p90),
-        ("p99", |one| one.p99),
-        ("p99.9", |one| one.p999),
-        ("longest", |one| one.max),
+    // How many requests a run needs for each: with fewer, none is beyond the percentile and it is the longest.
+    let picks: [(&str, u64, Pick); 5] = [
+        ("p50", 2, |one| one.p50),
+        ("p90", 10, |one| one.p90),
+        ("p99", 100, |one| one.p99),
+        ("p99.9", 1_000, |one| one.p999),
+        ("longest", 1, |one| one.max),
     ];
     let key = format!("{}.response", operation.key());
     let mut rows = String::new();
@@ -119,15 +120,9 @@ fn table(record: &ComparisonRecord, operation: Operation) -> String {
             continue;
         }
         rows += &format!("<tr><th scope=\"row\">{}</th>", escape(&candidate.name));
-        for (_, pick) in picks {
-            let mut values: Vec<f64> = runs.iter().map(|run| pick(run) as f64).collect();
-            let middle = median(&mut values).unwrap_or(0.0);
-            let ends = [values.first(), values.last()].map(|end| end.copied().unwrap_or(0.0));
-            let [low, high] = ends.map(format_duration_ns);
-            rows += &format!(
-                "<td>{}<br><span class=\"hint\">{low}\u{2013}{high}</span></td>",
-                format_duration_ns(middle)
-            );
+        for (_, requests_min, pick) in picks {
+            let counted = runs.iter().filter(|run| run.count >= requests_min);
+            rows += &range_cell(counted.map(|run| pick(run) as f64).collect());
         }
         rows += "</tr>";
     }
@@ -138,9 +133,20 @@ fn table(record: &ComparisonRecord, operation: Operation) -> String {
         "{} response time of each run: median over runs, and the lowest and highest run",
         operation.label()
     );
-    let names = picks.iter().map(|(name, _)| *name);
+    let names = picks.iter().map(|(name, ..)| *name);
     let head: Vec<&str> = std::iter::once("candidate").chain(names).collect();
     with_head(&caption, &head, &rows)
+}
+
+/// The median of `values`, and the lowest and highest; a dash without any.
+fn range_cell(mut values: Vec<f64>) -> String {
+    let Some(middle) = median(&mut values) else {
+        return "<td>-</td>".to_owned();
+    };
+    let ends = [values.first(), values.last()].map(|end| end.copied().unwrap_or(middle));
+    let [low, high] = ends.map(format_duration_ns);
+    let middle = format_duration_ns(middle);
+    format!("<td>{middle}<br><span class=\"hint\">{low}\u{2013}{high}</span></td>")
 }
 
 fn plot(
