@@ -155,3 +155,26 @@ millpond compare --rounds 4 \\
     let links: Vec<_> = page.links().collect();
     assert_eq!(links, [(2, "nothing.md".to_owned())]);
 }
+
+/// Goal: each file that a page for developers names in the repository is there.
+#[test]
+fn named_files_are_there() {
+    let (mut missing, mut checked) = (Vec::new(), 0);
+    for name in ["docs/architecture.md", "CONTRIBUTING.md", "SECURITY.md"] {
+        let text = std::fs::read_to_string(root().join(name)).unwrap();
+        let quoted = text.split('`').skip(1).step_by(2);
+        for path in quoted {
+            let is_path = ["crates/", "xtask/", "docs/", "preload/", "benches/"]
+                .iter()
+                .any(|start| path.starts_with(start));
+            if is_path && !path.contains('*') {
+                checked += 1;
+                if !root().join(path).exists() {
+                    missing.push(format!("{name}: {path}"));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+    assert!(checked >= 20, "{checked} paths");
+}
