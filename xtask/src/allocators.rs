@@ -25,7 +25,7 @@ use crate::tally::{cargo, run_command};
 /// being made; the sentence names all that failed.
 pub(crate) fn run(only: Option<&str>) -> Result<(), String> {
     let chosen = chosen(only)?;
-    let workshop = Workshop::open()?;
+    let workshop = RunContext::open()?;
     let mut made: Vec<(&Recipe, PathBuf)> = Vec::new();
     let mut failures: Vec<String> = Vec::new();
     for recipe in chosen {
@@ -328,7 +328,7 @@ const WORKSPACE: &str = "preload/allocators";
 const PROOF: &str = "proof";
 
 /// The directories of a build, and what the objects' workspace consists of.
-struct Workshop {
+struct RunContext {
     workspace: PathBuf,
     /// Where objects go.
     out: PathBuf,
@@ -337,7 +337,7 @@ struct Workshop {
     metadata: Value,
 }
 
-impl Workshop {
+impl RunContext {
     /// Finds the directories; fetches the crates that are missing.
     pub(crate) fn open() -> Result<Self, String> {
         let ours = check::metadata()?;

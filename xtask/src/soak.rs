@@ -193,8 +193,8 @@ fn start_all(bench: &Bench, driver: &str) -> Result<Vec<Stay>, String> {
         let common = ["--driver", driver, "--idle-timeout", "20s"];
         let words = [words, &common].concat();
         let subject = Subject::start(&bench.millpond, bench.machine.server_cpu, &[], &words)?;
-        let at_rest = subject.wait_until("the first connection closes", is_alone)?;
-        debug_assert!(is_alone(&at_rest));
+        let at_rest = subject.wait_until("the first connection closes", needs_own_connection)?;
+        debug_assert!(needs_own_connection(&at_rest));
         stays.push(Stay {
             name,
             scenarios,
@@ -209,7 +209,7 @@ fn start_all(bench: &Bench, driver: &str) -> Result<Vec<Stay>, String> {
 }
 
 /// Nobody is connected but who asks.
-fn is_alone(metrics: &Metrics) -> bool {
+fn needs_own_connection(metrics: &Metrics) -> bool {
     sum(metrics, "millpond_http_connections") == 1.0
 }
 
@@ -242,7 +242,7 @@ impl Stay {
     /// Nobody visits any more: everything is given back, adds up, and stops in order.
     fn end(self, statuses: &BTreeMap<u16, u64>, seconds: u64) -> Result<Value, String> {
         let metrics = self.subject.wait_until("all is given back", |metrics| {
-            is_alone(metrics) && leftover(metrics).is_none()
+            needs_own_connection(metrics) && leftover(metrics).is_none()
         });
         let metrics = metrics.map_err(|sentence| {
             let last = self.subject.metrics().ok();

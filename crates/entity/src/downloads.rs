@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millpond_http::{BodyHold, Completions, Flow, RequestToken, Response, Wants};
+use millpond_http::{BodyHold, Completions, Flow, Interest, RequestToken, Response};
 use millpond_io::monotonic_ns;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 
@@ -153,7 +153,7 @@ impl Downloads {
                 });
             }
         }
-        completions.proceed(request, |response, _| download.write(response));
+        completions.continue_with(request, |response, _| download.write(response));
         self.look_after(request, link, &completions.pools().blocks)
     }
 
@@ -277,7 +277,7 @@ impl Download {
             let part = &job.value[self.at..];
             let room_bytes = response.room_bytes();
             if room_bytes == 0 {
-                return Flow::Stream(Wants::ROOM);
+                return Flow::Stream(Interest::ROOM);
             }
             let written = &part[..part.len().min(room_bytes)];
             // Without memory it cannot be completed: the server cuts it, which the client sees.

@@ -449,7 +449,7 @@ impl<S: Engine> EntityService<S> {
             return counted(self.large.begin(completions, job));
         }
         let mut sent = Sent::Whole;
-        completions.proceed(job.request, |response, pools| {
+        completions.continue_with(job.request, |response, pools| {
             // The value is in the read thread's memory: what stays here is a copy in ours.
             if let Some(stamp) = job.stamp {
                 let (key, record) = (&job.key, &job.value);
@@ -640,9 +640,9 @@ impl<S: Engine> Service for EntityService<S> {
         self.link.flush();
     }
 
-    fn woken(&mut self, completions: &mut Completions<'_>) {
+    fn on_wake(&mut self, completions: &mut Completions<'_>) {
         let cut = self.large.cut(completions)
-            + self.ranges.woken(completions)
+            + self.ranges.on_wake(completions)
             + self.cut_uploads(completions)
             + self.downloads.cut(completions);
         self.link.counters().slow_readers_cut.add(cut);

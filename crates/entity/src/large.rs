@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use millpond_http::{BodyHold, Completions, Flow, RequestToken, Response, Wants};
+use millpond_http::{BodyHold, Completions, Flow, Interest, RequestToken, Response};
 use millpond_io::monotonic_ns;
 
 use crate::api::{self, Reply};
@@ -51,7 +51,7 @@ impl LargeAnswers {
             at: 0,
         };
         let mut is_open = false;
-        completions.proceed(request, |response, _| {
+        completions.continue_with(request, |response, _| {
             let (record, condition) = (&answer.job.value, &answer.job.condition);
             match api::start_record(response, record, condition) {
                 // Without memory for it nothing is sent and the server answers 503.
@@ -120,7 +120,7 @@ impl LargeAnswer {
         while self.at < value.len() {
             let room = response.room_bytes();
             if room == 0 {
-                return Flow::Stream(Wants::ROOM);
+                return Flow::Stream(Interest::ROOM);
             }
             let end = value.len().min(self.at + room);
             // Without memory it cannot be completed: the server cuts it, which the client sees.

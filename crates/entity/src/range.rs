@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use millpond_http::body_budget::due_after_ns;
-use millpond_http::{Completions, Flow, RequestToken, Response, Wants};
+use millpond_http::{Completions, Flow, Interest, RequestToken, Response};
 use millpond_mempool::{Handle, PoolError, PoolMode, PoolStats, Slab};
 
 use crate::api::{self, Reply};
@@ -146,7 +146,7 @@ impl Ranges {
 
     /// Takes in the turns that were read and resumes their exchanges. Has those cut whose large records others
     /// wait for the memory of; returns how many.
-    pub fn woken(&mut self, completions: &mut Completions<'_>) -> u64 {
+    pub fn on_wake(&mut self, completions: &mut Completions<'_>) -> u64 {
         let mut cut_count = 0;
         for &handle in &self.open {
             let task = self.tasks.get(handle);
@@ -202,7 +202,7 @@ impl Ranges {
         let is_clients = matches!(progress, Progress::NeedsRoom);
         task.note_progress(written_bytes, is_clients, (now_ns, self.grace_ns));
         match progress {
-            Progress::NeedsRoom => Flow::Stream(Wants::ROOM),
+            Progress::NeedsRoom => Flow::Stream(Interest::ROOM),
             Progress::NeedsTurn => Flow::Pending,
             Progress::TurnWritten => {
                 task.turn = None;

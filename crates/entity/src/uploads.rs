@@ -16,7 +16,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use millpond_http::{BodyHold, Completions, Flow, RequestToken, Wants};
+use millpond_http::{BodyHold, Completions, Flow, Interest, RequestToken};
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 
 use crate::api::Reply;
@@ -134,7 +134,7 @@ impl Uploads {
         };
         self.uploads.insert(upload.start.request, upload);
         Ok(match step {
-            None => Flow::Stream(Wants::BODY),
+            None => Flow::Stream(Interest::BODY),
             Some(_) => Flow::Pending,
         })
     }
@@ -232,7 +232,7 @@ impl Uploads {
         drop(job);
         match upload.go_on(&self.sets, link, &completions.pools().blocks) {
             Ok(flow) => {
-                completions.proceed(request, |_, _| flow);
+                completions.continue_with(request, |_, _| flow);
                 None
             }
             Err(_) => {
@@ -313,7 +313,7 @@ impl Upload {
         let waits = matches!(self.step, Some(Step::Hold | Step::Judge));
         let receives = self.full.is_empty() && !self.has_ended && !waits;
         Ok(match receives {
-            true => Flow::Stream(Wants::BODY),
+            true => Flow::Stream(Interest::BODY),
             false => Flow::Pending,
         })
     }

@@ -2,8 +2,8 @@
 //! `curl -T large.file 127.0.0.1:8080/`. Memory stays flat however large the file is.
 
 use millpond_http::{
-    FieldValue, Flow, LimitValues, Request, Response, ServeConfig, Service, ServiceContext,
-    StatusCode, StreamEvent, Wants, serve,
+    FieldValue, Flow, Interest, LimitValues, Request, Response, ServeConfig, Service,
+    ServiceContext, StatusCode, StreamEvent, serve,
 };
 use millpond_io::Address;
 use millpond_mempool::{Handle, PoolMode, Slab};
@@ -53,7 +53,7 @@ impl Service for Uploads {
             Ok(handle) => {
                 // Comes back with every event of this upload.
                 context.state = handle.to_bits();
-                Flow::Stream(Wants::BODY)
+                Flow::Stream(Interest::BODY)
             }
             // Unanswered: 503.
             Err(_) => Flow::Done,
@@ -74,7 +74,7 @@ impl Service for Uploads {
                     (hash ^ u64::from(byte)).wrapping_mul(HASH_PRIME)
                 });
             }
-            return Flow::Stream(Wants::BODY);
+            return Flow::Stream(Interest::BODY);
         }
         if let Some(upload) = self.uploads.remove(handle) {
             let text = format!("{} bytes, {:016x}\n", upload.received_bytes, upload.hash);

@@ -28,7 +28,7 @@ use std::{fmt, io};
 
 use millpond_mempool::PoolMode;
 use ring::{RingWriter, ring};
-use writer::{Bell, Writer};
+use writer::{Writer, WriterNotifier};
 
 use crate::proxy::Failure;
 
@@ -100,7 +100,7 @@ impl AccessLogConfig {
 /// A log that is open: the writer runs.
 #[derive(Debug)]
 pub(crate) struct AccessLog {
-    bell: Arc<Bell>,
+    bell: Arc<WriterNotifier>,
     counters: Arc<WriterCounters>,
     /// The shards' ends, until they take them.
     rings: Vec<Mutex<Option<RingWriter>>>,
@@ -118,7 +118,7 @@ impl AccessLog {
                 (Mutex::new(Some(writer)), reader)
             })
             .unzip();
-        let bell = Arc::new(Bell::default());
+        let bell = Arc::new(WriterNotifier::default());
         let counters = Arc::new(WriterCounters::default());
         let writer = Writer::new(
             sink,

@@ -39,7 +39,9 @@ use crate::method::Method;
 use crate::parse::parse_request_head;
 use crate::request::Request;
 use crate::response::{Response, SendError};
-use crate::service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent, Wants};
+use crate::service::{
+    Flow, Interest, RequestToken, Service, ServiceContext, ShardStart, StreamEvent,
+};
 use crate::status::StatusCode;
 
 pub use upstream::UpstreamCall;
@@ -138,8 +140,8 @@ where
                 let _ = reply.send(response);
                 Flow::Done
             }
-            Poll::Pending if self.shard.wants_body(place.body) => Flow::Stream(Wants::BODY),
-            Poll::Pending => Flow::Stream(Wants::default()),
+            Poll::Pending if self.shard.wants_body(place.body) => Flow::Stream(Interest::BODY),
+            Poll::Pending => Flow::Stream(Interest::default()),
         }
     }
 
@@ -245,7 +247,7 @@ where
         }
     }
 
-    fn woken(&mut self, completions: &mut Completions<'_>) {
+    fn on_wake(&mut self, completions: &mut Completions<'_>) {
         let mut resumed = std::mem::take(&mut self.resumed);
         {
             let tokens = self.ready.tokens.lock();

@@ -79,12 +79,12 @@ pub enum ClientEvent<'a> {
     },
     /// Instead of the three others for each of several responses: only from
     /// [`ClientConnection::receive_counted`].
-    Alike(AlikeResponses),
+    Alike(IdenticalResponses),
 }
 
 /// Whole responses in a row whose heads are, byte for byte, that of one that was reported before.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct AlikeResponses {
+pub struct IdenticalResponses {
     /// How many.
     pub count: usize,
     /// The status of each.
@@ -216,7 +216,7 @@ impl ClientConnection {
     /// Takes in what arrived if it is all of it such responses; else takes nothing, and it is for
     /// [`Self::receive_counted`]. The shorter way for what is most often there.
     #[inline]
-    pub fn receive_alike(&mut self, bytes: &[u8], last: &LastHead) -> Option<AlikeResponses> {
+    pub fn receive_alike(&mut self, bytes: &[u8], last: &LastHead) -> Option<IdenticalResponses> {
         if self.is_finished || self.arriving.is_some() || !self.partial_head.is_empty() {
             return None;
         }

@@ -1,6 +1,6 @@
 //! Late answers: how a service reaches a connection again, outside of a call.
 //!
-//! Another thread finishes, uses the shard's waker, and `server` calls [`crate::Service::woken`]
+//! Another thread finishes, uses the shard's waker, and `server` calls [`crate::Service::on_wake`]
 //! with this. Each answer goes into its connection's output; afterwards the server goes on with
 //! that connection's next request and sends all at the end of the tick.
 
@@ -9,7 +9,7 @@ use crate::connection::{Connection, Pending};
 use crate::connections::Connections;
 use crate::response::Response;
 use crate::server::{Exchange, Written, log_output};
-use crate::service::{Flow, RequestToken, Wants};
+use crate::service::{Flow, Interest, RequestToken};
 use crate::streaming::{Outgoing, Streaming, has_room_for_part};
 use millpond_io::{ShardPools, SocketId};
 use std::fmt;
@@ -42,10 +42,10 @@ impl Completions<'_> {
         token: RequestToken,
         answer: impl FnOnce(&mut Response<'_>, &mut ShardPools),
     ) -> bool {
-        self.proceed(token, |response, pools| {
+        self.continue_with(token, |response, pools| {
             answer(response, pools);
             match response.outgoing.is_open() {
-                true => Flow::Stream(Wants::ROOM),
+                true => Flow::Stream(Interest::ROOM),
                 false => Flow::Done,
             }
         })
@@ -55,7 +55,7 @@ impl Completions<'_> {
     /// it, only that what it waits for already it goes on waiting for: `Stream` adds to that, `Pending`
     /// adds nothing. What is written leaves with the tick. False: its connection is gone, or it was
     /// answered; `go_on` was not called then.
-    pub fn proceed(
+    pub fn continue_with(
         &mut self,
         token: RequestToken,
         go_on: impl FnOnce(&mut Response<'_>, &mut ShardPools) -> Flow,
@@ -91,7 +91,7 @@ impl Completions<'_> {
             Flow::Done => None,
             _ if written.is_complete() => None,
             Flow::Pending => Some(before),
-            Flow::Stream(wants) => Some(Wants {
+            Flow::Stream(wants) => Some(Interest {
                 body: before.body || wants.body,
                 room: before.room || wants.room,
             }),
@@ -179,7 +179,7 @@ impl Completions<'_> {
                 outgoing: Outgoing::Whole,
                 manner: pending.manner,
             };
-            let wants = Wants::default();
+            let wants = Interest::default();
             self.exchange
                 .wait_for(connection, wants, pending, written, self.now_ns);
         }

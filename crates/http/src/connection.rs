@@ -20,7 +20,7 @@ use crate::body::BodyDecoder;
 use crate::body::KeptInput;
 use crate::body_budget::{BodyBudget, BodyHold};
 use crate::error::{BodyError, ParseError};
-use crate::head::Manner;
+use crate::head::ResponseFraming;
 use crate::head::{Framing, HeadFields, RequestHead};
 use crate::head_text::{Field, FieldName, FieldValue};
 use crate::limits::{Limit, Limits};
@@ -146,7 +146,7 @@ impl Refusal {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) sequence: u32,
-    pub(crate) manner: Manner,
+    pub(crate) manner: ResponseFraming,
     /// The service knows of it: not one that the server answers itself.
     pub(crate) is_of_service: bool,
     /// The service's own word.

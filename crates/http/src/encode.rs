@@ -6,7 +6,7 @@
 //! `RequestTarget` or an `Authority` (see `head_text`).
 
 use crate::head_text::{Authority, Field, FieldValue, RequestTarget};
-use crate::log::{GivenLines, StandingLines};
+use crate::log::{FixedHeaderLines, GivenLines};
 use crate::method::Method;
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
@@ -36,7 +36,7 @@ impl Persistence {
 /// A response to write.
 pub(crate) struct ResponseParts<'a> {
     pub(crate) status: StatusCode,
-    pub(crate) standing_lines: &'a StandingLines,
+    pub(crate) standing_lines: &'a FixedHeaderLines,
     pub(crate) content_type: Option<FieldValue<'a>>,
     pub(crate) fields: &'a [Field<'a>],
     /// Of which of the standing lines `fields` has one.

@@ -298,7 +298,7 @@ impl Service for Files {
         self.forget(state);
     }
 
-    fn woken(&mut self, completions: &mut Completions<'_>) {
+    fn on_wake(&mut self, completions: &mut Completions<'_>) {
         let mut answers = std::mem::take(&mut self.answers);
         self.disk.drain_into(&mut answers);
         for answer in answers.drain(..) {

@@ -309,9 +309,9 @@ impl ResponseHead {
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Manner(u8);
+pub(crate) struct ResponseFraming(u8);
 
-impl Manner {
+impl ResponseFraming {
     /// An HTTP/1.0 client that asked for it is told that the connection stays.
     const KEEP_ALIVE: u8 = 1;
     /// This is the last answer.

@@ -68,8 +68,8 @@ pub use asynchronous::{AsyncRequest, AsyncService, AsyncShard, Reply};
 pub use body::{BodyDecoder, BodyStep};
 pub use body_budget::{BodyBudget, BodyHold};
 pub use client::{
-    AlikeResponses, Client, ClientConfig, ClientConnection, ClientError, ClientEvent,
-    ExchangeEvent, ExchangeId, LastHead, OutgoingRequest,
+    Client, ClientConfig, ClientConnection, ClientError, ClientEvent, ExchangeEvent, ExchangeId,
+    IdenticalResponses, LastHead, OutgoingRequest,
 };
 pub use completions::Completions;
 pub use encode::encode_request;
@@ -98,7 +98,7 @@ pub use serve::{
     TLS_HANDSHAKE_BYTES_MAX, load_tls, serve, serve_with,
 };
 pub use service::{
-    AfterFin, Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent, Wants,
+    AfterFin, Flow, Interest, RequestToken, Service, ServiceContext, ShardStart, StreamEvent,
 };
 pub use status::StatusCode;
 

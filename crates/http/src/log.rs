@@ -416,7 +416,7 @@ impl GivenLines {
 
 /// Lines that stand in every response head, and the last 200 OK's whole head.
 #[derive(Clone, Debug)]
-pub(crate) struct StandingLines {
+pub(crate) struct FixedHeaderLines {
     /// The status line, the lines, what else was in the last head, and what is left of longer ones.
     text: [u8; TEXT_BYTES],
     /// Where the last head ends.
@@ -427,7 +427,7 @@ pub(crate) struct StandingLines {
     stale_from_ns: u64,
 }
 
-impl StandingLines {
+impl FixedHeaderLines {
     pub(crate) fn new() -> Self {
         let mut lines = Self {
             text: [b' '; TEXT_BYTES],

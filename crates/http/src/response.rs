@@ -8,9 +8,9 @@ use crate::encode::{
     AnnouncedBody, ResponseParts, encode_chunk, encode_chunk_part, encode_chunk_size,
     encode_last_chunk, encode_response, encode_response_head,
 };
-use crate::head::Manner;
+use crate::head::ResponseFraming;
 use crate::head_text::{Field, FieldName, FieldValue};
-use crate::log::{GivenLines, StandingLines};
+use crate::log::{FixedHeaderLines, GivenLines};
 use crate::proxy::Failure;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, room_bytes};
@@ -25,8 +25,8 @@ use std::os::fd::BorrowedFd;
 pub struct Response<'a> {
     pub(crate) output: &'a mut Buffer,
     pub(crate) blocks: &'a BlockPool,
-    pub(crate) standing_lines: &'a mut StandingLines,
-    pub(crate) manner: Manner,
+    pub(crate) standing_lines: &'a mut FixedHeaderLines,
+    pub(crate) manner: ResponseFraming,
     pub(crate) sent: Option<StatusCode>,
     pub(crate) outgoing: Outgoing,
     /// Why it was answered here and not by an upstream, where the proxy knows.

@@ -76,7 +76,7 @@ pub(crate) struct Server<S> {
     /// The service's requests to others; it is lent while it tells of them.
     client: Option<Client>,
     /// It has more to do than one tick let it.
-    is_client_restless: bool,
+    client_has_pending_work: bool,
     connections: Connections,
     exchange: Exchange,
     /// Connections answered late, to go on with.
@@ -103,7 +103,7 @@ impl<S: Service> Server<S> {
         exchange.access_log = log.map(|log| Box::new(log.relaying(client.is_some())));
         Self {
             client,
-            is_client_restless: false,
+            client_has_pending_work: false,
             service,
             connections: Connections::new(parts.pool_mode, &parts.limits),
             exchange,
@@ -201,11 +201,11 @@ impl<S: Service> Server<S> {
             let (service, exchange) = (&mut self.service, &mut self.exchange);
             exchange.standing_lines.refresh(shard.now_ns);
             if shard.driver.sends_at_once() {
-                exchange.lend_room(connection);
+                exchange.borrow_scratch(connection);
             }
             let goes_on = exchange.serve_plain(service, connection, bytes, &mut served, shard);
             if served.is_load() {
-                shard.driver.put_behind(socket);
+                shard.driver.deprioritize(socket);
             }
             if goes_on && served.bytes == bytes.len() {
                 return exchange.settle_plain(connection, shard);
@@ -235,7 +235,7 @@ impl<S: Service> Server<S> {
         if connection.must_wait() && served.request_count == 0 {
             self.exchange.keep(connection, bytes);
             shard.driver.pause_receive(socket);
-            shard.driver.put_behind(socket);
+            shard.driver.deprioritize(socket);
             connection.is_paused = true;
         } else if connection.input.is_none() {
             let consumed_bytes =
@@ -277,7 +277,7 @@ impl<S: Service> Server<S> {
             Event::Connected { .. } => self.client_event(shard, event),
             Event::SendDrained { socket } => self.send_drained(shard, socket),
             Event::SendBlocked { socket } => self.send_blocked(shard, socket),
-            Event::Woken => self.woken(shard),
+            Event::Woken => self.on_wake(shard),
             Event::AcceptFailed { error } => self.accept_failed(shard, error),
             // Kinds of events to come are not for it.
             _ => {}
@@ -294,7 +294,7 @@ impl<S: Service> Server<S> {
                 .advance_stream(&mut self.service, connection, shard);
         }
         if !connection.must_wait() && connection.input.is_some() {
-            shard.driver.put_behind(socket);
+            shard.driver.deprioritize(socket);
             self.exchange
                 .serve_kept(&mut self.service, connection, shard);
         }
@@ -344,16 +344,16 @@ impl<S: Service> Server<S> {
         }
     }
 
-    fn woken<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+    fn on_wake<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.exchange.standing_lines.refresh(shard.now_ns);
         if self.exchange.bodies.has_marked() {
             self.cut_slow_bodies(shard);
         }
         if let Some(client) = &self.client {
-            client.woken(shard);
+            client.on_wake(shard);
         }
         self.answer_scrape(shard);
-        self.complete(shard, S::woken);
+        self.complete(shard, S::on_wake);
     }
 
     /// Lets `answer` respond to pending requests, then goes on with their connections.
@@ -483,7 +483,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
             DRAIN_TIMER => self.drain_expired(shard),
             HEARTBEAT_TIMER => self.beat(shard),
             IDLE_TIMER => self.close_idle(shard),
-            TURN_AWAY_TIMER => self.turn_away(shard),
+            TURN_AWAY_TIMER => self.refuse_waiting(shard),
             FIN_WATCH_TIMER => self.look_for_fins(shard),
             user => {
                 let futures = self.service.async_shard();
@@ -526,7 +526,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
     }
 
     fn wait_plan(&mut self, now_ns: u64) -> WaitPlan {
-        let has_backlog = !self.backlog_due.is_empty() || self.is_client_restless;
+        let has_backlog = !self.backlog_due.is_empty() || self.client_has_pending_work;
         let look_at_ns = self.exchange.body_queue.look_at_ns(now_ns);
         WaitPlan {
             deadline_ns: has_backlog.then_some(now_ns).or(look_at_ns),

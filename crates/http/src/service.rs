@@ -23,7 +23,7 @@ pub enum Flow {
     /// request waits for it.
     Pending,
     /// The exchange goes on in [`Service::stream`] as soon as one of these is there.
-    Stream(Wants),
+    Stream(Interest),
 }
 
 /// What becomes of a request whose client has sent a FIN before it was answered.
@@ -39,7 +39,7 @@ pub enum AfterFin {
 /// What an exchange in parts waits for. Neither: until [`Completions::resume`], as with
 /// [`Flow::Pending`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Wants {
+pub struct Interest {
     /// The next part of the request's body. As long as this is false nothing is received, so the
     /// client can send no more than the kernel's buffers hold.
     pub body: bool,
@@ -47,7 +47,7 @@ pub struct Wants {
     pub room: bool,
 }
 
-impl Wants {
+impl Interest {
     /// The next part of the request's body.
     pub const BODY: Self = Self {
         body: true,
@@ -194,7 +194,7 @@ pub trait Service {
     fn tick_ended(&mut self) {}
 
     /// The shard's waker was used: the place to collect what other threads have done.
-    fn woken(&mut self, _completions: &mut Completions<'_>) {}
+    fn on_wake(&mut self, _completions: &mut Completions<'_>) {}
 
     /// The requests that this service makes to other servers, if it makes any: the server drives them
     /// and tells of them in [`Self::exchange_event`]. Asked once, when the server is made.
@@ -214,7 +214,7 @@ pub trait Service {
     ) {
     }
 
-    /// The time has come that [`Client::alarm_at`] was told.
+    /// The time has come that [`Client::set_next_timer`] was told.
     fn alarm(&mut self, _completions: &mut Completions<'_>) {}
 
     /// What futures of this service wait on, if it has any: the server sees to it.
@@ -253,7 +253,7 @@ pub struct ShardStart {
     pub index: usize,
     /// How many there are.
     pub count: usize,
-    /// Makes the shard call [`Service::woken`].
+    /// Makes the shard call [`Service::on_wake`].
     pub waker: Waker,
     /// How the shard's pools work.
     pub pool_mode: millpond_mempool::PoolMode,

@@ -14,7 +14,7 @@
 use crate::body::BodyDecoder;
 use crate::client::PART_BYTES_MAX;
 use crate::encode::CHUNK_FRAMING_BYTES_MAX;
-use crate::service::Wants;
+use crate::service::Interest;
 use crate::status::StatusCode;
 use millpond_mempool::{Buffer, POOLED_BYTES_MAX};
 
@@ -95,7 +95,7 @@ pub(crate) enum Incoming {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Streaming {
-    pub(crate) wants: Wants,
+    pub(crate) wants: Interest,
     pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
     pub(crate) sent: Option<StatusCode>,
@@ -116,7 +116,7 @@ pub(crate) struct Streaming {
 impl Streaming {
     pub(crate) fn new(incoming: Incoming) -> Self {
         Self {
-            wants: Wants::default(),
+            wants: Interest::default(),
             incoming,
             outgoing: Outgoing::Whole,
             sent: None,

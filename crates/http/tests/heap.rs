@@ -27,8 +27,8 @@ mod relayed;
 use millpond_http::asynchronous::UpstreamId;
 use millpond_http::{
     AsyncRequest, AsyncService, AsyncShard, Authority, BodyLength, Field, FieldName, FieldValue,
-    Flow, Limits, Method, Plaintext, Reply, Request, RequestTarget, Response, Service,
-    ServiceContext, ShardStart, StatusCode, StreamEvent, Wants,
+    Flow, Interest, Limits, Method, Plaintext, Reply, Request, RequestTarget, Response, Service,
+    ServiceContext, ShardStart, StatusCode, StreamEvent,
 };
 use millpond_mempool::PoolMode;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -140,7 +140,7 @@ impl Service for InParts {
     ) -> Flow {
         // What is left to be written, or how much was read.
         let (length, left_bytes) = match request.path() {
-            b"/upload" => return Flow::Stream(Wants::BODY),
+            b"/upload" => return Flow::Stream(Interest::BODY),
             b"/echo" => (BodyLength::Unknown, u64::MAX),
             b"/chunks" => (BodyLength::Unknown, DOWNLOAD_BYTES),
             b"/long" => (BodyLength::Known(LONG_BYTES), LONG_BYTES),
@@ -150,8 +150,8 @@ impl Service for InParts {
         response.start(StatusCode::OK, &[], length).unwrap();
         context.state = left_bytes;
         match left_bytes {
-            u64::MAX => Flow::Stream(Wants::BODY),
-            _ => Flow::Stream(Wants::ROOM),
+            u64::MAX => Flow::Stream(Interest::BODY),
+            _ => Flow::Stream(Interest::ROOM),
         }
     }
 
@@ -185,10 +185,10 @@ impl Service for InParts {
                     response.finish().unwrap();
                     return Flow::Done;
                 }
-                return Flow::Stream(Wants::ROOM);
+                return Flow::Stream(Interest::ROOM);
             }
         }
-        Flow::Stream(Wants::BODY)
+        Flow::Stream(Interest::BODY)
     }
 }
 

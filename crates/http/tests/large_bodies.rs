@@ -8,8 +8,8 @@
 mod support;
 
 use millpond_http::{
-    BodyLength, Flow, LimitValues, Request, Response, Service, ServiceContext, StatusCode,
-    StreamEvent, Wants,
+    BodyLength, Flow, Interest, LimitValues, Request, Response, Service, ServiceContext,
+    StatusCode, StreamEvent,
 };
 use std::io::{Read, Write};
 use support::{TestServer, pass_body};
@@ -34,11 +34,11 @@ impl Service for Large {
         _context: &mut ServiceContext<'_>,
     ) -> Flow {
         if request.path() == b"/upload" {
-            return Flow::Stream(Wants::BODY);
+            return Flow::Stream(Interest::BODY);
         }
         let length = BodyLength::Known(BODY_BYTES);
         response.start(StatusCode::OK, &[], length).unwrap();
-        Flow::Stream(Wants::ROOM)
+        Flow::Stream(Interest::ROOM)
     }
 
     fn stream(

@@ -33,7 +33,7 @@ mod error;
 pub use crate::resolver::{ResolveError, Resolver, ResolverClient, ResolverConfig};
 pub use accounting::{PoolCounters, PoolKeyStats};
 pub use error::{AcquireError, AcquirePhase, HandshakeError};
-pub use leasing::{Acquired, Heard, Lease, OpenTimes, Outcome, WaiterId};
+pub use leasing::{Acquired, EventOwner, Lease, OpenTimes, Outcome, WaiterId};
 pub use naming::{Place, PoolConfig, Target};
 
 use self::leasing::{Link, LinkHandle, ParkedList};
@@ -220,7 +220,7 @@ impl ConnectionPool {
         &mut self,
         shard: &mut ShardContext<'_, D>,
         event: &Event<'_>,
-    ) -> Heard {
+    ) -> EventOwner {
         let socket = match *event {
             Event::Connected { socket }
             | Event::Received { socket, .. }
@@ -228,10 +228,10 @@ impl ConnectionPool {
             | Event::Failed { socket, .. }
             | Event::SendBlocked { socket }
             | Event::SendDrained { socket } => socket,
-            _ => return Heard::NotOurs,
+            _ => return EventOwner::NotOurs,
         };
         match self.owner(socket) {
-            None => Heard::NotOurs,
+            None => EventOwner::NotOurs,
             Some(Owner::Opening(handle)) => {
                 match *event {
                     Event::Connected { .. } => self.connected(shard, handle, socket),
@@ -241,7 +241,7 @@ impl ConnectionPool {
                     // A driver has nothing else to tell of a socket before it is connected.
                     _ => {}
                 }
-                Heard::Ours
+                EventOwner::Ours
             }
             Some(Owner::Link(handle)) => self.link_event(shard, handle, event),
         }
@@ -252,9 +252,9 @@ impl ConnectionPool {
         shard: &mut ShardContext<'_, D>,
         handle: LinkHandle,
         event: &Event<'_>,
-    ) -> Heard {
+    ) -> EventOwner {
         let Some(link) = self.links.get(handle) else {
-            return Heard::NotOurs;
+            return EventOwner::NotOurs;
         };
         let (key, is_parked) = (link.key, link.is_parked);
         if is_parked && let Some(state) = self.keys.get_mut(key.0) {
@@ -264,7 +264,7 @@ impl ConnectionPool {
                 Event::PeerFinished { .. } | Event::Failed { .. } => {
                     state.counters.ended_by_peer += 1;
                 }
-                _ => return Heard::Ours,
+                _ => return EventOwner::Ours,
             }
         }
         match event {
@@ -280,8 +280,8 @@ impl ConnectionPool {
             _ => {}
         }
         match is_parked {
-            true => Heard::Ours,
-            false => Heard::Leased,
+            true => EventOwner::Ours,
+            false => EventOwner::Leased,
         }
     }
 

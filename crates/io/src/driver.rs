@@ -332,7 +332,7 @@ pub trait Driver: Sized {
     /// What came last was many requests, however short it was, or came before the answers to others: it
     /// costs more than its bytes tell. Until it has asked and waited again, the socket's events wait
     /// behind those of clients that do. Said before the answers are sent.
-    fn put_behind(&mut self, _socket: SocketId) {}
+    fn deprioritize(&mut self, _socket: SocketId) {}
 
     /// Whether this tick left to a later one what has happened already, or may have: somebody's turn comes
     /// behind that of others, or the kernel was not asked to the end. Once this is false in a whole

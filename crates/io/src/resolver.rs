@@ -140,7 +140,7 @@ enum Asking {
     Threads(SyncSender<Question>),
     /// In the caller's own thread: where time is simulated.
     #[cfg(feature = "simulator")]
-    AtOnce(Arc<Desk>),
+    AtOnce(Arc<ResponseContext>),
 }
 
 /// One shard's way to a resolver.
@@ -163,7 +163,7 @@ impl fmt::Debug for ResolverClient {
 }
 
 /// What the helper threads share.
-struct Desk {
+struct ResponseContext {
     lookup: Box<Lookup>,
     cache: Mutex<Cache>,
     origin: Instant,
@@ -180,7 +180,7 @@ impl Resolver {
         config: ResolverConfig,
         lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let desk = Arc::new(Desk::new(config, lookup));
+        let desk = Arc::new(ResponseContext::new(config, lookup));
         let (sender, receiver) = sync_channel(QUESTIONS_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..config.threads.max(1) {
@@ -203,7 +203,7 @@ impl Resolver {
         lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Self {
         Self {
-            asking: Asking::AtOnce(Arc::new(Desk::new(config, lookup))),
+            asking: Asking::AtOnce(Arc::new(ResponseContext::new(config, lookup))),
         }
     }
 
@@ -264,7 +264,7 @@ impl ResolverClient {
     }
 }
 
-impl Desk {
+impl ResponseContext {
     fn new(
         config: ResolverConfig,
         lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,

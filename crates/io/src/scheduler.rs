@@ -90,7 +90,7 @@ impl Usage {
     }
 
     /// Its last message was short, but not so what it asked for.
-    pub(crate) fn brought_many(&mut self) {
+    pub(crate) fn demote_for_pipelining(&mut self) {
         if *self != Self::OURS {
             self.0 = TIMES_TO_FORGET * Self::ANSWER;
         }

@@ -45,10 +45,10 @@ use crate::placement::CoreDistance;
 use crate::placement::Placement;
 use crate::plan::{Known, Plan, REPORT_RESERVE};
 use crate::preflight::{self, Findings};
-use crate::profile::{Commission, FLAMES_DIRECTORY, after_rounds};
+use crate::profile::{FLAMES_DIRECTORY, ProfileRequest, after_rounds};
 use crate::repeat;
 use crate::rounds::{Course, Rounds, nanoseconds};
-use crate::session::Workshop;
+use crate::session::RunContext;
 use crate::target::Target;
 
 /// How far beyond its budget a comparison may drift before it gives up rounds.
@@ -79,7 +79,7 @@ struct Lab<'a> {
     began: Instant,
     started_unix_s: u64,
     seed: u64,
-    workshop: Workshop,
+    workshop: RunContext,
     candidates: Vec<Candidate>,
     warnings: Vec<String>,
     /// As it was when the comparison began.
@@ -126,7 +126,7 @@ impl<'a> Lab<'a> {
             );
         }
         let coexistence = lock::untried(&target, &config.options.environment);
-        let workshop = Workshop {
+        let workshop = RunContext {
             driver: driver(config, target, placement),
             launcher: config.launcher.clone(),
             options: config.options.clone(),
@@ -414,7 +414,7 @@ impl<'a> Lab<'a> {
         if !self.config.profile || record.interrupted {
             return Ok(());
         }
-        let commission = Commission {
+        let commission = ProfileRequest {
             candidates: &self.candidates,
             record,
             slowest_per_s: &findings.slowest_per_s,

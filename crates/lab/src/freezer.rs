@@ -252,12 +252,12 @@ impl Disturbances {
 
 /// The moment before something is measured.
 #[derive(Debug)]
-pub(crate) struct Weather {
+pub(crate) struct HostNoise {
     pressure_ns: Option<u64>,
     began: Instant,
 }
 
-impl Weather {
+impl HostNoise {
     /// `has_pressure`: whether somebody waiting for a processor is a sign of disturbance. Not where the target's own
     /// waiting is read, and not where it has the highest priority: then the others wait for it.
     pub(crate) fn before(has_pressure: bool) -> Self {

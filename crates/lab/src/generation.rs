@@ -33,13 +33,13 @@ use millpond_measure::record::{
 
 use crate::drive::{Pace, PhaseLoad, SliceKind, SliceLoad};
 use crate::error::RunError;
-use crate::freezer::Weather;
+use crate::freezer::HostNoise;
 use crate::matrix::Candidate;
 use crate::outcome::{RunLatency, ScoredRun, sleep_unless_stopped};
 use crate::placement::CoreDistance;
 use crate::plan::Plan;
 use crate::sampler::PhaseMarks;
-use crate::session::{Session, Workshop};
+use crate::session::{RunContext, Session};
 use crate::slice::Slices;
 use crate::usage::{Edge, MachineUse};
 use crate::{matrix, slice};
@@ -59,7 +59,7 @@ const LATE_SENDS_LIMIT: f64 = 0.01;
 
 /// What a generation is made from.
 pub(crate) struct Generation<'a> {
-    pub(crate) workshop: &'a mut Workshop,
+    pub(crate) workshop: &'a mut RunContext,
     pub(crate) candidates: &'a [Candidate],
     pub(crate) plan: &'a Plan,
     pub(crate) round: u32,
@@ -94,9 +94,9 @@ impl Generation<'_> {
 
     /// Those that live at the same time.
     fn groups<'b>(&self, order: &'b [(u32, usize)]) -> Vec<&'b [(u32, usize)]> {
-        let is_alone = self.workshop.coexistence == Coexistence::OneAtATime
+        let needs_own_connection = self.workshop.coexistence == Coexistence::OneAtATime
             || self.workshop.load_command.is_some();
-        match is_alone {
+        match needs_own_connection {
             true => order.chunks(1).collect(),
             false => vec![order],
         }
@@ -106,10 +106,10 @@ impl Generation<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn start(&mut self, index: usize, position: u32, is_alone: bool) -> Member {
+    fn start(&mut self, index: usize, position: u32, needs_own_connection: bool) -> Member {
         let operations = self.workshop.driver.target.operations().len();
         let place = (self.round, position);
-        let mut member = Member::new(index, place, operations, is_alone);
+        let mut member = Member::new(index, place, operations, needs_own_connection);
         let Some(candidate) = self.candidates.get(index) else {
             return member;
         };
@@ -269,7 +269,7 @@ impl Generation<'_> {
             };
             for turn in 0..TURNS_MAX {
                 let began = Instant::now();
-                let weather = Weather::before(false);
+                let weather = HostNoise::before(false);
                 let mut machine_use = MachineUse::default();
                 let slice = slice::run(driver, session, load, &mut machine_use, stop);
                 let slice = match slice {

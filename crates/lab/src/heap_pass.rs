@@ -15,7 +15,7 @@ use crate::error::RunError;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::reach;
-use crate::session::{Session, Workshop};
+use crate::session::{RunContext, Session};
 use crate::trace::{HeapCalls, HeapReading, Trace};
 
 /// More requests make the figure no better: it is a count, not a time.
@@ -102,7 +102,7 @@ impl HeapCosts {
 
 /// Counts for one candidate; `slowest_per_s` is what the slowest candidate can do, per operation.
 pub(crate) fn run(
-    workshop: &mut Workshop,
+    workshop: &mut RunContext,
     candidate: &Candidate,
     directory: &PrivateDirectory,
     slowest_per_s: &[f64],
@@ -148,7 +148,7 @@ pub(crate) fn run(
 
 /// The same with the user's own load program, where it says how many requests it does.
 fn count_command(
-    workshop: &mut Workshop,
+    workshop: &mut RunContext,
     command: &LoadCommand,
     candidate: &Candidate,
     trace: &Trace,

@@ -23,7 +23,7 @@ use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
 use crate::matrix::Candidate;
 use crate::output_directory::Journal;
-use crate::session::{Session, Workshop};
+use crate::session::{RunContext, Session};
 
 /// What is known when it is decided.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ fn no_time(occasion: &Occasion) -> String {
 
 /// Counts every candidate as often as is wanted or fits.
 pub(crate) fn run(
-    workshop: &mut Workshop,
+    workshop: &mut RunContext,
     candidates: &[Candidate],
     occasion: &Occasion,
     slowest_per_s: &[f64],
@@ -260,7 +260,7 @@ impl Emulator {
     /// Counts one candidate once. `slowest_per_s`: what the slowest one can do, per operation.
     pub(crate) fn count(
         &self,
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         candidate: &Candidate,
         slowest_per_s: &[f64],
         stop: &AtomicBool,
@@ -285,7 +285,7 @@ impl Emulator {
     /// All instructions of a run of `works`, with more of one of them.
     fn run(
         &self,
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         candidate: &Candidate,
         works: &[Work],
         counted: Option<usize>,

@@ -17,7 +17,7 @@ use crate::error::RunError;
 use crate::generation::Generation;
 use crate::matrix::Candidate;
 use crate::plan::{Phased, Plan};
-use crate::session::{Session, Workshop};
+use crate::session::{RunContext, Session};
 use crate::usage::Edge;
 
 /// Bisection ends where the surviving limit is this many times the other.
@@ -65,7 +65,7 @@ enum Trial {
 
 /// Finds it for one candidate.
 pub(crate) struct LimitSearch<'a> {
-    pub(crate) workshop: &'a mut Workshop,
+    pub(crate) workshop: &'a mut RunContext,
     pub(crate) candidates: &'a [Candidate],
     pub(crate) index: usize,
     pub(crate) plan: &'a Plan,
@@ -244,7 +244,7 @@ fn no_group() -> RunError {
 }
 
 /// Why limits cannot be found here, if they cannot.
-pub(crate) fn obstacle(workshop: &Workshop) -> Option<String> {
+pub(crate) fn obstacle(workshop: &RunContext) -> Option<String> {
     let newer = workshop
         .cgroups
         .as_ref()

@@ -16,7 +16,7 @@ use millpond_measure::record::Quantity;
 use crate::error::RunError;
 use crate::launch::LaunchSpec;
 use crate::metric::{Meaning, Metric};
-use crate::session::{Session, Workshop};
+use crate::session::{RunContext, Session};
 use crate::subject::{DROP_GRACE, LastWords, Subject};
 
 /// A command takes seconds; it is looked at as seldom as costs no accuracy.
@@ -52,7 +52,7 @@ impl LoadCommand {
     /// Runs it once against `session`.
     pub(crate) fn run(
         &self,
-        workshop: &Workshop,
+        workshop: &RunContext,
         session: &mut Session,
         label: &str,
         stop: &AtomicBool,
@@ -63,7 +63,7 @@ impl LoadCommand {
     /// The same with more variables.
     pub(crate) fn run_with(
         &self,
-        workshop: &Workshop,
+        workshop: &RunContext,
         session: &mut Session,
         label: &str,
         variables: &[(&str, String)],
@@ -96,7 +96,7 @@ impl LoadCommand {
     /// Runs it as often as a server has to warm up; what it says then counts nowhere.
     pub(crate) fn warm_up(
         &self,
-        workshop: &Workshop,
+        workshop: &RunContext,
         session: &mut Session,
         stop: &AtomicBool,
     ) -> Result<(), RunError> {
@@ -117,7 +117,7 @@ impl LoadCommand {
 /// Runs the user's check of the answers; returns what it wrote, which has to be the same for all.
 pub(crate) fn check(
     line: &str,
-    workshop: &Workshop,
+    workshop: &RunContext,
     session: &mut Session,
     stop: &AtomicBool,
 ) -> Result<String, RunError> {
@@ -153,7 +153,7 @@ struct Line<'a> {
 
 /// One line of the user's, on the generator's CPUs, while `session` serves.
 fn shell(
-    workshop: &Workshop,
+    workshop: &RunContext,
     session: &mut Session,
     Line {
         line,

@@ -21,7 +21,7 @@ use crate::doctor::Machine;
 use crate::error::{LabError, RunError};
 use crate::matrix::Candidate;
 use crate::probe::Answer;
-use crate::session::{Session, Workshop};
+use crate::session::{RunContext, Session};
 use crate::target::Target;
 
 /// Names another file, or none if it is empty: for a test, or a container with a machine of its own.
@@ -224,7 +224,7 @@ pub(crate) fn untried(target: &Target, environment: &[(OsString, OsString)]) -> 
 
 /// The first way in which two copies of `baseline` live and answer as one alone does. `Err`: not even one does.
 pub(crate) fn find(
-    workshop: &mut Workshop,
+    workshop: &mut RunContext,
     baseline: &Candidate,
     stop: &AtomicBool,
 ) -> Result<Found, RunError> {
@@ -281,7 +281,7 @@ fn label(way: Coexistence) -> &'static str {
 
 /// Whether two live at the same time, and both answer as expected.
 fn two_copies(
-    workshop: &mut Workshop,
+    workshop: &mut RunContext,
     baseline: &Candidate,
     expected: &Answer,
     stop: &AtomicBool,
@@ -310,7 +310,7 @@ struct Copy {
 
 impl Copy {
     fn start(
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         baseline: &Candidate,
         label: &str,
         stop: &AtomicBool,

@@ -24,12 +24,12 @@ use crate::allocator::{Allocator, NATIVE};
 use crate::cgroup;
 use crate::cgroup::{Cgroup, MemoryGroup};
 use crate::error::{LabError, RunError};
-use crate::freezer::{Weather, WeatherSum};
+use crate::freezer::{HostNoise, WeatherSum};
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::repeat::Earlier;
 use crate::sampler::{EdgeMemory, PhaseMarks};
-use crate::session::{Session, Workshop};
+use crate::session::{RunContext, Session};
 use crate::subject::{Exit, LastWords, SIGKILL, SubjectError};
 use crate::usage::Edge;
 use crate::variant::Variant;
@@ -354,7 +354,7 @@ impl ScoredRun {
 
 /// Runs `candidate` once under `command`. A failure is part of the result, with what was measured before it.
 pub(crate) fn run(
-    workshop: &mut Workshop,
+    workshop: &mut RunContext,
     candidate: &Candidate,
     command: &LoadCommand,
     idle: Duration,
@@ -369,7 +369,7 @@ pub(crate) fn run(
 }
 
 fn try_run(
-    workshop: &mut Workshop,
+    workshop: &mut RunContext,
     candidate: &Candidate,
     command: &LoadCommand,
     idle: Duration,
@@ -403,7 +403,7 @@ fn try_run(
 
 /// What the phases of one run have in common.
 struct Stage<'a> {
-    workshop: &'a Workshop,
+    workshop: &'a RunContext,
     session: &'a mut Session,
     stop: &'a AtomicBool,
     marks: PhaseMarks,
@@ -427,7 +427,7 @@ impl Stage<'_> {
         self.marks.enter("load");
         let mut sum = WeatherSum::default();
         let is_raised = self.workshop.driver.placement.is_raised;
-        let weather = Weather::before(!is_raised);
+        let weather = HostNoise::before(!is_raised);
         let load = command.run(self.workshop, self.session, "load", self.stop)?;
         weather.add_to(&mut sum);
         sum.note("load", measures);

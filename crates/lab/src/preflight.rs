@@ -17,7 +17,7 @@ use crate::load_command;
 use crate::matrix::Candidate;
 use crate::options::ServerInfo;
 use crate::readiness::Ready;
-use crate::session::{Session, Workshop};
+use crate::session::{RunContext, Session};
 use crate::warm_up::{Drift, Slices};
 
 /// Written first, so that reads have something to find.
@@ -91,7 +91,7 @@ struct Smoke {
 /// Tries every candidate; those that fail are removed from `candidates`. `patience`: for finding the
 /// steady states of all together.
 pub(crate) fn run(
-    workshop: &mut Workshop,
+    workshop: &mut RunContext,
     candidates: &mut Vec<Candidate>,
     patience: Duration,
     events: &mut dyn FnMut(&LabEvent),
@@ -171,7 +171,7 @@ pub(crate) fn nothing_to_compare(candidates: &[Candidate], left_out: &[LeftOut])
 
 impl Smoke {
     /// What hangs is given up sooner, now that it is known how fast the baseline answers.
-    fn adjust_timeout(&self, workshop: &mut Workshop) {
+    fn adjust_timeout(&self, workshop: &mut RunContext) {
         let slowest = self.per_s.iter().copied().reduce(f64::min);
         if let Some(per_s) = slowest {
             workshop.driver.adjust_timeout(per_s);
@@ -248,7 +248,7 @@ impl Findings {
 }
 
 fn smoke(
-    workshop: &mut Workshop,
+    workshop: &mut RunContext,
     candidate: &Candidate,
     patience: Duration,
     findings: &mut Findings,
@@ -329,7 +329,7 @@ fn smoke(
 
 /// What the baseline is, and what can be counted of it.
 fn note_server(
-    workshop: &Workshop,
+    workshop: &RunContext,
     session: &mut Session,
     findings: &mut Findings,
 ) -> Result<(), RunError> {
@@ -352,7 +352,7 @@ fn note_server(
 /// The user's own check, before anything of this candidate is timed: it has to end well, and to
 /// write what it wrote under the baseline, which is tried first.
 fn check_answers(
-    workshop: &Workshop,
+    workshop: &RunContext,
     session: &mut Session,
     findings: &mut Findings,
     stop: &AtomicBool,
@@ -377,7 +377,7 @@ fn check_answers(
 /// Drives a candidate in the closed loop until it is as fast as it gets, or patience ends; how that
 /// went, and the most that a burst took beyond its length. One that is too slow to be judged is taken as it is.
 fn steady(
-    workshop: &Workshop,
+    workshop: &RunContext,
     session: &mut Session,
     operation: Operation,
     patience: Duration,

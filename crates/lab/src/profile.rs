@@ -33,6 +33,6 @@ pub use config::{
 pub use files::Unwind;
 pub use outcome::{AllocationFigures, CandidateProfile, CpuFigures, ProfileOutcome, ProfileRecord};
 pub use rounds::profile;
-pub(crate) use rounds::{Commission, FLAMES_DIRECTORY, after_rounds};
+pub(crate) use rounds::{FLAMES_DIRECTORY, ProfileRequest, after_rounds};
 pub use sampler::{Cost, Spread};
 pub use sampler::{ProcessConfig, profile_process};

@@ -31,7 +31,7 @@ use crate::outcome::ScoredRun;
 use crate::output_directory::{Journal, Line};
 use crate::plan::Plan;
 use crate::preflight::nothing_to_compare;
-use crate::session::Workshop;
+use crate::session::RunContext;
 
 /// So many failed runs of a candidate, and it is left out: in a row, if the machine or the load may be the reason; in
 /// all, if it is the candidate that crashes, hangs or answers wrongly. Each run that hangs takes its time from the others.
@@ -145,7 +145,7 @@ impl Rounds {
     pub(crate) fn run(
         &mut self,
         course: &Course<'_>,
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<(), LabError> {
         for (round, order) in (0_u32..).zip(course.schedule) {
@@ -308,7 +308,7 @@ impl Rounds {
         round: u32,
         order: &[usize],
         course: &Course<'_>,
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<(), LabError> {
         let failed_before = self.failures.len();
@@ -365,7 +365,7 @@ impl Rounds {
         round: u32,
         order: &[usize],
         course: &Course<'_>,
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<u32, LabError> {
         let order: Vec<(u32, usize)> = (0..)
@@ -399,7 +399,7 @@ impl Rounds {
         order: &[usize],
         command: &LoadCommand,
         course: &Course<'_>,
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<u32, LabError> {
         let mut done = 0;

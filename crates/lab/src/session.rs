@@ -71,7 +71,7 @@ pub(crate) struct Front<'a> {
 
 /// How a target is started, beside what its candidate says.
 #[derive(Clone, Copy, Debug, Default)]
-struct Manner<'a> {
+struct ResponseFraming<'a> {
     /// What is preloaded in front of the allocator.
     front: Option<Front<'a>>,
     /// Words of an emulator, before the command's.
@@ -92,7 +92,7 @@ impl<'a> From<&'a Trace> for Front<'a> {
 
 /// What all sessions of a comparison share.
 #[derive(Debug)]
-pub(crate) struct Workshop {
+pub(crate) struct RunContext {
     pub(crate) driver: Driver,
     pub(crate) launcher: Launcher,
     pub(crate) options: SubjectOptions,
@@ -117,7 +117,7 @@ pub(crate) struct Workshop {
     pub(crate) address_space_bytes: Cell<Option<u64>>,
 }
 
-impl Workshop {
+impl RunContext {
     /// Creates the report directory's parts; what an earlier comparison left in them is removed.
     pub(crate) fn prepare(&self) -> Result<(), LabError> {
         for folder in [LOGS, RAW] {
@@ -217,7 +217,7 @@ impl Workshop {
         label: &str,
         endpoint: &Endpoint,
         data: &Path,
-        manner: Manner<'_>,
+        manner: ResponseFraming<'_>,
     ) -> LaunchSpec {
         let placement = &self.driver.placement;
         let options = &self.options;
@@ -303,7 +303,7 @@ pub(crate) struct Session {
 impl Session {
     /// Starts `candidate`, waits until it serves, and proves its allocator.
     pub(crate) fn start(
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         candidate: &Candidate,
         label: &str,
         trace: Option<&Trace>,
@@ -314,56 +314,56 @@ impl Session {
 
     /// The same with any object of ours in front of the allocator.
     pub(crate) fn start_behind(
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         candidate: &Candidate,
         label: &str,
         front: Option<Front<'_>>,
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
-        let manner = Manner {
+        let manner = ResponseFraming {
             front,
-            ..Manner::default()
+            ..ResponseFraming::default()
         };
         Self::arrange(workshop, candidate, label, manner, stop)
     }
 
     /// The same on all CPUs.
     pub(crate) fn start_unpinned(
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         candidate: &Candidate,
         label: &str,
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
-        let manner = Manner {
+        let manner = ResponseFraming {
             is_unpinned: true,
-            ..Manner::default()
+            ..ResponseFraming::default()
         };
         Self::arrange(workshop, candidate, label, manner, stop)
     }
 
     /// The same under an emulator, whose words come before the command's. It takes its time.
     pub(crate) fn start_emulated(
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         candidate: &Candidate,
         label: &str,
         emulator: &[OsString],
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
-        let manner = Manner {
+        let manner = ResponseFraming {
             emulator: Some(emulator),
-            ..Manner::default()
+            ..ResponseFraming::default()
         };
         Self::arrange(workshop, candidate, label, manner, stop)
     }
 
     fn arrange(
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         candidate: &Candidate,
         label: &str,
-        manner: Manner<'_>,
+        manner: ResponseFraming<'_>,
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
-        let Manner {
+        let ResponseFraming {
             front, emulator, ..
         } = manner;
         let mut endpoint = workshop.endpoint()?;
@@ -543,7 +543,7 @@ impl Session {
 
 /// A target on its way from its first instruction to the proof of its allocator.
 struct Start<'a> {
-    workshop: &'a Workshop,
+    workshop: &'a RunContext,
     endpoint: &'a Endpoint,
     candidate: &'a Candidate,
     /// What it alone is started with.

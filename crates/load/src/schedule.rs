@@ -273,7 +273,7 @@ impl Schedule {
     }
 
     /// Whether `count` requests of a closed loop can be claimed, as far as their number goes.
-    pub(crate) fn has_plenty(&self, count: u64) -> bool {
+    pub(crate) fn can_claim(&self, count: u64) -> bool {
         let claimed = self.next.load(Ordering::Relaxed);
         self.requests_max.saturating_sub(claimed) >= count
     }

@@ -4,7 +4,7 @@
 //! `outcome`.
 
 use millpond_http::{
-    AlikeResponses, ClientConnection, ClientError, ClientEvent, LastHead, Limits, Method,
+    ClientConnection, ClientError, ClientEvent, IdenticalResponses, LastHead, Limits, Method,
 };
 use millpond_io::SocketId;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
@@ -264,7 +264,7 @@ impl Session {
         &mut self,
         bytes: &[u8],
         last_heads: &[LastHead],
-        desk: &mut Desk<'_>,
+        desk: &mut ResponseContext<'_>,
     ) -> Option<usize> {
         let class = self.answering.flights.oldest()?.class;
         let last_head = &last_heads[usize::from(class)];
@@ -283,7 +283,7 @@ impl Session {
         bytes: &[u8],
         pool: &BlockPool,
         last_heads: &mut [LastHead],
-        desk: &mut Desk<'_>,
+        desk: &mut ResponseContext<'_>,
     ) -> Result<(), ClientError> {
         let class = self
             .answering
@@ -307,7 +307,10 @@ impl Session {
     }
 
     /// The peer sends nothing more; an answer that ends so is complete now.
-    pub(crate) fn peer_finished(&mut self, desk: &mut Desk<'_>) -> Result<(), ClientError> {
+    pub(crate) fn peer_finished(
+        &mut self,
+        desk: &mut ResponseContext<'_>,
+    ) -> Result<(), ClientError> {
         let answering = &mut self.answering;
         self.http
             .peer_finished(&mut |event| answering.on(&event, desk))
@@ -367,7 +370,7 @@ impl Session {
 // that is arriving.
 
 /// What answers are judged by and counted in; lent by the worker for one call.
-pub(crate) struct Desk<'a> {
+pub(crate) struct ResponseContext<'a> {
     pub(crate) shared: &'a Shared<'a>,
     pub(crate) outcome: &'a mut Outcome,
     pub(crate) now_ns: u64,
@@ -404,7 +407,7 @@ impl Answering {
         }
     }
 
-    fn on(&mut self, event: &ClientEvent<'_>, desk: &mut Desk<'_>) {
+    fn on(&mut self, event: &ClientEvent<'_>, desk: &mut ResponseContext<'_>) {
         match *event {
             ClientEvent::Alike(alike) => self.alike(&alike, desk),
             ClientEvent::Head { status, head, .. } => self.head(status.code(), head, desk),
@@ -418,7 +421,7 @@ impl Answering {
         }
     }
 
-    fn head(&mut self, status: u16, head: &[u8], desk: &mut Desk<'_>) {
+    fn head(&mut self, status: u16, head: &[u8], desk: &mut ResponseContext<'_>) {
         self.check.begin(status);
         self.head_ns = desk.now_ns;
         if desk.outcome.phases.server.is_none() {
@@ -431,7 +434,7 @@ impl Answering {
         }
     }
 
-    fn body_part(&mut self, part: &[u8], desk: &mut Desk<'_>) {
+    fn body_part(&mut self, part: &[u8], desk: &mut ResponseContext<'_>) {
         let Some(request) = self.flights.oldest() else {
             return;
         };
@@ -447,7 +450,13 @@ impl Answering {
         self.check.part(validator, expected.as_ref(), part);
     }
 
-    fn complete(&mut self, status: u16, keep_alive: bool, body_bytes: u64, desk: &mut Desk<'_>) {
+    fn complete(
+        &mut self,
+        status: u16,
+        keep_alive: bool,
+        body_bytes: u64,
+        desk: &mut ResponseContext<'_>,
+    ) {
         let Some(flight) = self.flights.take(1) else {
             return;
         };
@@ -477,7 +486,7 @@ impl Answering {
 
     /// Whole answers, of which nobody wants to know more than the status.
     #[inline]
-    fn alike(&mut self, alike: &AlikeResponses, desk: &mut Desk<'_>) {
+    fn alike(&mut self, alike: &IdenticalResponses, desk: &mut ResponseContext<'_>) {
         let status = alike.status.code();
         self.head_ns = desk.now_ns;
         let mut left = alike.count;
@@ -500,7 +509,7 @@ impl Answering {
         status: u16,
         judgement: Judgement,
         body_bytes: u64,
-        desk: &mut Desk<'_>,
+        desk: &mut ResponseContext<'_>,
     ) -> bool {
         let (now_ns, in_window) = (desk.now_ns, desk.in_window);
         let outcome = &mut *desk.outcome;

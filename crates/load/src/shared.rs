@@ -36,12 +36,12 @@ pub(crate) struct Shared<'run> {
     pub(crate) schedule: OnceLock<Schedule>,
     /// Ends every thread at its next housekeeping.
     pub(crate) cut_off: AtomicBool,
-    pub(crate) doors: Doors,
+    pub(crate) doors: ConnectStatistics,
     /// `None`: the run ends with its target.
     pub(crate) outages: Option<Outages>,
     /// Connections that each of several addresses took; empty where there is one.
     pub(crate) address_uses: Box<[AtomicU64]>,
-    pub(crate) boards: Vec<Board>,
+    pub(crate) boards: Vec<ThreadStatistics>,
     pub(crate) exchange: Exchange,
     /// Only waited at if the configuration says so.
     pub(crate) gate: Gate,
@@ -64,13 +64,13 @@ impl<'run> Shared<'run> {
             validators,
             schedule: OnceLock::new(),
             cut_off: AtomicBool::new(false),
-            doors: Doors::default(),
+            doors: ConnectStatistics::default(),
             outages: config.keeps_going.then(Outages::default),
             address_uses: match &config.target.addresses[..] {
                 [_] => Box::default(),
                 several => several.iter().map(|_| AtomicU64::new(0)).collect(),
             },
-            boards: (0..threads).map(|_| Board::default()).collect(),
+            boards: (0..threads).map(|_| ThreadStatistics::default()).collect(),
             exchange: Exchange::new(threads),
             gate: Gate::of_this_thread(),
         }
@@ -105,7 +105,7 @@ fn validators_of(config: &LoadConfig) -> Box<[Validator]> {
 
 /// How the connections of all threads fare.
 #[derive(Debug, Default)]
-pub(crate) struct Doors {
+pub(crate) struct ConnectStatistics {
     /// Connections whose first attempt has ended.
     pub(crate) settled: AtomicUsize,
     /// Connections up now.
@@ -121,7 +121,7 @@ pub(crate) struct Doors {
     last_failure: Mutex<Option<ConnectFailure>>,
 }
 
-impl Doors {
+impl ConnectStatistics {
     /// A connection did not come up.
     pub(crate) fn failed(&self, failure: ConnectFailure) {
         *self
@@ -142,12 +142,12 @@ impl Doors {
 /// not slow another thread.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Board {
+pub(crate) struct ThreadStatistics {
     completed: AtomicU64,
     errors: [AtomicU64; 6],
 }
 
-impl Board {
+impl ThreadStatistics {
     pub(crate) fn publish(&self, outcome: &Outcome) {
         let LoadErrors {
             connect,

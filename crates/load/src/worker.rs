@@ -353,7 +353,7 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
             self.turn_second(self.now_ns);
         }
         if self.now_ns >= self.next_housekeeping_ns {
-            self.keep_house(shard);
+            self.run_periodic(shard);
         }
         let shared = self.shared;
         if let Some(schedule) = shared.schedule.get()

@@ -271,8 +271,8 @@ impl Store {
     /// next taker: all it holds is two pages of headers.
     fn remove_segment(&mut self, segment: *mut Segment) {
         // SAFETY: as in `take`.
-        let is_alone = self.open == segment && unsafe { (*segment).next.is_null() };
-        if is_alone {
+        let needs_own_connection = self.open == segment && unsafe { (*segment).next.is_null() };
+        if needs_own_connection {
             return;
         }
         self.unlist(segment);

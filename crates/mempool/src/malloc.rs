@@ -362,7 +362,7 @@ unsafe fn free_away(home: NonNull<RemoteFrees>, index: usize, block: NonNull<u8>
         // rest is the caller's promise.
         Some(heap) => unsafe { ThreadHeap::owned(heap).send(home, block, index) },
         // SAFETY: the caller's promise.
-        None => Some(unsafe { crate::outbox::Parcel::of_one(home, block, index as u16) }),
+        None => Some(unsafe { crate::outbox::AddressedBatch::of_one(home, block, index as u16) }),
     };
     if let Some(parcel) = parcel {
         orphanage::deliver(parcel);

@@ -51,22 +51,22 @@ impl Entry {
 
     /// What the entry holds, if anything. It has no home then: one that has all its blocks back may
     /// be gone.
-    fn take(&mut self) -> Option<Parcel> {
+    fn take(&mut self) -> Option<AddressedBatch> {
         let home = NonNull::new(std::mem::replace(&mut self.home, ptr::null_mut()))?;
         let batch = self.batch.take()?;
-        Some(Parcel { home, batch })
+        Some(AddressedBatch { home, batch })
     }
 }
 
 /// A batch and where it belongs. It comes out of the outbox before it is sent, because its home may
 /// be freed by that, which may free blocks again.
 #[must_use = "blocks that are not sent are lost"]
-pub(crate) struct Parcel {
+pub(crate) struct AddressedBatch {
     home: NonNull<RemoteFrees>,
     batch: Batch,
 }
 
-impl Parcel {
+impl AddressedBatch {
     /// A parcel of a single block, for a thread that has no outbox.
     ///
     /// # Safety
@@ -115,7 +115,7 @@ impl Outbox {
         block: NonNull<u8>,
         block_bytes: usize,
         tag: u16,
-    ) -> Option<Parcel> {
+    ) -> Option<AddressedBatch> {
         if self.quick_home == home.as_ptr()
             && !self.quick_slots.is_empty()
             && block_bytes <= SMALL_BYTES_MAX
@@ -137,7 +137,7 @@ impl Outbox {
         block: NonNull<u8>,
         block_bytes: usize,
         tag: u16,
-    ) -> Option<Parcel> {
+    ) -> Option<AddressedBatch> {
         self.settle();
         let mut parcel = None;
         if self.entries[self.recent % HOMES_MAX].home != home.as_ptr() {
@@ -172,7 +172,7 @@ impl Outbox {
 
     /// Makes `recent` the entry of this home; returns what had to leave for it.
     #[inline(never)]
-    fn turn_to(&mut self, home: NonNull<RemoteFrees>) -> Option<Parcel> {
+    fn turn_to(&mut self, home: NonNull<RemoteFrees>) -> Option<AddressedBatch> {
         let find = |wanted: *mut RemoteFrees| self.entries.iter().position(|e| e.home == wanted);
         if let Some(index) = find(home.as_ptr()) {
             self.recent = index;
@@ -189,7 +189,7 @@ impl Outbox {
     }
 
     /// One of the batches, whichever. To be sent after the outbox's borrow has ended.
-    pub(crate) fn take_any(&mut self) -> Option<Parcel> {
+    pub(crate) fn take_any(&mut self) -> Option<AddressedBatch> {
         self.settle();
         self.entries.iter_mut().find_map(Entry::take)
     }
@@ -321,7 +321,7 @@ mod models {
     use loom::thread;
 
     /// A home, its mark and the lock, as the orphanage has them.
-    struct Orphanage {
+    struct AbandonedHeaps {
         home: Handle,
         mark: OrphanMark,
         lock: Mutex<()>,
@@ -329,9 +329,9 @@ mod models {
 
     // SAFETY: as for `Handle`: all threads of a model are coroutines of one.
     #[expect(unsafe_code, reason = "loom's threads want to be sent what they share")]
-    unsafe impl Sync for Orphanage {}
+    unsafe impl Sync for AbandonedHeaps {}
 
-    impl Orphanage {
+    impl AbandonedHeaps {
         fn new() -> Arc<Self> {
             Arc::new(Self {
                 home: Handle::new(),
@@ -380,7 +380,7 @@ mod models {
     #[test]
     fn nothing_lies_at_an_orphan() {
         loom::model(|| {
-            let orphanage = Orphanage::new();
+            let orphanage = AbandonedHeaps::new();
             let senders = [0, 1].map(|index| {
                 let orphanage = Arc::clone(&orphanage);
                 thread::spawn(move || orphanage.deliver(index))
@@ -400,7 +400,7 @@ mod models {
     #[test]
     fn adoption_is_in_order() {
         loom::model(|| {
-            let orphanage = Orphanage::new();
+            let orphanage = AbandonedHeaps::new();
             let sender = thread::spawn({
                 let orphanage = Arc::clone(&orphanage);
                 move || orphanage.deliver(0)

@@ -10,7 +10,7 @@ use super::entry::{
     Asker, Flags, Outcome, REQUEST_TEXTS, RequestText, STATUS_CLOSED, TEXT_BYTES_MAX, pack,
 };
 use super::ring::RingWriter;
-use super::writer::Bell;
+use super::writer::WriterNotifier;
 use super::{Fault, PACKED_BYTES_MAX, Relayed};
 use crate::proxy::Failure;
 use millpond_io::{Peer, monotonic_ns};
@@ -30,7 +30,7 @@ pub(crate) struct AccessLogCounters {
 #[derive(Debug)]
 pub(crate) struct ShardLog {
     ring: RingWriter,
-    bell: Arc<Bell>,
+    bell: Arc<WriterNotifier>,
     /// By the socket's slot.
     places: Vec<Place>,
     unanswered: Pool<Unanswered>,
@@ -90,7 +90,7 @@ struct Unanswered {
 }
 
 impl ShardLog {
-    pub(super) fn new(ring: RingWriter, bell: Arc<Bell>, mode: PoolMode) -> Self {
+    pub(super) fn new(ring: RingWriter, bell: Arc<WriterNotifier>, mode: PoolMode) -> Self {
         Self {
             ring,
             bell,

@@ -58,7 +58,7 @@ pub(super) struct Writer {
     sink: Box<dyn Sink>,
     format: AccessLogFormat,
     readers: Vec<RingReader>,
-    bell: Arc<Bell>,
+    bell: Arc<WriterNotifier>,
     counters: Arc<WriterCounters>,
     batch: Batch,
     failures: Repeated,
@@ -78,7 +78,7 @@ impl Writer {
         sink: Box<dyn Sink>,
         format: AccessLogFormat,
         readers: Vec<RingReader>,
-        bell: Arc<Bell>,
+        bell: Arc<WriterNotifier>,
         counters: Arc<WriterCounters>,
     ) -> Self {
         Self {
@@ -325,14 +325,14 @@ pub(super) enum Rest {
 
 /// What the writer and everybody else share.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
+pub(super) struct WriterNotifier {
     writer: OnceLock<Thread>,
     state: AtomicU8,
     reopens: AtomicBool,
     stops: AtomicBool,
 }
 
-impl Bell {
+impl WriterNotifier {
     /// The writer introduces itself, before anybody rings.
     pub(super) fn belongs_to(&self, writer: Thread) {
         // There is one writer, which comes once.

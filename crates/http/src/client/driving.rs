@@ -3,7 +3,7 @@
 //! What happens is told through `on`, with nothing borrowed, so that who is told may begin, write or
 //! abort any exchange, also this one. What that leads to is done at the end of the tick.
 
-use millpond_io::connection_pool::{Acquired, Heard, Lease, PoolKey, WaiterId};
+use millpond_io::connection_pool::{Acquired, EventOwner, Lease, PoolKey, WaiterId};
 use millpond_io::{Driver, Errno, Event, SendOutcome, ShardContext, SocketId, TimerId};
 use millpond_mempool::{BlockPool, Buffer, Handle, Pooled};
 
@@ -116,12 +116,13 @@ impl Client {
                 exchange.began_ns = shard.now_ns;
                 let timeouts = exchange.timeouts;
                 let wait_ns = timeouts.connection_ns.min(timeouts.total_ns);
-                let (key, is_alone) = (exchange.key, exchange.is_alone);
+                let (key, needs_own_connection) = (exchange.key, exchange.needs_own_connection);
                 let deadline_ns = shard.now_ns.saturating_add(wait_ns);
                 let token = handle.to_bits();
-                let acquired = shared
-                    .pool
-                    .acquire(shard, key, token, deadline_ns, is_alone);
+                let acquired =
+                    shared
+                        .pool
+                        .acquire(shard, key, token, deadline_ns, needs_own_connection);
                 match acquired {
                     Acquired::Lease(lease) => shared.start(shard, handle, lease),
                     Acquired::Waiting(waiter) => {
@@ -248,12 +249,12 @@ impl Client {
     ) {
         match *event {
             Event::Received { socket, bytes } => {
-                let (handle, tells_whole_answers) = {
+                let (handle, buffers_small_responses) = {
                     let shared = self.shared.borrow();
-                    (shared.exchange_of(socket), shared.tells_whole_answers)
+                    (shared.exchange_of(socket), shared.buffers_small_responses)
                 };
                 if let Some(handle) = handle {
-                    if tells_whole_answers && self.received_whole(shard, handle, bytes, on) {
+                    if buffers_small_responses && self.received_whole(shard, handle, bytes, on) {
                         return;
                     }
                     return self.received(shard, handle, bytes, on);
@@ -289,7 +290,7 @@ impl Client {
             _ => {}
         }
         // One that is aborted, and not tidied up yet, is leased: nobody wants to know.
-        let _: Heard = self.shared.borrow_mut().pool.event(shard, event);
+        let _: EventOwner = self.shared.borrow_mut().pool.event(shard, event);
     }
 
     /// The connection of an exchange is gone. What came before that and waits for who reads is told
@@ -325,8 +326,8 @@ impl Client {
     }
 
     /// The shard was woken.
-    pub(crate) fn woken<D: Driver>(&self, shard: &mut ShardContext<'_, D>) {
-        self.shared.borrow_mut().pool.woken(shard);
+    pub(crate) fn on_wake<D: Driver>(&self, shard: &mut ShardContext<'_, D>) {
+        self.shared.borrow_mut().pool.on_wake(shard);
     }
 
     /// A timer fired. `None`: it is not the client's; true: it is the service's alarm.
@@ -624,7 +625,7 @@ pub(super) struct Exchange {
     pub(super) since_ns: u64,
     pub(super) awaits_continue: bool,
     pub(super) may_upgrade: bool,
-    pub(super) is_alone: bool,
+    pub(super) needs_own_connection: bool,
     /// To be sent on a connection of its own, before anything else.
     pub(super) preface: Buffer,
     pub(super) is_noted: bool,
@@ -668,7 +669,7 @@ impl Exchange {
             since_ns: 0,
             awaits_continue: request.awaits_continue,
             may_upgrade: request.may_upgrade,
-            is_alone: request.is_alone || !request.preface.is_empty(),
+            needs_own_connection: request.needs_own_connection || !request.preface.is_empty(),
             preface: request.preface,
             // Whoever begins it notes it.
             is_noted: true,

@@ -56,7 +56,7 @@ pub struct OutgoingRequest {
     /// they are.
     pub may_upgrade: bool,
     /// Over a new connection that serves nothing else before or after.
-    pub is_alone: bool,
+    pub needs_own_connection: bool,
     /// How long each phase may take.
     pub timeouts: Timeouts,
     /// A word of the caller's that comes back with every event.
@@ -90,7 +90,7 @@ impl OutgoingRequest {
             body: Framing::None,
             awaits_continue: false,
             may_upgrade: false,
-            is_alone: false,
+            needs_own_connection: false,
             timeouts: Timeouts::default(),
             user: 0,
         }
@@ -257,7 +257,7 @@ pub enum ExchangeEvent<'a> {
     /// The next bytes of its body, chunks taken off: at least one.
     Body(&'a [u8]),
     /// All of the final answer at once, and the last of the exchange: only where
-    /// [`super::ClientConfig::tells_whole_answers`] asks for it.
+    /// [`super::ClientConfig::buffers_small_responses`] asks for it.
     Whole {
         /// As in [`Self::Head`].
         head: AnswerHead<'a>,

@@ -17,7 +17,7 @@ use super::driving::{Exchange, Incoming, Outgoing, Stage};
 use super::driving::{Listener, tell};
 use super::exchange::{AnswerHead, ExchangeEvent, FailureCause};
 use super::shard_client::{Client, Shared};
-use super::{AlikeResponses, ClientError, Expected};
+use super::{ClientError, Expected, IdenticalResponses};
 
 /// Longest part of a body that is told at once: two of them fit a pooled block, framing included.
 pub(crate) const PART_BYTES_MAX: usize = 15 * 1024;
@@ -551,7 +551,7 @@ impl LastHead {
         bytes: &[u8],
         expected: &Expected,
         limits: &Limits,
-    ) -> Option<(AlikeResponses, usize)> {
+    ) -> Option<(IdenticalResponses, usize)> {
         let body_bytes = self.meaning.body_bytes();
         if self.whole_bytes == 0
             || self.meaning.method != expected.method
@@ -559,7 +559,7 @@ impl LastHead {
         {
             return None;
         }
-        let alike = |count| AlikeResponses {
+        let alike = |count| IdenticalResponses {
             count,
             status: self.meaning.status,
             body_bytes,

@@ -47,7 +47,7 @@ pub struct ClientConfig {
     /// Looks names up; without it targets are addresses.
     pub resolver: Option<Resolver>,
     /// An answer that arrives whole is told as one [`super::ExchangeEvent::Whole`].
-    pub tells_whole_answers: bool,
+    pub buffers_small_responses: bool,
 }
 
 /// Why a part of a request was not taken.
@@ -114,7 +114,7 @@ pub(super) struct Shared {
     pub(super) in_hand: Vec<Handle<Exchange>>,
     /// Lent while an answer is read.
     pub(super) heads: Option<Box<AnswerHeads>>,
-    pub(super) tells_whole_answers: bool,
+    pub(super) buffers_small_responses: bool,
     /// Of exchanges that have ended, for those to come.
     pub(super) spare_timers: Vec<TimerId>,
     /// When the service wants to be called.
@@ -131,11 +131,11 @@ impl Client {
             pool,
             limits,
             resolver,
-            tells_whole_answers,
+            buffers_small_responses,
         } = config;
         let resolver = resolver.map(|resolver| resolver.client(start.waker.clone()));
         let client = Self::with_parts(start.pool_mode, pool, limits, resolver);
-        client.shared.borrow_mut().tells_whole_answers = tells_whole_answers;
+        client.shared.borrow_mut().buffers_small_responses = buffers_small_responses;
         client
     }
 
@@ -157,7 +157,7 @@ impl Client {
             names_due: Vec::new(),
             in_hand: Vec::new(),
             heads: Some(Box::default()),
-            tells_whole_answers: false,
+            buffers_small_responses: false,
             spare_timers: Vec::with_capacity(SPARE_TIMERS_MAX),
             alarm_ns: u64::MAX,
             alarm_timer: None,
@@ -346,7 +346,7 @@ impl Client {
 
     /// Has [`crate::Service::alarm`] called at this time of the shard's clock, or a moment (17 ms)
     /// later. Of several times the earliest stands; they end with the call.
-    pub fn alarm_at(&self, at_ns: u64) {
+    pub fn set_next_timer(&self, at_ns: u64) {
         let shared = &mut *self.shared.borrow_mut();
         if at_ns < shared.alarm_ns {
             shared.alarm_ns = at_ns;

@@ -14,7 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
 use crate::head_text::{Field, FieldName, FieldValue};
 use crate::response::{BodyLength, Response};
-use crate::service::{Flow, RequestToken, Wants};
+use crate::service::{Flow, Interest, RequestToken};
 use crate::status::StatusCode;
 
 use super::cache::CachedFile;
@@ -405,7 +405,7 @@ impl Files {
             return Flow::Done;
         }
         let Some(work) = work else {
-            return Flow::Stream(Wants::ROOM);
+            return Flow::Stream(Interest::ROOM);
         };
         self.counters().cold_reads.add(1);
         self.hand_over(work, token, *state)

@@ -9,14 +9,14 @@ use crate::client::{
     AnswerHead, ExchangeFailure, ExchangeId, ExchangeReport, PART_BYTES_MAX, Phase,
 };
 use crate::completions::Completions;
-use crate::head::Manner;
+use crate::head::ResponseFraming;
 use crate::head::{Framing, HeadFields};
 use crate::head_text::Field;
 use crate::limits::Limits;
 use crate::method::Method;
 use crate::parse::parse_trailer_fields;
 use crate::response::Response;
-use crate::service::{Flow, RequestToken, Wants};
+use crate::service::{Flow, Interest, RequestToken};
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, has_room_for_part};
 
@@ -77,7 +77,7 @@ impl Proxy {
         let mut refused = None;
         let mut has_room = true;
         let mut is_tunnel = false;
-        let is_there = completions.proceed(proxied.token, |response, _pools| {
+        let is_there = completions.continue_with(proxied.token, |response, _pools| {
             let is_switch = answer.status().code() == 101;
             let written = match is_switch {
                 true if !is_agreed(proxied.head.asked_protocol(), answer) => {
@@ -153,7 +153,7 @@ impl Proxy {
         }
         let is_quiet = self.config.quiet_errors;
         let mut refused = None;
-        let is_there = completions.proceed(token, |response, _pools| {
+        let is_there = completions.continue_with(token, |response, _pools| {
             match known_answers.forward(response, answer, &config.answer_changes) {
                 Ok(_) => {
                     // Without memory for it the answer is cut, so that the client sees it.
@@ -193,7 +193,7 @@ impl Proxy {
         if !proxied.is_answered && !proxied.is_paused && completions.is_full(proxied.token) {
             proxied.is_paused = true;
             self.client.pause(exchange);
-            completions.proceed(proxied.token, |_, _| Flow::Stream(proxied.wants()));
+            completions.continue_with(proxied.token, |_, _| Flow::Stream(proxied.wants()));
         }
     }
 
@@ -211,12 +211,12 @@ impl Proxy {
             if proxied.body_state == BodyState::AwaitsContinue {
                 // Reading on makes the server tell the client so.
                 proxied.body_state = BodyState::Passing;
-                completions.proceed(proxied.token, |_, _| Flow::Stream(proxied.wants()));
+                completions.continue_with(proxied.token, |_, _| Flow::Stream(proxied.wants()));
             }
         } else if proxied.is_new_version && !completions.is_full(proxied.token) {
             // Before its answer no upstream is paused: what a client that reads nothing has no room for is
             // left out, or an upstream decided how much is kept for it.
-            completions.proceed(proxied.token, |response, _| {
+            completions.continue_with(proxied.token, |response, _| {
                 // One that cannot be passed on is no loss: the answer is still to come.
                 let _ = forward_informational(response, answer);
                 Flow::Stream(proxied.wants())
@@ -236,7 +236,7 @@ impl Proxy {
         };
         let mut is_written = false;
         let mut has_room = true;
-        completions.proceed(proxied.token, |response, _pools| {
+        completions.continue_with(proxied.token, |response, _pools| {
             is_written = response.write(part).is_ok();
             if !is_written {
                 return Flow::Done;
@@ -268,7 +268,7 @@ impl Proxy {
         };
         let trailers = &mut self.trailers;
         if !proxied.is_answered {
-            completions.proceed(proxied.token, |response, _pools| {
+            completions.continue_with(proxied.token, |response, _pools| {
                 let _ = match proxied.passes_answer_trailers && !trailer.is_empty() {
                     true => response.finish_passing(trailers.passing(trailer)),
                     false => response.finish(),
@@ -339,7 +339,7 @@ impl Proxy {
         }
         if proxied.is_answering && !proxied.is_answered {
             // Cut, so that the client sees that something is missing.
-            completions.proceed(proxied.token, |_, _| Flow::Done);
+            completions.continue_with(proxied.token, |_, _| Flow::Done);
         } else if !proxied.is_answering {
             let is_quiet = self.config.quiet_errors;
             completions.respond(proxied.token, |response, _pools| {
@@ -364,14 +364,14 @@ impl Proxy {
 /// All that decides what is written for a head, but the head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct AnswerKey {
-    manner: Manner,
+    manner: ResponseFraming,
     framing: Framing,
 }
 
 /// How the answer goes on behind its head.
 #[derive(Clone, Copy, Debug)]
 struct AnswerRest {
-    manner: Manner,
+    manner: ResponseFraming,
     outgoing: Outgoing,
     passes_trailers: bool,
 }
@@ -488,8 +488,8 @@ pub(super) struct Proxied {
 
 impl Proxied {
     /// What to wait for on the client's side.
-    pub(super) fn wants(&self) -> Wants {
-        Wants {
+    pub(super) fn wants(&self) -> Interest {
+        Interest {
             body: self.body_state == BodyState::Passing,
             room: self.is_paused,
         }

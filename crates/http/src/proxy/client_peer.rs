@@ -288,7 +288,7 @@ impl Proxy {
             }
             self.names_due_ns = now_ns.saturating_add(next_ns);
         }
-        self.client.alarm_at(self.names_due_ns);
+        self.client.set_next_timer(self.names_due_ns);
     }
 
     /// Tells what has been found since the last time.
@@ -318,7 +318,7 @@ impl Proxy {
         if self.names_due_ns == 0 {
             let soon_ns = millpond_io::monotonic_ns().saturating_add(UNRESOLVED_CHECK_NS);
             self.names_due_ns = soon_ns;
-            self.client.alarm_at(soon_ns);
+            self.client.set_next_timer(soon_ns);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! ```text
 //! client --call, stream(Body)--> Proxied --begin, write--> Client --> upstream
 //!    ^                              |                         |
-//!    +------- proceed(head, part) --+<---- exchange_event ----+
+//!    +------- continue_with(head, part) --+<---- exchange_event ----+
 //! ```
 //!
 //! Back-pressure: an upstream that takes nothing leaves no room, and the client's body is not received;
@@ -115,7 +115,7 @@ impl Proxy {
                 },
                 limits: client_limits,
                 resolver: control.resolver.clone(),
-                tells_whole_answers: true,
+                buffers_small_responses: true,
             },
         );
         control.attend(start.waker.clone());
@@ -160,7 +160,7 @@ impl Proxy {
         self.names_due_ns = now_ns;
         self.check_names(now_ns);
         if self.config.probe.is_some() {
-            self.client.alarm_at(now_ns);
+            self.client.set_next_timer(now_ns);
         }
     }
 
@@ -382,7 +382,7 @@ impl Proxy {
             request.body = proxied.framing;
             request.awaits_continue = proxied.expects_continue;
             request.may_upgrade = proxied.may_upgrade;
-            request.is_alone = proxied.met_stale;
+            request.needs_own_connection = proxied.met_stale;
             request.timeouts = Timeouts {
                 total_ns: left_ns,
                 ..config.timeouts
@@ -629,7 +629,7 @@ impl Service for Proxy {
                     && proxied.body_state == BodyState::Blocked
                 {
                     proxied.body_state = BodyState::Passing;
-                    completions.proceed(proxied.token, |_, _| Flow::Stream(proxied.wants()));
+                    completions.continue_with(proxied.token, |_, _| Flow::Stream(proxied.wants()));
                 }
             }
             ExchangeEvent::Informational(answer) => {
@@ -642,7 +642,7 @@ impl Service for Proxy {
             }
             ExchangeEvent::PeerFinished => {
                 if let Some(proxied) = self.requests.get(handle) {
-                    completions.proceed(proxied.token, |response, _| {
+                    completions.continue_with(proxied.token, |response, _| {
                         // It is open, and nothing is written for it.
                         let _ = response.finish();
                         Flow::Stream(proxied.wants())
@@ -667,7 +667,7 @@ impl Service for Proxy {
         self.upstreams.publish(&self.client, now_ns);
     }
 
-    fn woken(&mut self, completions: &mut Completions<'_>) {
+    fn on_wake(&mut self, completions: &mut Completions<'_>) {
         self.look_for_configuration(completions.now_ns());
         self.tell_names();
     }
@@ -811,7 +811,7 @@ impl Proxy {
     pub(super) fn await_continue(&mut self, handle: Handle<Proxied>, now_ns: u64) {
         let due_ns = now_ns + CONTINUE_WAIT_NS;
         self.awaiting.push_back((due_ns, handle));
-        self.client.alarm_at(due_ns);
+        self.client.set_next_timer(due_ns);
     }
 
     /// An upstream that says neither 100 nor anything else may never say it: its version may not know
@@ -821,12 +821,12 @@ impl Proxy {
             let awaits = |proxied: &&mut Proxied| proxied.body_state == BodyState::AwaitsContinue;
             let proxied = self.requests.get_mut(handle).filter(awaits);
             if due_ns > now_ns && proxied.is_some() {
-                self.client.alarm_at(due_ns);
+                self.client.set_next_timer(due_ns);
                 return;
             }
             if let Some(proxied) = proxied {
                 proxied.body_state = BodyState::Passing;
-                completions.proceed(proxied.token, |_, _| Flow::Stream(proxied.wants()));
+                completions.continue_with(proxied.token, |_, _| Flow::Stream(proxied.wants()));
             }
             self.awaiting.pop_front();
         }
@@ -994,7 +994,7 @@ impl Proxy {
         }
         let due_ns = now_ns.saturating_add(timeout_ns);
         self.half_closed.push_back((due_ns, handle));
-        self.client.alarm_at(due_ns);
+        self.client.set_next_timer(due_ns);
         AfterFin::Answer
     }
 
@@ -1003,7 +1003,7 @@ impl Proxy {
         while let Some(&(due_ns, handle)) = self.half_closed.front() {
             let token = self.requests.get(handle).map(|proxied| proxied.token);
             if due_ns > now_ns && token.is_some() {
-                self.client.alarm_at(due_ns);
+                self.client.set_next_timer(due_ns);
                 return;
             }
             self.half_closed.pop_front();

@@ -736,7 +736,7 @@ impl Proxy {
             upstream.probe = begun.ok();
             upstream.is_probe_good = false;
         }
-        self.client.alarm_at(next_ns);
+        self.client.set_next_timer(next_ns);
     }
 
     pub(super) fn probe_event(&mut self, id: ExchangeId, event: ExchangeEvent<'_>) {

@@ -215,7 +215,7 @@ impl Service for MetricsService {
         self.waiting.retain(|&waiting| waiting != token);
     }
 
-    fn woken(&mut self, completions: &mut Completions<'_>) {
+    fn on_wake(&mut self, completions: &mut Completions<'_>) {
         let Some(text) = self.scrape.take_answer() else {
             return;
         };
@@ -457,7 +457,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
         self.shard.stop_handle()
     }
 
-    /// Makes the shard call [`Service::woken`].
+    /// Makes the shard call [`Service::on_wake`].
     pub fn waker(&self) -> Waker {
         self.shard.waker()
     }

@@ -7,8 +7,8 @@ use crate::client::{Client, ExchangeEvent, ExchangeId, Listener};
 use crate::completions::Completions;
 use crate::connection::{Connection, Pending, Ready};
 use crate::connections::Connections;
-use crate::head::Manner;
 use crate::head::RequestHead;
+use crate::head::ResponseFraming;
 use crate::method::Method;
 use crate::proxy::Failure;
 use crate::request::{Request, RequestBody};
@@ -100,7 +100,7 @@ impl Exchange {
         &mut self,
         connection: &mut Connection,
         token: RequestToken,
-        manner: Manner,
+        manner: ResponseFraming,
     ) {
         self.metrics_requests.push(token);
         connection.pending = Some(Pending {
@@ -118,7 +118,7 @@ impl Exchange {
         service: &mut S,
         output: &mut Buffer,
         (head, head_bytes, body): (&RequestHead, &[u8], RequestBody<'_>),
-        (token, manner): (RequestToken, Manner),
+        (token, manner): (RequestToken, ResponseFraming),
         shard: &mut ShardContext<'_, D>,
     ) -> Turn {
         let mut request = Request {
@@ -185,7 +185,7 @@ impl Exchange {
             self.log_call(connection, head, head_bytes, is_gathered, shard.now_ns);
         }
         let token = self.next_token(connection);
-        let manner = Manner::of(head, self.is_draining);
+        let manner = ResponseFraming::of(head, self.is_draining);
         let mut failure = None;
         if self.is_metrics(service, connection.socket, (head, head_bytes), shard) {
             self.await_metrics(connection, token, manner);
@@ -373,12 +373,12 @@ impl<S: Service> Server<S> {
         if self.client.is_none() {
             return;
         }
-        self.is_client_restless = true;
+        self.client_has_pending_work = true;
         for _ in 0..ROUNDS_MAX {
             let is_restless =
                 self.with_client(shard, |client, shard, hearing| client.pump(shard, hearing));
             if self.answered.is_empty() {
-                self.is_client_restless = is_restless == Some(true);
+                self.client_has_pending_work = is_restless == Some(true);
                 return;
             }
             self.go_on_with_answered(shard);

@@ -310,13 +310,13 @@ impl<S: Service> Server<S> {
         drain.ticks_to_last = drain.ticks_to_last.saturating_sub(1);
         let has_told_all = drain.ticks_to_last == 0 && !shard.driver.has_events_left();
         if has_told_all && !drain.is_handing_over {
-            self.turn_away(shard);
+            self.refuse_waiting(shard);
         }
     }
 
     /// Those who are idle go, but for those who came while it drains and have their time to ask.
     #[cold]
-    pub(super) fn turn_away<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+    pub(super) fn refuse_waiting<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let Some(timer) = self.drain.turn_away_timer.take() else {
             return;
         };

@@ -8,10 +8,10 @@ use crate::body::KeptInput;
 use crate::body_budget::BodyBudget;
 use crate::connection::{Advance, Connection, Gathering, GatheringRoom, Whole, is_head_request};
 use crate::counters::HttpCounters;
-use crate::head::Manner;
+use crate::head::ResponseFraming;
 use crate::head::{HeadFields, RequestHead};
 use crate::limits::{Limit, Limits};
-use crate::log::StandingLines;
+use crate::log::FixedHeaderLines;
 use crate::metrics::MetricsAccess;
 use crate::request::{Request, RequestBody};
 use crate::service::{RequestToken, Service};
@@ -40,7 +40,7 @@ pub(crate) struct Exchange {
     pub(crate) blocks: BlockPool,
     pub(crate) counters: HttpCounters,
     pub(crate) marks: Marks,
-    pub(crate) standing_lines: StandingLines,
+    pub(crate) standing_lines: FixedHeaderLines,
     /// Who wants to know of every request.
     pub(crate) access_log: Option<Box<ShardLog>>,
     pub(crate) metrics_access: MetricsAccess,
@@ -84,7 +84,7 @@ impl Exchange {
             blocks,
             counters: HttpCounters::default(),
             marks: Marks::default(),
-            standing_lines: StandingLines::new(),
+            standing_lines: FixedHeaderLines::new(),
             access_log: None,
             metrics_access: MetricsAccess::default(),
             streams: Pool::new("http_streams", mode),
@@ -152,7 +152,7 @@ impl Exchange {
             }
         }
         if served.is_load() {
-            shard.driver.put_behind(connection.socket);
+            shard.driver.deprioritize(connection.socket);
         }
         let mut at = served.bytes;
         if connection.is_closing() {
@@ -342,7 +342,7 @@ pub(super) struct Progress {
 const REQUESTS_OF_A_MESSAGE: usize = 8;
 
 impl Progress {
-    /// See [`Driver::put_behind`].
+    /// See [`Driver::deprioritize`].
     #[inline]
     pub(super) fn is_load(self) -> bool {
         self.request_count > REQUESTS_OF_A_MESSAGE
@@ -403,7 +403,7 @@ impl Exchange {
             self.log_call(connection, head, head_bytes, false, shard.now_ns);
         }
         let token = self.next_token(connection);
-        let manner = Manner::of(head, self.is_draining);
+        let manner = ResponseFraming::of(head, self.is_draining);
         let is_metrics = self.is_metrics(service, connection.socket, (head, head_bytes), shard);
         let mut failure = None;
         let goes_on = if is_metrics {
@@ -443,7 +443,7 @@ const SPARE_BYTES_MAX: usize = 4 * 1024;
 impl Exchange {
     /// Gives the connection the spare room to write into, if it has none.
     #[inline(always)]
-    pub(super) fn lend_room(&mut self, connection: &mut Connection) {
+    pub(super) fn borrow_scratch(&mut self, connection: &mut Connection) {
         connection.output.take_block_of(&mut self.spare_output);
     }
 

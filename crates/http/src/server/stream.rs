@@ -8,11 +8,11 @@ use super::exchange::Exchange;
 use super::refusing::log_output;
 use crate::body::BodyDecoder;
 use crate::connection::{Connection, Pending, Phase, Refusal};
-use crate::head::Manner;
 use crate::head::RequestHead;
+use crate::head::ResponseFraming;
 use crate::request::RequestBody;
 use crate::response::{Response, Wire};
-use crate::service::{Flow, RequestToken, Service, ServiceContext, StreamEvent, Wants};
+use crate::service::{Flow, Interest, RequestToken, Service, ServiceContext, StreamEvent};
 use crate::status::StatusCode;
 use crate::streaming::{
     Incoming, Outgoing, STREAM_OUTPUT_BYTES, Streaming, UNREAD_BYTES_MAX, room_bytes,
@@ -46,7 +46,7 @@ impl<D: Driver> Wire for SocketWire<'_, D> {
 pub(crate) struct Written {
     pub(crate) sent: Option<StatusCode>,
     pub(crate) outgoing: Outgoing,
-    pub(crate) manner: Manner,
+    pub(crate) manner: ResponseFraming,
 }
 
 impl Written {
@@ -222,7 +222,7 @@ impl Exchange {
     }
 
     /// What was written has left: who waits for that has his turn. One who goes on from outside
-    /// ([`crate::Completions::proceed`]) may have written more than a block, and had his turn too early.
+    /// ([`crate::Completions::continue_with`]) may have written more than a block, and had his turn too early.
     pub(super) fn offer_room(&mut self, connection: &mut Connection) {
         let waits = connection
             .stream
@@ -318,7 +318,7 @@ impl Exchange {
     ) {
         let wants = match flow {
             Flow::Done => return self.end_exchange(connection, pending, written, now_ns),
-            Flow::Pending => Wants::default(),
+            Flow::Pending => Interest::default(),
             Flow::Stream(wants) => wants,
         };
         if written.is_complete() {
@@ -333,7 +333,7 @@ impl Exchange {
     pub(crate) fn wait_for(
         &mut self,
         connection: &mut Connection,
-        wants: Wants,
+        wants: Interest,
         pending: Pending,
         written: Written,
         now_ns: u64,

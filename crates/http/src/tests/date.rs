@@ -4,7 +4,7 @@ use std::time::Duration;
 /// Goal: the line is the RFC's example for the RFC's example time, byte for byte.
 #[test]
 fn the_date_is_an_imf_fixdate() {
-    let mut lines = StandingLines::new();
+    let mut lines = FixedHeaderLines::new();
     lines.write(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
     let given = |server, date| GivenLines { server, date };
     assert_eq!(lines.lines(GivenLines::NONE), LINES.as_bytes());
@@ -23,7 +23,7 @@ fn the_date_is_an_imf_fixdate() {
 /// that was asked for; the longest fits.
 #[test]
 fn a_remembered_head_is_no_other() {
-    let mut lines = StandingLines::new();
+    let mut lines = FixedHeaderLines::new();
     let longest = FieldValue::known(&[b'x'; CONTENT_TYPE_BYTES_MAX]);
     let too_long = FieldValue::known(&[b'x'; CONTENT_TYPE_BYTES_MAX + 1]);
     let types = [None, Some(FieldValue::TEXT_PLAIN), Some(longest), None];
@@ -51,7 +51,7 @@ fn a_remembered_head_is_no_other() {
 /// Goal: within one second the text is reused, after it the wall clock is asked again.
 #[test]
 fn refresh_rewrites_only_a_stale_text() {
-    let mut lines = StandingLines::new();
+    let mut lines = FixedHeaderLines::new();
     lines.refresh(SECOND_NS);
     lines.text[0] = b'#';
     lines.refresh(SECOND_NS);

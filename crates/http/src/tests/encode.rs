@@ -7,7 +7,7 @@ use millpond_mempool::PoolMode;
 #[test]
 fn the_longest_heads_fit_in_their_room() {
     let blocks = BlockPool::new("test", PoolMode::Off);
-    let standing_lines = &StandingLines::new();
+    let standing_lines = &FixedHeaderLines::new();
     for code in StatusCode::CODE_MIN..=StatusCode::CODE_MAX {
         for persistence in [
             Persistence::Silent,

@@ -14,7 +14,7 @@ fn a_manner_is_its_parts() {
                     keep_alive,
                     ..RequestHead::EMPTY
                 };
-                let manner = Manner::of(&head, is_draining);
+                let manner = ResponseFraming::of(&head, is_draining);
                 let closes = !keep_alive || is_draining;
                 let persistence = match version {
                     _ if closes => Persistence::Close,

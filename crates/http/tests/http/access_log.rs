@@ -6,8 +6,8 @@ mod obstacles;
 
 use crate::support::{PATIENCE, RawClient, TestServer, config, pass_body, pool_mode, wait_until};
 use millpond_http::{
-    AccessLogConfig, AccessLogFormat, AccessLogTarget, BodyLength, Flow, LimitValues, Limits,
-    Request, Response, ServeConfig, Service, ServiceContext, StatusCode, StreamEvent, Wants,
+    AccessLogConfig, AccessLogFormat, AccessLogTarget, BodyLength, Flow, Interest, LimitValues,
+    Limits, Request, Response, ServeConfig, Service, ServiceContext, StatusCode, StreamEvent,
 };
 use serde_json::Value;
 use std::cell::Cell;
@@ -33,11 +33,11 @@ impl Service for Ways {
         match request.path() {
             b"/never" => return Flow::Pending,
             b"/nothing" => return Flow::Done,
-            b"/upload" => return Flow::Stream(Wants::BODY),
+            b"/upload" => return Flow::Stream(Interest::BODY),
             b"/download" => {
                 let length = BodyLength::Known(DOWNLOAD_BYTES);
                 response.start(StatusCode::OK, &[], length).unwrap();
-                return Flow::Stream(Wants::ROOM);
+                return Flow::Stream(Interest::ROOM);
             }
             b"/short" => {
                 let length = BodyLength::Known(100);

@@ -2,8 +2,8 @@
 
 use crate::support::pool_mode;
 use millpond_http::{
-    AlikeResponses, Authority, BodyError, ClientConnection, ClientError, ClientEvent, Field,
-    FieldName, FieldValue, LastHead, LimitValues, Limits, Method, RequestTarget, StatusCode,
+    Authority, BodyError, ClientConnection, ClientError, ClientEvent, Field, FieldName, FieldValue,
+    IdenticalResponses, LastHead, LimitValues, Limits, Method, RequestTarget, StatusCode,
     encode_request,
 };
 use millpond_mempool::{BlockPool, Buffer};
@@ -179,7 +179,7 @@ fn the_short_way_takes_all_or_nothing() {
     assert_eq!((received, connection.unanswered()), (Ok(()), 0));
     let three = one.repeat(3);
     let mut connection = expecting(3);
-    let all = AlikeResponses {
+    let all = IdenticalResponses {
         count: 3,
         status: StatusCode::OK,
         body_bytes: 5,

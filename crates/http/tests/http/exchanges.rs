@@ -5,8 +5,8 @@ use crate::relay::{Log, Relay, SharedLog};
 use crate::support::{PATIENCE, TestServer, config, pattern, send_until_refused, wait_until};
 use millpond_http::client::{Phase, Timeouts};
 use millpond_http::{
-    BodyLength, Client, ClientConfig, DriverChoice, Flow, LimitValues, Limits, Method, Plaintext,
-    Request, Response, Service, ServiceContext, StatusCode, StreamEvent, Wants,
+    BodyLength, Client, ClientConfig, DriverChoice, Flow, Interest, LimitValues, Limits, Method,
+    Plaintext, Request, Response, Service, ServiceContext, StatusCode, StreamEvent,
 };
 use millpond_io::connection_pool::{PoolConfig, Target};
 use millpond_mempool::PoolMode;
@@ -38,7 +38,7 @@ impl Service for Echo {
             _ => BodyLength::Unknown,
         };
         response.start(StatusCode::OK, &[], length).unwrap();
-        Flow::Stream(Wants::BODY)
+        Flow::Stream(Interest::BODY)
     }
 
     fn stream(
@@ -50,7 +50,7 @@ impl Service for Echo {
         match event {
             StreamEvent::Body(part) => {
                 response.write(part).unwrap();
-                Flow::Stream(Wants::BODY)
+                Flow::Stream(Interest::BODY)
             }
             _ => {
                 response.finish().unwrap();

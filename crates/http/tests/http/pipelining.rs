@@ -61,7 +61,7 @@ impl Service for Late {
         Flow::Done
     }
 
-    fn woken(&mut self, completions: &mut Completions<'_>) {
+    fn on_wake(&mut self, completions: &mut Completions<'_>) {
         for (token, text) in self.done.try_iter() {
             let answer = |response: &mut Response<'_>, _: &mut _| {
                 response.send(StatusCode::OK, None, &text).unwrap();
@@ -276,9 +276,9 @@ fn a_drain_ends_at_its_deadline() {
     // A second connection shows that the first one's request was read, by one more than its own.
     let mut other = server.connect();
     let mut looks = 1;
-    let is_alone =
+    let needs_own_connection =
         |text: &str, looks: u32| text.contains(&format!("requests_total{{shard=\"0\"}} {looks}\n"));
-    while is_alone(&other.ask(get("/metrics")).text(), looks) {
+    while needs_own_connection(&other.ask(get("/metrics")).text(), looks) {
         looks += 1;
     }
     assert!(server.stop().is_aborted);

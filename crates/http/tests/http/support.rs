@@ -1,8 +1,8 @@
 //! A real server on a free port, and a client that speaks raw bytes to it.
 
 use millpond_http::{
-    DriverChoice, FieldValue, Flow, Limits, Request, Response, Running, ServeConfig, ServeReport,
-    Service, ServiceContext, ShardStart, StatusCode, StreamEvent, Wants, serve_with,
+    DriverChoice, FieldValue, Flow, Interest, Limits, Request, Response, Running, ServeConfig,
+    ServeReport, Service, ServiceContext, ShardStart, StatusCode, StreamEvent, serve_with,
 };
 use millpond_mempool::{Checks, PoolMode};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
@@ -453,7 +453,7 @@ pub(crate) fn pass_body(
     match event {
         StreamEvent::Body(bytes) => {
             context.state += bytes.len() as u64;
-            Flow::Stream(Wants::BODY)
+            Flow::Stream(Interest::BODY)
         }
         StreamEvent::BodyEnd { .. } => {
             let text = context.state.to_string();
@@ -470,7 +470,7 @@ pub(crate) fn pass_body(
             context.state += part.len() as u64;
             match context.state == download_bytes {
                 true => Flow::Done,
-                false => Flow::Stream(Wants::ROOM),
+                false => Flow::Stream(Interest::ROOM),
             }
         }
     }

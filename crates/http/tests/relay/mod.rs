@@ -6,8 +6,9 @@ use millpond_http::client::{
     ExchangeFailure, ExchangeReport, ExchangeWriteError, OutgoingRequest, Timeouts,
 };
 use millpond_http::{
-    Authority, BodyLength, Client, Completions, ExchangeEvent, ExchangeId, Flow, Framing, Request,
-    RequestTarget, RequestToken, Response, Service, ServiceContext, StatusCode, StreamEvent, Wants,
+    Authority, BodyLength, Client, Completions, ExchangeEvent, ExchangeId, Flow, Framing, Interest,
+    Request, RequestTarget, RequestToken, Response, Service, ServiceContext, StatusCode,
+    StreamEvent,
 };
 use millpond_io::connection_pool::{PoolKey, Target};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolMode, PoolStats, Slab};
@@ -104,7 +105,7 @@ impl Relay {
         let mut request = begun.unwrap();
         request.body = body;
         request.may_upgrade = run.path.starts_with(b"/upgrade");
-        request.is_alone = run.path.starts_with(b"/alone");
+        request.needs_own_connection = run.path.starts_with(b"/alone");
         request.timeouts = self.timeouts;
         if run.path.starts_with(b"/impatient") {
             request.timeouts.connection_ns = IMPATIENT_NS;
@@ -122,14 +123,14 @@ impl Relay {
             return;
         };
         let (client, exchange) = (&self.client, run.exchange.unwrap());
-        let is_there = completions.proceed(run.token, |response, _| {
+        let is_there = completions.continue_with(run.token, |response, _| {
             response.write(part).unwrap();
             if response.room_bytes() > 16 * 1024 {
                 return Flow::Pending;
             }
             client.pause(exchange);
             run.is_paused = true;
-            Flow::Stream(Wants::ROOM)
+            Flow::Stream(Interest::ROOM)
         });
         assert!(is_there, "a client that goes is told of first");
     }
@@ -162,7 +163,7 @@ impl Relay {
             failure.may_have_arrived,
             failure.has_answer_begun
         );
-        completions.proceed(run.token, |response, _| {
+        completions.continue_with(run.token, |response, _| {
             if !is_head_sent {
                 response.send(status, None, text.as_bytes()).unwrap();
             }
@@ -206,7 +207,7 @@ impl Service for Relay {
         context.state = handle.to_bits();
         self.begin(handle, body, blocks);
         match has_body {
-            true => Flow::Stream(Wants::BODY),
+            true => Flow::Stream(Interest::BODY),
             false => Flow::Pending,
         }
     }
@@ -242,7 +243,7 @@ impl Service for Relay {
             }
             StreamEvent::Resumed => {}
         }
-        Flow::Stream(Wants {
+        Flow::Stream(Interest {
             body: run.wants_body,
             room: run.is_paused,
         })
@@ -279,7 +280,7 @@ impl Service for Relay {
             }
             ExchangeEvent::Room => {
                 run.wants_body = true;
-                completions.proceed(run.token, |_, _| Flow::Stream(Wants::BODY));
+                completions.continue_with(run.token, |_, _| Flow::Stream(Interest::BODY));
             }
             ExchangeEvent::Head(head) => {
                 run.is_head_sent = true;
@@ -295,7 +296,7 @@ impl Service for Relay {
                     let blocks = &completions.pools().blocks;
                     self.client.write(id, b"ping", blocks).unwrap();
                 }
-                completions.proceed(token, |response, _| {
+                completions.continue_with(token, |response, _| {
                     response.start(status, &[], length).unwrap();
                     Flow::Pending
                 });
@@ -307,7 +308,7 @@ impl Service for Relay {
                     log.lock().unwrap().reports.push(*report);
                 }
                 let token = run.token;
-                completions.proceed(token, |response, _| {
+                completions.continue_with(token, |response, _| {
                     let _ = response.finish();
                     Flow::Done
                 });

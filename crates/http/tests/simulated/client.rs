@@ -12,7 +12,7 @@ const PATIENCE_NS: u64 = 600 * SECOND_NS;
 
 /// How a client behaves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Manner {
+pub(crate) enum ResponseFraming {
     /// Says everything, hears everything, then leaves or lets the server leave.
     Polite,
     /// Says everything and a FIN at once, then listens.
@@ -31,7 +31,7 @@ pub(crate) enum Manner {
     Silent,
 }
 
-impl Manner {
+impl ResponseFraming {
     pub(crate) fn drawn(rng: &mut Rng) -> Self {
         match rng.u8(0..16) {
             0 => Self::Resetting,
@@ -71,7 +71,7 @@ struct Pace {
 
 pub(crate) struct Client {
     peer: Option<Line>,
-    pub(crate) manner: Manner,
+    pub(crate) manner: ResponseFraming,
     conversation: Conversation,
     /// Bytes after which an ill-mannered client does what it does.
     leaves_at: usize,
@@ -93,15 +93,19 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn drawn(network: &Network, rng: &mut Rng, speech: Speech) -> Self {
-        let manner = Manner::drawn(rng);
+        let manner = ResponseFraming::drawn(rng);
         Self::speaking(network, rng, manner, speech)
     }
 
-    fn speaking(network: &Network, rng: &mut Rng, manner: Manner, speech: Speech) -> Self {
+    fn speaking(network: &Network, rng: &mut Rng, manner: ResponseFraming, speech: Speech) -> Self {
         let mut rng = rng.fork();
         // One that says everything at once does not wait for answers.
         let depth = match manner {
-            Manner::Polite | Manner::Resetting | Manner::Vanishing if rng.bool() => Depth::One,
+            ResponseFraming::Polite | ResponseFraming::Resetting | ResponseFraming::Vanishing
+                if rng.bool() =>
+            {
+                Depth::One
+            }
             _ => Depth::All,
         };
         let conversation = Conversation::drawn(&mut rng, depth, 8);
@@ -144,14 +148,14 @@ impl Client {
             self.answers_heard,
         );
         match self.manner {
-            Manner::Deaf => self.say_and_wait(),
-            Manner::Silent => self.wait_for_end(),
-            Manner::Raving => self.rave(),
-            Manner::Resetting if self.written >= self.leaves_at => {
+            ResponseFraming::Deaf => self.say_and_wait(),
+            ResponseFraming::Silent => self.wait_for_end(),
+            ResponseFraming::Raving => self.rave(),
+            ResponseFraming::Resetting if self.written >= self.leaves_at => {
                 self.peer.take().unwrap().peer.reset();
                 Err(Ended::Left)
             }
-            Manner::Vanishing if self.written >= self.leaves_at => {
+            ResponseFraming::Vanishing if self.written >= self.leaves_at => {
                 drop(self.peer.take());
                 Err(Ended::Left)
             }
@@ -162,7 +166,7 @@ impl Client {
             self.responses.unread.len(),
             self.answers_heard,
         );
-        if matches!(self.manner, Manner::Deaf | Manner::Silent) {
+        if matches!(self.manner, ResponseFraming::Deaf | ResponseFraming::Silent) {
             return Ok(Turn::At(network.now_ns() + SECOND_NS));
         }
         if before == after {
@@ -214,7 +218,9 @@ impl Client {
         let mut most = part.bytes.len() - self.written_of_part;
         if matches!(
             self.manner,
-            Manner::FinishingEarly | Manner::Resetting | Manner::Vanishing
+            ResponseFraming::FinishingEarly
+                | ResponseFraming::Resetting
+                | ResponseFraming::Vanishing
         ) {
             most = most.min(self.leaves_at - self.written);
         }
@@ -236,8 +242,8 @@ impl Client {
         self.hear()?;
         self.say();
         let has_said_all = match self.manner {
-            Manner::HalfClosing => self.written == self.conversation.len(),
-            Manner::FinishingEarly => self.written >= self.leaves_at,
+            ResponseFraming::HalfClosing => self.written == self.conversation.len(),
+            ResponseFraming::FinishingEarly => self.written >= self.leaves_at,
             _ => false,
         };
         if has_said_all && !self.has_finished {
@@ -246,7 +252,7 @@ impl Client {
         }
         let is_content = self.answers_heard == self.conversation.expected.len();
         let waits_for_server = self.conversation.ends_by_server() || self.has_finished;
-        if self.manner == Manner::Polite && is_content && !waits_for_server {
+        if self.manner == ResponseFraming::Polite && is_content && !waits_for_server {
             self.check_nothing_more();
             drop(self.peer.take());
             return Err(Ended::Satisfied);
@@ -257,7 +263,7 @@ impl Client {
     /// Answers it is owed, given what it said before its FIN.
     fn owed(&self) -> usize {
         match self.manner {
-            Manner::FinishingEarly => self.conversation.complete_in(self.leaves_at),
+            ResponseFraming::FinishingEarly => self.conversation.complete_in(self.leaves_at),
             _ => self.conversation.expected.len(),
         }
     }
@@ -265,7 +271,8 @@ impl Client {
     /// It finished in the middle of a request whose answer begins before its end.
     fn may_hear_early(&self) -> bool {
         let next = self.conversation.expected.get(self.answers_heard);
-        self.manner == Manner::FinishingEarly && next.is_some_and(|next| next.may_start_early)
+        self.manner == ResponseFraming::FinishingEarly
+            && next.is_some_and(|next| next.may_start_early)
     }
 
     fn hear(&mut self) -> Result<(), Ended> {

@@ -17,7 +17,7 @@ const OFFICE_NS_MAX: u64 = 50_000_000;
 
 /// Answers are `METHOD target\n` and the request's body; see [`answer_to`] for the exceptions.
 pub(crate) struct TestService {
-    desk: Rc<RefCell<Desk>>,
+    desk: Rc<RefCell<ResponseContext>>,
     streams: Streams,
 }
 
@@ -26,7 +26,7 @@ type Asked = (RequestToken, Option<Vec<u8>>);
 
 /// What lies between the service and its back office.
 #[derive(Default)]
-struct Desk {
+struct ResponseContext {
     asked: VecDeque<Asked>,
     done: Vec<Asked>,
     /// Answers for connections that were gone.
@@ -36,7 +36,7 @@ struct Desk {
 /// Answers requests for `/late` after a while, in any order.
 #[derive(Clone)]
 pub(crate) struct BackOffice {
-    desk: Rc<RefCell<Desk>>,
+    desk: Rc<RefCell<ResponseContext>>,
     waker: Waker,
 }
 
@@ -160,7 +160,7 @@ impl Service for TestService {
         Flow::Done
     }
 
-    fn woken(&mut self, completions: &mut Completions<'_>) {
+    fn on_wake(&mut self, completions: &mut Completions<'_>) {
         let mut desk = self.desk.borrow_mut();
         for (token, answer) in std::mem::take(&mut desk.done) {
             let Some(answer) = answer else {

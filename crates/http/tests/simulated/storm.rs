@@ -1,7 +1,7 @@
 //! Many clients of all manners at once, thousands of seeds: the well-mannered get exactly what
 //! they are owed, whatever the others and the network do, and in the end nothing is left.
 
-use crate::client::{Client, Ended, Manner};
+use crate::client::{Client, Ended, ResponseFraming};
 use crate::line::Speech;
 use crate::stage::{SECOND_NS, Stage};
 use fastrand::Rng;
@@ -25,7 +25,7 @@ fn seeds() -> Range<u64> {
 
 /// What one seed decides before the first client comes.
 #[derive(Debug)]
-pub(crate) struct Weather {
+pub(crate) struct HostNoise {
     plan: FaultPlan,
     limits: Limits,
     pool_mode: PoolMode,
@@ -34,7 +34,7 @@ pub(crate) struct Weather {
     stops_early: bool,
 }
 
-impl Weather {
+impl HostNoise {
     pub(crate) fn drawn(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x9e37_79b9_7f4a_7c15);
         let mut plan = FaultPlan::drawn(seed);
@@ -96,7 +96,7 @@ fn drawn_pool_mode(rng: &mut Rng) -> PoolMode {
 pub(crate) struct Played {
     end_ns: u64,
     counters: String,
-    ends: Vec<(Manner, Ended)>,
+    ends: Vec<(ResponseFraming, Ended)>,
 }
 
 /// Plays one seed through.
@@ -105,11 +105,11 @@ pub(crate) fn play(seed: u64) -> Played {
 }
 
 pub(crate) fn play_in(seed: u64, speech: Speech) -> Played {
-    let weather = Weather::drawn(seed);
+    let weather = HostNoise::drawn(seed);
     let (plan, limits) = (weather.plan.clone(), weather.limits);
     let mut stage = Stage::speaking(seed, plan, limits, weather.pool_mode, speech);
     let mut rng = Rng::with_seed(seed);
-    let ends: Rc<RefCell<Vec<(Manner, Ended)>>> = Rc::default();
+    let ends: Rc<RefCell<Vec<(ResponseFraming, Ended)>>> = Rc::default();
     for _ in 0..weather.clients {
         let mut client = Client::drawn(&stage.network, &mut rng, speech);
         client.may_be_cut = weather.lacks_memory() || weather.stops_early;
@@ -147,13 +147,15 @@ pub(crate) fn play_in(seed: u64, speech: Speech) -> Played {
         for (manner, end) in &ends {
             let is_owed = matches!(
                 manner,
-                Manner::Polite | Manner::HalfClosing | Manner::FinishingEarly
+                ResponseFraming::Polite
+                    | ResponseFraming::HalfClosing
+                    | ResponseFraming::FinishingEarly
             );
             let is_well = if is_owed {
                 *end == Ended::Satisfied
             } else {
                 // Who looks once a second cannot always finish a handshake in time.
-                let is_too_slow = *manner == Manner::Silent && speech != Speech::Clear;
+                let is_too_slow = *manner == ResponseFraming::Silent && speech != Speech::Clear;
                 matches!(end, Ended::Left | Ended::Satisfied | Ended::CutBetween)
                     || is_too_slow && *end == Ended::TurnedAway
             };

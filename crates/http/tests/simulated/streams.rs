@@ -3,7 +3,7 @@
 
 use crate::service::{answer_to, large_body};
 use millpond_http::{
-    BodyLength, Flow, Request, Response, ServiceContext, StatusCode, StreamEvent, Wants,
+    BodyLength, Flow, Interest, Request, Response, ServiceContext, StatusCode, StreamEvent,
 };
 use std::collections::BTreeMap;
 
@@ -62,13 +62,13 @@ impl Streams {
             (
                 task,
                 if is_held {
-                    Wants::default()
+                    Interest::default()
                 } else {
-                    Wants::BODY
+                    Interest::BODY
                 },
             )
         } else if target.starts_with("/early/") {
-            (Task::Early, Wants::BODY)
+            (Task::Early, Interest::BODY)
         } else if target.starts_with("/echo/") {
             if response
                 .start(StatusCode::OK, &[], BodyLength::Unknown)
@@ -76,7 +76,7 @@ impl Streams {
             {
                 return Some(Flow::Done);
             }
-            (Task::Echo, Wants::BODY)
+            (Task::Echo, Interest::BODY)
         } else {
             let (kind, len) = target.strip_prefix('/')?.split_once('/')?;
             let body = large_body(len.parse().ok()?);
@@ -88,7 +88,7 @@ impl Streams {
             if response.start(StatusCode::OK, &[], length).is_err() {
                 return Some(Flow::Done);
             }
-            (Task::Download { body, written: 0 }, Wants::ROOM)
+            (Task::Download { body, written: 0 }, Interest::ROOM)
         };
         self.last += 1;
         context.state = self.last;
@@ -107,11 +107,11 @@ impl Streams {
             .get_mut(&state)
             .expect("an exchange that is not over");
         let flow = match (task, event) {
-            (Task::Gather { .. }, StreamEvent::Resumed) => Flow::Stream(Wants::BODY),
+            (Task::Gather { .. }, StreamEvent::Resumed) => Flow::Stream(Interest::BODY),
             (Task::Gather { body, .. }, StreamEvent::Body(part)) => {
                 assert!(!part.is_empty());
                 body.extend_from_slice(part);
-                Flow::Stream(Wants::BODY)
+                Flow::Stream(Interest::BODY)
             }
             (
                 Task::Gather {
@@ -131,7 +131,7 @@ impl Streams {
                 Flow::Done
             }
             (Task::Echo, StreamEvent::Body(part)) => match response.write(part) {
-                Ok(()) => Flow::Stream(Wants::BODY),
+                Ok(()) => Flow::Stream(Interest::BODY),
                 Err(_) => Flow::Done,
             },
             (Task::Echo, StreamEvent::BodyEnd { .. }) => {
@@ -143,7 +143,7 @@ impl Streams {
                 let part = &body[*written..*written + count];
                 *written += count;
                 match response.write(part) {
-                    Ok(()) if *written < body.len() => Flow::Stream(Wants::ROOM),
+                    Ok(()) if *written < body.len() => Flow::Stream(Interest::ROOM),
                     Ok(()) => {
                         let _ = response.finish();
                         Flow::Done

@@ -12,10 +12,10 @@ const REQUEST: &str = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nDate: d\r\nTransfer-Encoding: chunked\r\n\r\n\
                       5\r\nhello\r\n0\r\nVia: x\r\nX-Sum: 9\r\n\r\n";
 
-type Heard = Rc<RefCell<Vec<u8>>>;
+type EventOwner = Rc<RefCell<Vec<u8>>>;
 
 /// Reads until the end of a request with trailers, answers, and waits for the end.
-fn upstream(network: &Network, address: &Address, heard: &Heard, cuts: &Cuts) {
+fn upstream(network: &Network, address: &Address, heard: &EventOwner, cuts: &Cuts) {
     assert!(network.listen(address));
     let (address, heard, cuts) = (address.clone(), Rc::clone(heard), cuts.clone());
     let mut peer: Option<SimPeer> = None;
@@ -41,7 +41,7 @@ fn upstream(network: &Network, address: &Address, heard: &Heard, cuts: &Cuts) {
     });
 }
 
-fn client(network: &Network, heard: &Heard, cuts: Cuts, stop: StopHandle) {
+fn client(network: &Network, heard: &EventOwner, cuts: Cuts, stop: StopHandle) {
     let heard = Rc::clone(heard);
     let mut peer = network.connect().unwrap();
     peer.set_cuts(cuts);
@@ -60,7 +60,7 @@ fn client(network: &Network, heard: &Heard, cuts: Cuts, stop: StopHandle) {
 
 /// What the upstream and the client heard behind the heads.
 fn play(request_cuts: Cuts, answer_cuts: &Cuts) -> [String; 2] {
-    let heard = [Heard::default(), Heard::default()];
+    let heard = [EventOwner::default(), EventOwner::default()];
     before_one(|network, address, stop| {
         upstream(network, address, &heard[0], answer_cuts);
         client(network, &heard[1], request_cuts, stop);

@@ -12,17 +12,17 @@ use super::{AcquireError, ConnectionPool, PoolKey};
 impl ConnectionPool {
     /// A connection for whoever asks: a parked one, the one used last first, or a new one, or the
     /// promise of one until `deadline_ns` ([`Self::next_outcome`] tells, with this `token`). With
-    /// `is_alone` it is a new one that is closed after this use.
+    /// `needs_own_connection` it is a new one that is closed after this use.
     pub fn acquire<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
         key: PoolKey,
         token: u64,
         deadline_ns: u64,
-        is_alone: bool,
+        needs_own_connection: bool,
     ) -> Acquired {
         // One that is removed has nothing parked.
-        if !is_alone && let Some(lease) = self.lease_parked(shard, key) {
+        if !needs_own_connection && let Some(lease) = self.lease_parked(shard, key) {
             return Acquired::Lease(lease);
         }
         let state = self.keys.get_mut(key.0);
@@ -40,7 +40,7 @@ impl ConnectionPool {
             state.counters.refused += 1;
             return Acquired::Failed(AcquireError::QueueFull { limit });
         }
-        match self.enqueue(shard, key, token, deadline_ns, is_alone) {
+        match self.enqueue(shard, key, token, deadline_ns, needs_own_connection) {
             Ok(waiter) => {
                 self.advance(shard, key);
                 if let Some(state) = self.keys.get_mut(key.0)
@@ -81,12 +81,12 @@ impl ConnectionPool {
         handle: LinkHandle,
         is_reused: bool,
         times: OpenTimes,
-        is_alone: bool,
+        needs_own_connection: bool,
     ) -> Option<Lease> {
         let link = self.links.get_mut(handle)?;
         let uses = link.uses;
         link.uses = uses.saturating_add(1);
-        link.is_alone = is_alone;
+        link.needs_own_connection = needs_own_connection;
         Some(Lease {
             socket: link.socket,
             key: link.key,
@@ -102,10 +102,10 @@ impl ConnectionPool {
         let Some((handle, link)) = self.leased(socket) else {
             return;
         };
-        let (key, is_alone) = (link.key, link.is_alone);
+        let (key, needs_own_connection) = (link.key, link.needs_own_connection);
         let is_worn = self.config.is_worn(link, shard.now_ns);
         let state = self.keys.get(key.0).filter(|state| !state.is_removed);
-        let Some(state) = state.filter(|_| !is_alone) else {
+        let Some(state) = state.filter(|_| !needs_own_connection) else {
             self.close_link(shard, handle);
             return self.room_was_made(shard, key);
         };
@@ -144,7 +144,7 @@ impl ConnectionPool {
         if was_used && let Some(state) = self.keys.get_mut(key.0) {
             state.counters.hits += 1;
         }
-        if let Some(lease) = self.lease(handle, was_used, times, waiter.is_alone) {
+        if let Some(lease) = self.lease(handle, was_used, times, waiter.needs_own_connection) {
             self.outcomes.push_back(Outcome {
                 token: waiter.token,
                 result: Ok(lease),
@@ -235,7 +235,7 @@ pub struct Outcome {
 
 /// Whose an event was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Heard {
+pub enum EventOwner {
     /// The socket is none of this pool's.
     NotOurs,
     /// It was handled: a parked connection, or one that is being opened.
@@ -260,7 +260,7 @@ pub(super) struct Link {
     pub(super) uses: u32,
     pub(super) is_parked: bool,
     /// Serves one exchange and is closed.
-    pub(super) is_alone: bool,
+    pub(super) needs_own_connection: bool,
     newer: Option<LinkHandle>,
     older: Option<LinkHandle>,
 }
@@ -274,7 +274,7 @@ impl Link {
             parked_ns: 0,
             uses: 0,
             is_parked: false,
-            is_alone: false,
+            needs_own_connection: false,
             newer: None,
             older: None,
         }

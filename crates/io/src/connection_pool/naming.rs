@@ -146,7 +146,7 @@ impl ConnectionPool {
     }
 
     /// The shard was woken: takes in what the resolver has found.
-    pub fn woken<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+    pub fn on_wake<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         while let Some(answer) = self.resolver.as_mut().and_then(ResolverClient::next_answer) {
             self.answered(shard, answer);
         }

@@ -18,7 +18,7 @@ pub(super) struct Waiter {
     pub(super) key: PoolKey,
     pub(super) token: u64,
     /// Wants a connection that serves nobody else.
-    pub(super) is_alone: bool,
+    pub(super) needs_own_connection: bool,
     timer: Option<TimerId>,
 }
 
@@ -67,12 +67,12 @@ impl ConnectionPool {
         key: PoolKey,
         token: u64,
         deadline_ns: u64,
-        is_alone: bool,
+        needs_own_connection: bool,
     ) -> Result<WaiterId, PoolError> {
         let handle = self.waiters.insert(Waiter {
             key,
             token,
-            is_alone,
+            needs_own_connection,
             timer: None,
         })?;
         let user = self.timer_user(WAITER_TIMER, handle.to_bits());
@@ -121,7 +121,7 @@ impl ConnectionPool {
             return None;
         }
         let waiters = &self.waiters;
-        let fits = |waiter: &Waiter| is_new || !waiter.is_alone;
+        let fits = |waiter: &Waiter| is_new || !waiter.needs_own_connection;
         let handle = queue
             .iter()
             .find(|handle| waiters.get(**handle).is_some_and(fits));

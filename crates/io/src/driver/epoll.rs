@@ -378,9 +378,9 @@ impl Driver for EpollDriver {
         socket.is_some_and(|socket| has_peer_finished(socket.fd()))
     }
 
-    fn put_behind(&mut self, socket: SocketId) {
+    fn deprioritize(&mut self, socket: SocketId) {
         if let Some(socket) = self.sockets.get_mut(handle_of(socket)) {
-            socket.usage.brought_many();
+            socket.usage.demote_for_pipelining();
         }
     }
 

@@ -339,9 +339,9 @@ impl Driver for SimDriver {
         }
     }
 
-    fn put_behind(&mut self, socket: SocketId) {
+    fn deprioritize(&mut self, socket: SocketId) {
         if let Some(socket) = self.socket(socket) {
-            socket.usage.brought_many();
+            socket.usage.demote_for_pipelining();
         }
     }
 

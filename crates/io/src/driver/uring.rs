@@ -400,9 +400,9 @@ impl Driver for UringDriver {
         socket.is_some_and(|socket| has_peer_finished(socket.fd()))
     }
 
-    fn put_behind(&mut self, socket: SocketId) {
+    fn deprioritize(&mut self, socket: SocketId) {
         if let Some(socket) = self.sockets.get_mut(handle_of(socket)) {
-            socket.usage.brought_many();
+            socket.usage.demote_for_pipelining();
         }
     }
 
@@ -682,7 +682,7 @@ impl TurnQueue {
 // goes that it may be done in.
 
 /// How long a driver that ends waits for the kernel to let go of its memory.
-const FAREWELL_NS: u64 = 1_000_000_000;
+const SHUTDOWN_TIMEOUT_NS: u64 = 1_000_000_000;
 
 impl Drop for UringDriver {
     /// Closing the ring would end its operations some time later, while their memory is gone and
@@ -713,9 +713,9 @@ impl Drop for UringDriver {
 }
 
 impl UringDriver {
-    /// Until nothing is in flight any more, or for [`FAREWELL_NS`].
+    /// Until nothing is in flight any more, or for [`SHUTDOWN_TIMEOUT_NS`].
     fn wait_for_the_kernel(&mut self, mut has_accept: bool) {
-        let give_up_ns = monotonic_ns() + FAREWELL_NS;
+        let give_up_ns = monotonic_ns() + SHUTDOWN_TIMEOUT_NS;
         let mut pools = ShardPools::new(PoolMode::Off);
         let mut nobody = |_: &mut Self, _: &mut ShardPools, _: Event<'_>| {};
         let mut has_wake = true;

@@ -32,7 +32,7 @@ fn a_client_that_asks_and_waits_is_prompt() {
     loading.sent();
     assert!(loading.is_prompt());
     let mut flooding = served();
-    flooding.brought_many();
+    flooding.demote_for_pipelining();
     for time in 0..TIMES_TO_FORGET {
         assert!(!flooding.is_prompt(), "{time}");
         flooding.received(200);
@@ -41,7 +41,7 @@ fn a_client_that_asks_and_waits_is_prompt() {
     assert!(flooding.is_prompt());
     let mut ours = Usage::OURS;
     ours.received(IO_BUFFER_BYTES);
-    ours.brought_many();
+    ours.demote_for_pipelining();
     ours.sent();
     assert!(ours == Usage::OURS && ours.is_prompt());
 }
@@ -139,7 +139,7 @@ proptest! {
             match step {
                 0 => usage.received(bytes),
                 1 => usage.sent(),
-                _ => usage.brought_many(),
+                _ => usage.demote_for_pipelining(),
             }
         }
         let mut silent = usage;

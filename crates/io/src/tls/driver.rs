@@ -276,8 +276,8 @@ impl<D: Driver> Driver for Tls<D> {
         self.inner.has_peer_finished(socket)
     }
 
-    fn put_behind(&mut self, socket: SocketId) {
-        self.inner.put_behind(socket);
+    fn deprioritize(&mut self, socket: SocketId) {
+        self.inner.deprioritize(socket);
     }
 
     fn resume_receive(&mut self, socket: SocketId) {

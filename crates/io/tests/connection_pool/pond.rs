@@ -2,7 +2,8 @@
 
 use crate::world::{Peer, Upstream, World};
 use millpond_io::connection_pool::{
-    AcquireError, Acquired, ConnectionPool, Heard, Lease, PoolConfig, PoolKey, Target, WaiterId,
+    AcquireError, Acquired, ConnectionPool, EventOwner, Lease, PoolConfig, PoolKey, Target,
+    WaiterId,
 };
 use millpond_io::{
     Address, Driver, Errno, Event, Resolver, ShardContext, ShardPools, SocketId, TimerWheel,
@@ -210,16 +211,16 @@ impl<'w, W: World> Pond<'w, W> {
                 shard_index: 0,
             };
             if matches!(event, Event::Woken) {
-                return pool.woken(&mut context);
+                return pool.on_wake(&mut context);
             }
             match (pool.event(&mut context, &event), &event) {
-                (Heard::Leased, Event::PeerFinished { socket }) => {
+                (EventOwner::Leased, Event::PeerFinished { socket }) => {
                     seen.push(Seen::Finished(*socket));
                 }
-                (Heard::Leased, Event::Failed { socket, error }) => {
+                (EventOwner::Leased, Event::Failed { socket, error }) => {
                     seen.push(Seen::Failed(*socket, *error));
                 }
-                (Heard::NotOurs, event) => panic!("an event of nobody's: {event:?}"),
+                (EventOwner::NotOurs, event) => panic!("an event of nobody's: {event:?}"),
                 _ => {}
             }
         };

@@ -79,7 +79,7 @@ impl Parts {
 pub(super) struct Member {
     pub(super) index: usize,
     /// No other candidate lives at the same time, so there is nothing to take from anybody: it is never frozen.
-    is_alone: bool,
+    needs_own_connection: bool,
     /// `None` once it has failed.
     pub(super) session: Option<Session>,
     pub(super) parts: Parts,
@@ -91,11 +91,11 @@ impl Member {
         index: usize,
         (round, position): (u32, u32),
         operations: usize,
-        is_alone: bool,
+        needs_own_connection: bool,
     ) -> Self {
         Self {
             index,
-            is_alone,
+            needs_own_connection,
             session: None,
             parts: Parts {
                 operations: (0..operations).map(|_| OperationParts::default()).collect(),
@@ -135,7 +135,7 @@ impl Member {
     }
 
     pub(super) fn run_frozen(&mut self) {
-        if self.is_alone {
+        if self.needs_own_connection {
             return;
         }
         if let Some(Err(error)) = self.session.as_ref().map(freezer::freeze) {
@@ -144,7 +144,7 @@ impl Member {
     }
 
     pub(super) fn run_thawed(&mut self) {
-        if self.is_alone {
+        if self.needs_own_connection {
             return;
         }
         if let Some(Err(error)) = self.session.as_ref().map(freezer::thaw) {

@@ -29,7 +29,7 @@ use crate::churn::{self, Churn, ChurnMode};
 use crate::drive::{Driver, Pace, SliceKind, SliceLoad};
 use crate::embedded::PrivateDirectory;
 use crate::error::RunError;
-use crate::freezer::Weather;
+use crate::freezer::HostNoise;
 use crate::heap_pass;
 use crate::load_command::{CommandLoad, LoadCommand};
 use crate::matrix::Candidate;
@@ -39,7 +39,7 @@ use crate::reach;
 use crate::rounds::nanoseconds;
 use crate::sampler::EdgeMemory;
 use crate::sampler::Sampler;
-use crate::session::{Session, Workshop};
+use crate::session::{RunContext, Session};
 use crate::slice;
 use crate::trace::{HeapReading, Trace};
 use crate::usage::Costs;
@@ -226,7 +226,7 @@ impl Generation<'_> {
         ];
         let label = format!("{kind}{}-cycle{}", place + 1, cycle + 1);
         let before = Edge::read(session)?;
-        let weather = Weather::before(!self.workshop.driver.placement.is_raised);
+        let weather = HostNoise::before(!self.workshop.driver.placement.is_raised);
         let load = command.run_with(self.workshop, session, &label, &variables, self.stop)?;
         let after = Edge::read(session)?;
         let part = run.part_of(spec.kind);
@@ -308,7 +308,7 @@ impl Generation<'_> {
             ..self.workshop.driver.clone()
         };
         let part = run.part_of(spec.kind);
-        let weather = Weather::before(false);
+        let weather = HostNoise::before(false);
         let mut machine_use = MachineUse::default();
         let slice = slice::run(&driver, session, load, &mut machine_use, self.stop)?;
         weather.add_to(&mut part.weather);
@@ -409,7 +409,7 @@ impl Run {
 
     fn start(
         &mut self,
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         candidate: &Candidate,
         label: &str,
         instrument: Instrument,

@@ -21,7 +21,7 @@ use super::symbols::{self, Symbols};
 use crate::drive::Load;
 use crate::error::RunError;
 use crate::matrix::Candidate;
-use crate::session::{Session, Workshop};
+use crate::session::{RunContext, Session};
 use crate::suitability;
 use crate::target::Target;
 
@@ -115,7 +115,7 @@ impl Instruments {
     /// Runs `task` once and adds what was seen to `gathered`.
     pub(super) fn run(
         &mut self,
-        workshop: &mut Workshop,
+        workshop: &mut RunContext,
         task: &Task<'_>,
         gathered: &mut Gathered,
         stop: &AtomicBool,
@@ -166,7 +166,7 @@ impl Instruments {
         Ok(())
     }
 
-    fn sampler(&self, workshop: &mut Workshop) -> Result<Sampler, RunError> {
+    fn sampler(&self, workshop: &mut RunContext) -> Result<Sampler, RunError> {
         let seed = workshop.random.u64(..);
         Sampler::create(self.sample_bytes, seed).map_err(|error| RunError::Prepare {
             path: std::env::temp_dir(),
@@ -177,7 +177,7 @@ impl Instruments {
     /// perf on every process of the server.
     fn record(
         &self,
-        workshop: &Workshop,
+        workshop: &RunContext,
         session: &Session,
         gathered: &mut Gathered,
     ) -> Result<Option<Recording>, RunError> {
@@ -198,7 +198,7 @@ impl Instruments {
 
 /// Start-up, first touches and empty stores are not what a server does all day.
 fn warm_up(
-    workshop: &Workshop,
+    workshop: &RunContext,
     session: &mut Session,
     work: &[(Operation, Load)],
     stop: &AtomicBool,
@@ -224,7 +224,7 @@ fn warm_up(
 
 /// The work itself, with what it took.
 fn drive(
-    workshop: &Workshop,
+    workshop: &RunContext,
     session: &mut Session,
     task: &Task<'_>,
     stop: &AtomicBool,
@@ -247,7 +247,7 @@ fn drive(
 }
 
 fn phase(
-    workshop: &Workshop,
+    workshop: &RunContext,
     session: &mut Session,
     (operation, keys): (Operation, u64),
     load: Load,

@@ -204,9 +204,9 @@ pub(super) fn finish(
     };
     let mut notes = circumstances.notes.clone();
     let mut sides: Vec<Side> = Vec::new();
-    let is_alone = gathered.len() == 1;
+    let needs_own_connection = gathered.len() == 1;
     for (name, gathered) in gathered {
-        let directory = if is_alone {
+        let directory = if needs_own_connection {
             PathBuf::new()
         } else {
             PathBuf::from(file_name(&name))

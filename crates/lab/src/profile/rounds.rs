@@ -23,7 +23,7 @@ use crate::matrix::Candidate;
 use crate::output_directory::DataPlace;
 use crate::output_directory::OutputDirectory;
 use crate::placement::CoreDistance;
-use crate::session::{Workshop, file_name};
+use crate::session::{RunContext, file_name};
 use crate::target::Target;
 use crate::{lock, matrix, preflight};
 
@@ -50,7 +50,7 @@ struct Studio<'a> {
     config: &'a ProfileConfig,
     stop: &'a AtomicBool,
     started_unix_ns: u64,
-    workshop: Workshop,
+    workshop: RunContext,
     candidates: Vec<Candidate>,
     gathered: Vec<Gathered>,
     instruments: Instruments,
@@ -71,7 +71,7 @@ impl<'a> Studio<'a> {
         }
         let out = OutputDirectory::claim(&config.out)?;
         let seed = config.seed.unwrap_or_else(|| fastrand::u64(..));
-        let workshop = Workshop {
+        let workshop = RunContext {
             coexistence: lock::untried(&config.target, &config.options.environment),
             driver: Driver {
                 target: config.target.clone(),
@@ -270,7 +270,7 @@ const LOAD_MIN: Duration = Duration::from_millis(500);
 const LOAD_MAX: Duration = Duration::from_secs(5);
 
 /// What the comparison knows and wants.
-pub(crate) struct Commission<'a> {
+pub(crate) struct ProfileRequest<'a> {
     /// All that were compared.
     pub(crate) candidates: &'a [Candidate],
     /// With its verdicts.
@@ -289,8 +289,8 @@ pub(crate) struct Commission<'a> {
 /// Graphs for the record, the baseline's first, with their files written; and what a reader has to know
 /// of them.
 pub(crate) fn after_rounds(
-    workshop: &mut Workshop,
-    wanted: &Commission<'_>,
+    workshop: &mut RunContext,
+    wanted: &ProfileRequest<'_>,
     events: &mut dyn FnMut(&LabEvent),
 ) -> Result<(Vec<FlameGraph>, Vec<String>), LabError> {
     let names = of_interest(wanted.record);
@@ -305,7 +305,7 @@ pub(crate) fn after_rounds(
     sitting.finish(workshop)
 }
 
-impl Commission<'_> {
+impl ProfileRequest<'_> {
     /// Of one of `runs` that have `time` together.
     fn load_duration(&self, time: Duration, runs: usize) -> Duration {
         let runs = u32::try_from(runs.max(1)).unwrap_or(u32::MAX);
@@ -321,7 +321,7 @@ impl Commission<'_> {
 
 /// All runs, and what they gave.
 struct Sitting<'a> {
-    wanted: &'a Commission<'a>,
+    wanted: &'a ProfileRequest<'a>,
     config: ProfileConfig,
     candidates: Vec<Candidate>,
     gathered: Vec<Gathered>,
@@ -337,7 +337,11 @@ struct Sitting<'a> {
 }
 
 impl<'a> Sitting<'a> {
-    fn new(wanted: &'a Commission<'a>, config: ProfileConfig, candidates: Vec<Candidate>) -> Self {
+    fn new(
+        wanted: &'a ProfileRequest<'a>,
+        config: ProfileConfig,
+        candidates: Vec<Candidate>,
+    ) -> Self {
         let mut notes = Vec::new();
         Self {
             wanted,
@@ -354,7 +358,7 @@ impl<'a> Sitting<'a> {
     }
 
     /// CPU time of all candidates first, then their heap calls; as far as time goes.
-    fn run(&mut self, workshop: &mut Workshop, events: &mut dyn FnMut(&LabEvent)) {
+    fn run(&mut self, workshop: &mut RunContext, events: &mut dyn FnMut(&LabEvent)) {
         let arms = self.instruments.arms();
         let of = arms.len() * self.candidates.len();
         let mut number = 0;
@@ -395,7 +399,13 @@ impl<'a> Sitting<'a> {
         self.longest = guess.mul_f64(self.slowness);
     }
 
-    fn one(&mut self, workshop: &mut Workshop, arm: Arm, index: usize, tell: &mut dyn FnMut(&str)) {
+    fn one(
+        &mut self,
+        workshop: &mut RunContext,
+        arm: Arm,
+        index: usize,
+        tell: &mut dyn FnMut(&str),
+    ) {
         let place = self.candidates.get(index).zip(self.gathered.get_mut(index));
         let Some((candidate, gathered)) = place else {
             return;
@@ -432,7 +442,7 @@ impl<'a> Sitting<'a> {
     }
 
     /// Writes the files.
-    fn finish(mut self, workshop: &Workshop) -> Result<(Vec<FlameGraph>, Vec<String>), LabError> {
+    fn finish(mut self, workshop: &RunContext) -> Result<(Vec<FlameGraph>, Vec<String>), LabError> {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let mut files = Files {
             out: workshop.out.path().to_owned(),

@@ -11,7 +11,7 @@ use crate::outcome::add_errors;
 use crate::record::Ended;
 use crate::schedule::Schedule;
 use crate::shared::AbortWatch;
-use crate::shared::{Doors, Shared};
+use crate::shared::{ConnectStatistics, Shared};
 use crate::timeline::Timeline;
 use millpond_io::monotonic_ns;
 use millpond_measure::histogram::LatencyHistogram;
@@ -271,7 +271,7 @@ impl Opening {
         }
     }
 
-    fn step(&mut self, doors: &Doors, now_ns: u64) -> Opened {
+    fn step(&mut self, doors: &ConnectStatistics, now_ns: u64) -> Opened {
         let waited_ns = now_ns.saturating_sub(self.began_ns);
         let has_settled = doors.settled.load(Ordering::Acquire) >= self.connections;
         if doors.open.load(Ordering::Relaxed) >= self.due {
@@ -299,7 +299,7 @@ impl Opening {
         }
     }
 
-    fn news(&mut self, doors: &Doors, now_ns: u64) -> Option<Connecting> {
+    fn news(&mut self, doors: &ConnectStatistics, now_ns: u64) -> Option<Connecting> {
         if now_ns < self.next_news_ns {
             return None;
         }

@@ -344,7 +344,7 @@ impl Worker<'_> {
 
 impl Worker<'_> {
     /// Everything that is not per request.
-    pub(super) fn keep_house<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+    pub(super) fn run_periodic<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let now_ns = self.now_ns;
         if let Some(counters) = shard.driver.tls_counters() {
             self.outcome.tls = LoadTls {

@@ -12,7 +12,7 @@ use crate::listener::Listener;
 use crate::outcome::{InFlight, Moment, Outcome, Phase};
 use crate::schedule::{Arrival, Schedule};
 use crate::script::Runner;
-use crate::session::{Desk, State};
+use crate::session::{ResponseContext, State};
 
 use super::Worker;
 
@@ -81,7 +81,7 @@ impl Worker<'_> {
         } else if self.has_equal_requests
             && self.cookies.is_none()
             && self.repeats.is_empty()
-            && schedule.has_plenty(self.shared.places())
+            && schedule.can_claim(self.shared.places())
         {
             return self.fill(shard, schedule);
         } else {
@@ -411,7 +411,7 @@ impl Worker<'_> {
     fn received_alike(&mut self, index: u32, now_ns: u64, bytes: &[u8]) -> bool {
         let moment = self.moment(now_ns);
         let session = &mut self.sessions[index as usize];
-        let mut desk = Desk {
+        let mut desk = ResponseContext {
             shared: self.shared,
             outcome: &mut self.outcome,
             now_ns,
@@ -452,7 +452,7 @@ impl Worker<'_> {
         let wrong_before = (self.outcome.errors.status, self.outcome.errors.validation);
         let session = &mut self.sessions[index as usize];
         let before = session.in_flight_len();
-        let mut desk = Desk {
+        let mut desk = ResponseContext {
             shared: self.shared,
             outcome: &mut self.outcome,
             now_ns,

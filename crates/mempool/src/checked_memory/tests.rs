@@ -422,10 +422,10 @@ fn quarantine_is_bounded() {
 }
 
 /// A block on its way to another thread.
-struct Parcel(NonNull<u8>);
+struct AddressedBatch(NonNull<u8>);
 
 // SAFETY: whoever has it is alone with the block.
-unsafe impl Send for Parcel {}
+unsafe impl Send for AddressedBatch {}
 
 /// Goal: blocks may be allocated on one thread and freed on another, all at once.
 #[test]
@@ -436,11 +436,11 @@ fn threads_share_it() {
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let blocks: Vec<Parcel> = (0..COUNT)
-                        .map(|size_bytes| Parcel(memory.allocate(size_bytes, 16).unwrap()))
+                    let blocks: Vec<AddressedBatch> = (0..COUNT)
+                        .map(|size_bytes| AddressedBatch(memory.allocate(size_bytes, 16).unwrap()))
                         .collect();
                     scope.spawn(|| {
-                        for Parcel(start) in blocks {
+                        for AddressedBatch(start) in blocks {
                             // SAFETY: lent to the thread above, which passed it on.
                             unsafe { memory.free(start, None) };
                         }

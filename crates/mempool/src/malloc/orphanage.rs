@@ -11,14 +11,14 @@
 use super::thread_heap::{HeapFigures, ThreadHeap};
 use crate::chunk::{CHUNK_BYTES, Chunk};
 use crate::chunk_store::GiveBack;
-use crate::outbox::Parcel;
+use crate::outbox::AddressedBatch;
 use crate::size_class::SizeClass;
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-struct Orphanage {
+struct AbandonedHeaps {
     first: *mut ThreadHeap,
     orphan_count: usize,
     heap_count: usize,
@@ -28,9 +28,9 @@ struct Orphanage {
 }
 
 // SAFETY: the heaps are reached under the lock only.
-unsafe impl Send for Orphanage {}
+unsafe impl Send for AbandonedHeaps {}
 
-static ORPHANAGE: Mutex<Orphanage> = Mutex::new(Orphanage {
+static ORPHANAGE: Mutex<AbandonedHeaps> = Mutex::new(AbandonedHeaps {
     first: ptr::null_mut(),
     orphan_count: 0,
     heap_count: 0,
@@ -38,12 +38,12 @@ static ORPHANAGE: Mutex<Orphanage> = Mutex::new(Orphanage {
     spare_count: 0,
 });
 
-fn lock() -> MutexGuard<'static, Orphanage> {
+fn lock() -> MutexGuard<'static, AbandonedHeaps> {
     // Nothing under the lock panics half-way through a change.
     ORPHANAGE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Orphanage {
+impl AbandonedHeaps {
     /// An orphan, or a new heap; the caller owns it. None when the system has no memory.
     fn take(&mut self) -> Option<NonNull<ThreadHeap>> {
         let Some(heap) = NonNull::new(self.first) else {
@@ -122,7 +122,7 @@ pub(super) unsafe fn leave(heap: NonNull<ThreadHeap>) {
 }
 
 /// Sends a parcel home, and looks after it there when nobody else will.
-pub(super) fn deliver(parcel: Parcel) {
+pub(super) fn deliver(parcel: AddressedBatch) {
     let home = parcel.home();
     parcel.send();
     // SAFETY: parcels of this module go to heaps, which live forever.
@@ -196,7 +196,7 @@ pub(super) fn figures() -> OrphanageFigures {
 }
 
 /// The lock across a fork, as in `chunk_store`.
-struct ForkGuard(UnsafeCell<Option<MutexGuard<'static, Orphanage>>>);
+struct ForkGuard(UnsafeCell<Option<MutexGuard<'static, AbandonedHeaps>>>);
 
 // SAFETY: written only by the thread that holds the lock.
 unsafe impl Sync for ForkGuard {}

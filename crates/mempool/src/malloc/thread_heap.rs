@@ -26,7 +26,7 @@ use crate::chunk_store::GiveBack;
 use crate::coarse_clock::now_ms;
 use crate::free_list::FreeList;
 use crate::outbox::OrphanMark;
-use crate::outbox::{Outbox, Parcel};
+use crate::outbox::{AddressedBatch, Outbox};
 use crate::remote_free::RemoteFrees;
 use crate::size_class::{BLOCK_BYTES, CLASS_COUNT, SizeClass};
 
@@ -296,14 +296,14 @@ impl OwnerPart {
         home: NonNull<RemoteFrees>,
         block: NonNull<u8>,
         index: usize,
-    ) -> Option<Parcel> {
+    ) -> Option<AddressedBatch> {
         let block_bytes = BLOCK_BYTES[index] as usize;
         // SAFETY: the caller's promise, passed on; blocks are at least 16 bytes.
         unsafe { self.outbox.add(home, block, block_bytes, index as u16) }
     }
 
     /// One of the parcels under way, whichever.
-    pub(super) fn take_parcel(&mut self) -> Option<Parcel> {
+    pub(super) fn take_parcel(&mut self) -> Option<AddressedBatch> {
         self.outbox.take_any()
     }
 

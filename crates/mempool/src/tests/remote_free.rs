@@ -113,7 +113,7 @@ fn late_batches_count_their_blocks() {
             // SAFETY: the blocks are 16 bytes and in nobody's hands.
             let parcel = unsafe { outbox.add(home.remote(), home.block(index), 16, 0) };
             assert_eq!(parcel.is_some(), index == 63);
-            parcel.into_iter().for_each(outbox::Parcel::send);
+            parcel.into_iter().for_each(outbox::AddressedBatch::send);
         }
         drop(outbox);
         assert_eq!(home.burials(), 0);
@@ -139,7 +139,7 @@ fn batches_go_to_their_own_home() {
             let home = homes[(step * 5 + round) % count];
             // SAFETY: the blocks are 16 bytes and in nobody's hands.
             let parcel = unsafe { outbox.add(home.remote(), home.block(round), 16, round as u16) };
-            parcel.into_iter().for_each(outbox::Parcel::send);
+            parcel.into_iter().for_each(outbox::AddressedBatch::send);
         }
     }
     drop(outbox);

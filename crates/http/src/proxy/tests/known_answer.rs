@@ -1,7 +1,7 @@
 use super::*;
 use crate::head::{HeadFields, RequestHead, Version};
 use crate::limits::Limits;
-use crate::log::StandingLines;
+use crate::log::FixedHeaderLines;
 use crate::method::Method;
 use crate::parse::{Parsed, parse_response_head};
 use millpond_mempool::{BlockPool, Buffer, PoolMode};
@@ -70,9 +70,9 @@ fn written(known: &mut KnownAnswers, answered: &Answered) -> Option<String> {
         ..RequestHead::EMPTY
     };
     let blocks = BlockPool::new("test", PoolMode::Off);
-    let (mut output, mut standing_lines) = (Buffer::new(), StandingLines::new());
+    let (mut output, mut standing_lines) = (Buffer::new(), FixedHeaderLines::new());
     output.extend_from_slice(&blocks, b"before").unwrap();
-    let manner = Manner::of(&asked, answered.is_draining);
+    let manner = ResponseFraming::of(&asked, answered.is_draining);
     let mut response = Response {
         output: &mut output,
         blocks: &blocks,
@@ -138,7 +138,7 @@ fn heads_with_a_date_are_known() {
         let mut known = KnownAnswers::new();
         written(&mut known, &answered).unwrap();
         let key = AnswerKey {
-            manner: Manner::default(),
+            manner: ResponseFraming::default(),
             framing: Framing::Length(5),
         };
         let found = known

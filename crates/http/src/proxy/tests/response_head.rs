@@ -1,8 +1,8 @@
 use super::*;
-use crate::head::Manner;
+use crate::head::ResponseFraming;
 use crate::head::{HeadFields, RequestHead};
 use crate::limits::Limits;
-use crate::log::StandingLines;
+use crate::log::FixedHeaderLines;
 use crate::method::Method;
 use crate::parse::{Parsed, parse_response_head};
 use millpond_mempool::{BlockPool, PoolMode};
@@ -28,12 +28,12 @@ fn rewrite(text: &[u8], method: Method, version: Version) -> Option<(String, Out
         ..RequestHead::EMPTY
     };
     let blocks = BlockPool::new("test", PoolMode::Off);
-    let (mut output, mut standing_lines) = (Buffer::new(), StandingLines::new());
+    let (mut output, mut standing_lines) = (Buffer::new(), FixedHeaderLines::new());
     let mut response = Response {
         output: &mut output,
         blocks: &blocks,
         standing_lines: &mut standing_lines,
-        manner: Manner::of(&asked, false),
+        manner: ResponseFraming::of(&asked, false),
         sent: None,
         outgoing: Outgoing::Whole,
         failure: None,

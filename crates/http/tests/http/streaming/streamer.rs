@@ -3,8 +3,8 @@
 
 use crate::support::{TestServer, pattern};
 use millpond_http::{
-    BodyLength, Completions, Field, FieldName, FieldValue, Flow, HeadFields, Limits, Request,
-    RequestToken, Response, Service, ServiceContext, ShardStart, StatusCode, StreamEvent, Wants,
+    BodyLength, Completions, Field, FieldName, FieldValue, Flow, HeadFields, Interest, Limits,
+    Request, RequestToken, Response, Service, ServiceContext, ShardStart, StatusCode, StreamEvent,
     WriteError, parse_trailer_fields,
 };
 use millpond_io::Waker;
@@ -86,7 +86,7 @@ impl Streamer {
         response.write(&pattern(*written_bytes, part)).unwrap();
         *written_bytes += part as u64;
         if written_bytes < length {
-            return Flow::Stream(Wants::ROOM);
+            return Flow::Stream(Interest::ROOM);
         }
         let total = written_bytes.to_string();
         let fields = &[(X_TOTAL, FieldValue::new(&total).unwrap())][..];
@@ -184,7 +184,7 @@ impl Service for Streamer {
                     is_intact,
                 };
                 self.begin(task, context);
-                Flow::Stream(Wants::BODY)
+                Flow::Stream(Interest::BODY)
             }
             b"/held" => {
                 let (received_bytes, is_intact) = upload;
@@ -194,7 +194,7 @@ impl Service for Streamer {
                 };
                 self.begin(task, context);
                 self.held.push(context.token);
-                Flow::Stream(Wants::default())
+                Flow::Stream(Interest::default())
             }
             b"/release" => {
                 self.is_released = true;
@@ -218,21 +218,21 @@ impl Service for Streamer {
                     trailer: is_chunked,
                 };
                 self.begin(task, context);
-                Flow::Stream(Wants::ROOM)
+                Flow::Stream(Interest::ROOM)
             }
             b"/echo" => {
                 response
                     .start(StatusCode::OK, &[], BodyLength::Unknown)
                     .unwrap();
                 self.begin(Task::Echo, context);
-                Flow::Stream(Wants::BODY)
+                Flow::Stream(Interest::BODY)
             }
             b"/early" => {
                 response
                     .start(StatusCode::OK, &[], BodyLength::Known(2))
                     .unwrap();
                 self.begin(Task::Early, context);
-                Flow::Stream(Wants::BOTH)
+                Flow::Stream(Interest::BOTH)
             }
             b"/short" | b"/long" | b"/whole" | b"/chunk-in-parts" => {
                 Self::answer_oddly(request, response)
@@ -269,7 +269,7 @@ impl Service for Streamer {
             ) => {
                 *is_intact &= bytes == pattern(*received_bytes, bytes.len());
                 *received_bytes += bytes.len() as u64;
-                Flow::Stream(Wants::BODY)
+                Flow::Stream(Interest::BODY)
             }
             (
                 Task::Upload {
@@ -293,11 +293,11 @@ impl Service for Streamer {
                     .unwrap();
                 Flow::Done
             }
-            (Task::Held { .. }, StreamEvent::Resumed) => Flow::Stream(Wants::BODY),
+            (Task::Held { .. }, StreamEvent::Resumed) => Flow::Stream(Interest::BODY),
             (Task::Download { .. }, StreamEvent::Room) => self.produce(response, context.state),
             (Task::Echo, StreamEvent::Body(bytes)) => {
                 response.write(bytes).unwrap();
-                Flow::Stream(Wants::BODY)
+                Flow::Stream(Interest::BODY)
             }
             (Task::Echo, StreamEvent::BodyEnd { .. }) => {
                 response.finish().unwrap();
@@ -313,7 +313,7 @@ impl Service for Streamer {
         }
     }
 
-    fn woken(&mut self, completions: &mut Completions<'_>) {
+    fn on_wake(&mut self, completions: &mut Completions<'_>) {
         if self.is_released {
             for token in self.held.drain(..) {
                 completions.resume(token);

@@ -4,7 +4,7 @@ const BULK: u64 = 1_000_000;
 
 fn queue(starved: u64, bulk: u64) -> TurnQueue {
     let mut flooding = Usage::NEW;
-    flooding.brought_many();
+    flooding.demote_for_pipelining();
     let mut queue = TurnQueue::new();
     (0..bulk).for_each(|number| queue.push(SocketId::from_bits(BULK + number), flooding));
     (0..starved).for_each(|number| queue.push(SocketId::from_bits(number), Usage::NEW));

@@ -45,7 +45,7 @@ fn who_is_looked_at() {
 #[test]
 fn runs_share_the_time() {
     let (record, stop) = (record(&[]), AtomicBool::new(false));
-    let commission = |seconds| Commission {
+    let commission = |seconds| ProfileRequest {
         candidates: &[],
         record: &record,
         slowest_per_s: &[],

@@ -8,8 +8,8 @@ fn opening(connections: usize) -> Opening {
     Opening::new(&config, SECOND_NS)
 }
 
-fn doors(settled: usize, open: usize, reached: usize) -> Doors {
-    let doors = Doors::default();
+fn doors(settled: usize, open: usize, reached: usize) -> ConnectStatistics {
+    let doors = ConnectStatistics::default();
     doors.settled.store(settled, Ordering::Relaxed);
     doors.open.store(open, Ordering::Relaxed);
     doors.reached.store(reached, Ordering::Relaxed);
