@@ -3,7 +3,7 @@
 use crate::candidate::{NO_ALLOCATION, POOL};
 use crate::record::{AllocatorRecord, BenchRecord, ProgramRecord, SpeedupRecord};
 use millpond_lab::allocator::{GLIBC, MEMPOOL};
-use millpond_measure::report::lines::wrapped;
+use millpond_measure::report::terminal::wrapped;
 use millpond_measure::units::{format_bytes, format_three_digits};
 use std::fmt::Write;
 

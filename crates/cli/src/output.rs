@@ -7,7 +7,7 @@
 use clap::error::ErrorKind as Mistake;
 use millpond_http::log::{self, LogLevel};
 use millpond_lab::LabError;
-use millpond_measure::report::lines::wrapped;
+use millpond_measure::report::terminal::wrapped;
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};

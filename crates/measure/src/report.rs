@@ -3,20 +3,13 @@
 //! The last station. Everything here only reads; no number is computed that is not in the record,
 //! so that two readers of one record cannot disagree.
 
-pub mod colour;
-pub mod lines;
 pub mod terminal;
 pub mod html;
 pub mod wrk;
-pub mod wrk2;
-pub mod classes;
-pub mod spectrum;
 pub mod csv;
 pub mod ab;
 pub mod ab_requests;
-pub mod requests;
 pub mod hlog;
-pub mod bars;
 pub mod curve;
 mod deploy;
 mod settings_front;

@@ -6,7 +6,7 @@ use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
     LoadErrors, LoadHistograms, LoadReport, LoadSecond, LoadStatus, LoadVerdict, RunPart,
 };
-use millpond_measure::report::{ab, csv, hlog, spectrum, wrk, wrk2};
+use millpond_measure::report::{ab, csv, hlog, wrk};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -131,11 +131,11 @@ fn formats_are_as_they_were() {
     let header = wrk::header(&report.url, report.duration_ns, 2, 4);
     let text = wrk::results(&report, response, &rates, true) + &wrk::clocks(&report);
     check("wrk.txt", &format!("{header}{text}"));
-    let blocks = wrk2::Blocks {
+    let blocks = wrk::Blocks {
         recorded: true,
         uncorrected: true,
     };
-    let text = wrk2::results(&report, response, service, &rates, blocks);
+    let text = wrk::wrk2_results(&report, response, service, &rates, blocks);
     check("wrk2.txt", &format!("{header}{text}"));
     check(
         "ab.txt",
@@ -143,7 +143,7 @@ fn formats_are_as_they_were() {
     );
     check("ab.csv", &ab::csv(&histograms.total));
     check("run.csv", &csv::text(&report));
-    check("run.hgrm", &spectrum::text(response));
+    check("run.hgrm", &wrk::spectrum_text(response));
     check("run.json", &report.to_json().unwrap());
     check(
         "run.v2",
@@ -233,7 +233,7 @@ fn texts_are_those_of_the_programs() {
 #[test]
 fn the_plotter_accepts_the_files() {
     let (_, histograms) = run();
-    let text = spectrum::text(&histograms.response);
+    let text = wrk::spectrum_text(&histograms.response);
     let mut points = 0;
     for line in text
         .lines()

@@ -14,7 +14,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, Subcommand, ValueEnum};
 use command_line::ConfigFile;
 use command_line::{argument, name_of, takes_value, value_name};
-use millpond_measure::report::lines::wrapped;
+use millpond_measure::report::terminal::wrapped;
 
 use crate::flags::serve::is_server_flag;
 use crate::output;

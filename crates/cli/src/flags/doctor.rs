@@ -14,7 +14,7 @@ use millpond_lab::doctor::{
     examine_process, examine_program,
 };
 use millpond_measure::environment::Environment;
-use millpond_measure::report::lines::wrapped;
+use millpond_measure::report::terminal::wrapped;
 use millpond_measure::units::format_bytes;
 use serde_json::json;
 

@@ -13,7 +13,7 @@ use millpond_http::{AccessLogConfig, AccessLogFormat, AccessLogTarget, LogFormat
 use millpond_load::{Progress, Second};
 use millpond_measure::histogram::LatencySummary;
 use millpond_measure::record::LoadErrors;
-use millpond_measure::report::colour::Colour;
+use millpond_measure::report::terminal::Colour;
 use millpond_measure::units::{format_count, format_duration_ns, format_rate};
 
 use crate::output;

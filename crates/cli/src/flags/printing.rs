@@ -14,9 +14,7 @@ use millpond_load::{
 use millpond_measure::record::{LoadReport, LoadStatus};
 use millpond_measure::report::junit::{Case, Outcome, Suite};
 use millpond_measure::report::terminal::TerminalOptions;
-use millpond_measure::report::{
-    ab, ab_requests, bars, csv, hlog, html, requests, spectrum, terminal, wrk, wrk2,
-};
+use millpond_measure::report::{ab, ab_requests, csv, hlog, html, terminal, wrk};
 use millpond_measure::slo::SloOutcome;
 
 use crate::output;
@@ -276,7 +274,7 @@ impl PrintFlags {
         // Asked for by name it is that program's text and nothing else.
         let clocks = match self.print.is_empty() {
             true if self.histogram => {
-                wrk::clocks(run.report) + &bars::text("response times", response)
+                wrk::clocks(run.report) + &wrk::bars_text("response times", response)
             }
             true => wrk::clocks(run.report),
             false => String::new(),
@@ -285,19 +283,20 @@ impl PrintFlags {
             Format::Stream(_) => return Ok(None),
             Format::Wrk => wrk::results(run.report, batch_latency, &rates, self.latency) + &clocks,
             Format::Wrk2 => {
-                let blocks = wrk2::Blocks {
+                let blocks = wrk::Blocks {
                     recorded: self.latency,
                     uncorrected: self.uncorrected,
                 };
-                wrk2::results(run.report, batch_response, batch_service, &rates, blocks) + &clocks
+                wrk::wrk2_results(run.report, batch_response, batch_service, &rates, blocks)
+                    + &clocks
             }
             Format::Json => run.report.to_json().map_err(Failure::failed)?,
             Format::Csv => csv::text(run.report),
-            Format::Hgrm => spectrum::text(latency),
+            Format::Hgrm => wrk::spectrum_text(latency),
             Format::Ab => ab::text(run.report, &ab_times(run.record), self.ab_style),
             Format::AbCsv => ab::csv(&run.record.total),
             Format::AbTsv => ab_requests::text(kept(run.record).iter().map(ab_row_of).collect()),
-            Format::Requests => requests::text(kept(run.record).iter().map(row_of).collect()),
+            Format::Requests => csv::requests_text(kept(run.record).iter().map(row_of).collect()),
             Format::V2 => {
                 let clocks = [&run.record.response, &run.record.service, slip];
                 hlog::compressed(run.report, clocks).map_err(Failure::failed)?
@@ -329,8 +328,8 @@ fn ab_row_of(sample: &RequestSample) -> ab_requests::Row {
     }
 }
 
-fn row_of(sample: &RequestSample) -> requests::Row {
-    requests::Row {
+fn row_of(sample: &RequestSample) -> csv::Row {
+    csv::Row {
         written_unix_ns: sample.written_ns,
         slip_ns: sample.slip_ns,
         connect_ns: sample.connect_ns,

@@ -3,8 +3,12 @@
 //! Times are nanoseconds, as everywhere in records; a field that does not apply is empty. New
 //! columns come at the end.
 
+use std::fmt::Write;
+
 use crate::histogram::LatencySummary;
 use crate::record::LoadReport;
+
+use super::wrk::format_time_us;
 
 /// Names and values, in the order of the columns.
 fn columns(report: &LoadReport) -> Vec<(String, String)> {
@@ -92,6 +96,113 @@ pub fn text(report: &LoadReport) -> String {
     format!("{}\n{}\n", names.join(","), values.join(","))
 }
 
+// A line for each request, in the order of writing, for who wants to see what percentiles hide: which
+// requests were slow, when, and what else happened then.
+//
+// Comma-separated, under a line of names; times are nanoseconds, a field that does not apply is
+// empty. New columns come at the end.
+
+/// One request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Row {
+    /// When it was written, since the epoch.
+    pub written_unix_ns: u64,
+    /// From when it was due until it was written; 0 in a closed loop.
+    pub slip_ns: u64,
+    /// Connecting, before the write, if that was for it.
+    pub connect_ns: u64,
+    /// From the write to the head of the answer.
+    pub waiting_ns: u64,
+    /// From the write to the last byte.
+    pub service_ns: u64,
+    /// From the write to the last byte's arrival in the kernel, of a sample.
+    pub kernel_service_ns: Option<u64>,
+}
+
+/// The table.
+#[must_use]
+pub fn requests_text(mut rows: Vec<Row>) -> String {
+    rows.sort_by_key(|row| row.written_unix_ns);
+    let names = "written_unix_ns,slip_ns,connect_ns,waiting_ns,service_ns,kernel_service_ns\n";
+    let mut text = names.to_owned();
+    for row in rows {
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "{},{},{},{},{},",
+            row.written_unix_ns, row.slip_ns, row.connect_ns, row.waiting_ns, row.service_ns
+        );
+        if let Some(span_ns) = row.kernel_service_ns {
+            let _ = write!(text, "{span_ns}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+// A table of the classes of a load run, below what wrk prints.
+
+/// Longer names are cut: the table has to stay one.
+const NAME_LETTERS_MAX: usize = 40;
+
+/// One row for each class, by the response clock; empty without classes.
+#[must_use]
+pub fn classes_text(report: &LoadReport) -> String {
+    if report.classes.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = report
+        .classes
+        .iter()
+        .map(|class| shown(&class.name))
+        .collect();
+    let width = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(8);
+    let mut text = format!(
+        "  {:<width$}  {:>10}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10}\n",
+        "Classes", "requests", "errors", "50%", "90%", "99%", "99.9%", "max"
+    );
+    for (class, name) in report.classes.iter().zip(&names) {
+        let LatencySummary {
+            p50,
+            p90,
+            p99,
+            p999,
+            max,
+            ..
+        } = class.response_ns;
+        let errors = class.errors.total();
+        text += &format!("    {name:<width$}{:>10}{errors:>8}", class.requests);
+        for value in [p50, p90, p99, p999, max] {
+            text += &format!("{:>10}", format_time_us(value as f64 / 1e3));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The end of a URL tells more than its beginning.
+fn shown(name: &str) -> String {
+    let letters = name.chars().count();
+    if letters <= NAME_LETTERS_MAX {
+        return name.to_owned();
+    }
+    let end = name.chars().skip(letters - NAME_LETTERS_MAX + 3);
+    "...".chars().chain(end).collect()
+}
+
 #[cfg(test)]
 #[path = "tests/csv.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests/requests.rs"]
+mod requests_tests;
+
+#[cfg(test)]
+#[path = "tests/classes.rs"]
+mod classes_tests;

@@ -1,7 +1,7 @@
 //! How the candidates that are recommended get into production: one environment for the shell, systemd, a container and
 //! Kubernetes, or a library to link.
 
-use super::lines::shell_quoted;
+use super::terminal::shell_quoted;
 use crate::record::{CandidateRounds, ComparisonRecord, PoolSetting, Role};
 
 /// Where objects that are part of this program lie once they are extracted.

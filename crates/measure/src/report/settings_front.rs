@@ -2,8 +2,8 @@
 //! the page are here too.
 
 use super::deploy;
-use super::lines::wrapped;
 use super::terminal::paint;
+use super::terminal::wrapped;
 use crate::record::{ComparisonRecord, SettingAnswer, SettingEffect, SettingsFront};
 use crate::statistics::{Comparison, Verdict};
 use crate::units::{format_bytes, format_change, format_duration_ns, format_percent};

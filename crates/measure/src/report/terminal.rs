@@ -3,10 +3,6 @@
 //! At most 100 columns: measures that do not fit are left to the HTML report. Colour only if asked
 //! for, and never as the only carrier of a meaning.
 
-use super::colour::Colour;
-use super::lines::wrapped;
-use super::settings_front;
-use super::{MARKS, cpus_line, deploy, find, least_confidence, limit_sentences, limits, mark};
 use crate::environment::InheritedVariables;
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Regression, Role,
@@ -14,6 +10,10 @@ use crate::record::{
 };
 use crate::statistics::{Comparison, Verdict};
 use crate::units::{format_bytes, format_confidence, format_count, format_duration_ns, format_utc};
+
+use super::{
+    MARKS, cpus_line, deploy, find, least_confidence, limit_sentences, limits, mark, settings_front,
+};
 
 /// How to print.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -582,3 +582,88 @@ fn short(measure: Measure, value: f64) -> String {
         Unit::Ratio | Unit::Custom(_) => format_count(value),
     }
 }
+
+// Sentences in lines that a terminal need not break.
+//
+// Every text that people read, here and in the crates above.
+
+/// Breaks `sentence` at blanks into lines, each with its end, that are no longer than `width` as far as
+/// words allow. The first keeps the blanks that the sentence begins with, the others begin with `indent`.
+pub fn wrapped(sentence: &str, width: usize, indent: &str) -> String {
+    let own_indent = &sentence[..sentence.len() - sentence.trim_start().len()];
+    let mut text = String::new();
+    let mut line = own_indent.to_owned();
+    let mut is_empty = true;
+    // A number and its percent sign stay together.
+    let glued = sentence.trim_start().replace(" %", "\u{a0}%");
+    for word in glued.split([' ', '\n']) {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > width {
+            text += line.trim_end();
+            text.push('\n');
+            line = indent.to_owned();
+            is_empty = true;
+        }
+        // Blanks within a line stay, as in a path or a command that is quoted.
+        if !is_empty {
+            line.push(' ');
+        }
+        line += word;
+        is_empty &= word.is_empty();
+    }
+    (text + line.trim_end() + "\n").replace('\u{a0}', " ")
+}
+
+/// A word as a POSIX shell takes it.
+pub(crate) fn shell_quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@%+".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+// The few colours of a terminal's text.
+//
+// The named colours of a terminal (green, yellow, dim) are chosen by its theme for one background, and
+// its yellow is next to invisible on white. These come from the fixed part of the table of 256, as
+// bright as is halfway between black and white, so they can be read on both. Nothing is said by colour
+// alone: who sees none finds the same in marks and words.
+
+/// What a colour says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Colour {
+    /// Something is better.
+    Good,
+    /// Something is worse, or wrong.
+    Bad,
+    /// Something is not to be relied on.
+    Doubtful,
+    /// Something matters less than what stands around it.
+    Quiet,
+}
+
+impl Colour {
+    const fn index(self) -> u8 {
+        match self {
+            Self::Good => 28,
+            Self::Bad => 160,
+            Self::Doubtful => 130,
+            Self::Quiet => 243,
+        }
+    }
+
+    /// `text` in this colour, and what follows in none.
+    #[must_use]
+    pub fn paint(self, text: &str) -> String {
+        format!("\x1b[38;5;{}m{text}\x1b[0m", self.index())
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/lines.rs"]
+mod lines_tests;
+
+#[cfg(test)]
+#[path = "tests/colour.rs"]
+mod colour_tests;

@@ -3,12 +3,13 @@
 //! Scripts all over the world read this format, so its quirks are kept: a unit is left at 85 % of
 //! the next one, hours never appear, values are padded by two blanks where letters are missing.
 
-use super::classes;
-use super::lines::wrapped;
-use crate::histogram::{LatencyHistogram, LatencySummary};
+use crate::histogram::{LatencyHistogram, LatencySummary, SIGNIFICANT_DIGITS};
 use crate::record::{LoadCookies, LoadReport, LoadSpread, LoadTls, LoadWarmUp, RateWindowEnd};
 use crate::series::SampleSummary;
 use crate::units::format_duration_ns;
+
+use super::csv;
+use super::terminal::wrapped;
 
 /// wrk moves on to the next unit at this share of it.
 const NEXT_UNIT_SHARE: f64 = 0.85;
@@ -166,7 +167,7 @@ pub fn clocks(report: &LoadReport) -> String {
             format!(" ({kinds})\n")
         };
     }
-    text += &classes::text(report);
+    text += &csv::classes_text(report);
     if let Some(LoadTls {
         full,
         resumed,
@@ -472,6 +473,203 @@ pub fn format_binary(value: f64) -> String {
     scaled(value, 1_024.0, &["", "K", "M", "G", "T"], 2)
 }
 
+// wrk2's text: wrk's, with HdrHistogram's spectrum in the place of the short distribution.
+//
+// *Recorded* is from the intended start, *uncorrected* from the actual send: the response and the
+// service clock of the same run. wrk2 throws its first ten seconds away and says what they were like, a line for each
+// thread. Here nothing is thrown away but the warm-up that was asked for, and such a line says what the whole run was like.
+
+/// Ends a spectrum.
+const RULE: &str = "----------------------------------------------------------";
+/// How long wrk2 takes to learn how fast the server is.
+const CALIBRATION_NS: u64 = 10_000_000_000;
+/// It looks at rates over this or over twice the 90th percentile.
+const INTERVAL_MS_MIN: u64 = 10;
+/// The rows above the spectrum.
+const PERCENTS: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
+
+/// Which blocks come between the statistics and the totals.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Blocks {
+    /// `--latency`: the recorded latency.
+    pub recorded: bool,
+    /// `--u_latency`: the uncorrected one too.
+    pub uncorrected: bool,
+}
+
+/// What is printed after the run, as [`results`].
+#[must_use]
+pub fn wrk2_results(
+    report: &LoadReport,
+    response: &LatencyHistogram,
+    service: &LatencyHistogram,
+    rates: &SampleSummary,
+    blocks: Blocks,
+) -> String {
+    let mut text = calibration(report, response) + &statistics(response, rates);
+    if blocks.recorded || blocks.uncorrected {
+        text += &block("HdrHistogram - Recorded Latency", response);
+    }
+    if blocks.uncorrected {
+        text.push('\n');
+        text += &block(
+            "HdrHistogram - Uncorrected Latency (measured without taking delayed starts into account)",
+            service,
+        );
+    }
+    text + &totals(report)
+}
+
+/// The lines that readers of wrk2's output pass over or count; shorter runs have none, as there.
+fn calibration(report: &LoadReport, response: &LatencyHistogram) -> String {
+    let mean_us = response.mean() / 1e3;
+    if report.duration_ns <= CALIBRATION_NS || mean_us < 1.0 {
+        return String::new();
+    }
+    let p90_ms = response.percentile(90.0) / 1_000_000;
+    let line = format!(
+        "  Thread calibration: mean lat.: {:.3}ms, rate sampling interval: {}ms\n",
+        mean_us / 1e3,
+        (2 * p90_ms).max(INTERVAL_MS_MIN)
+    );
+    line.repeat(report.threads as usize)
+}
+
+fn block(title: &str, histogram: &LatencyHistogram) -> String {
+    let mut text = format!("  Latency Distribution ({title})\n");
+    for percent in PERCENTS {
+        let value = format_time_us(histogram.percentile(percent) as f64 / 1e3);
+        text += &format!("{percent:7.3}%{}\n", padded(&value, 10));
+    }
+    text += "\n  Detailed Percentile spectrum:\n";
+    text += &spectrum_text(histogram);
+    text += RULE;
+    text.push('\n');
+    text
+}
+
+// HdrHistogram's percentile text: what its plotter reads, as a file or inside wrk2's output.
+//
+// The plotter takes a line of four numbers for a point and everything else for a remark, and merges
+// all points of a file into one curve: so one file holds one histogram.
+//
+// Records are JSON.
+
+const NS_PER_MS: f64 = 1e6;
+/// Rows for each halving of what is left: what HdrHistogram's own tools use.
+const TICKS_PER_HALF_DISTANCE: u32 = 5;
+
+/// The text of one histogram, values in milliseconds:
+///
+/// ```text
+///        Value   Percentile   TotalCount 1/(1-Percentile)
+///
+///        0.064     0.500000          512         2.00
+/// ```
+#[must_use]
+pub fn spectrum_text(histogram: &LatencyHistogram) -> String {
+    let mut text = format!(
+        "{:>12} {:>12} {:>12} {:>12}\n\n",
+        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+    );
+    if !histogram.is_empty() {
+        for (quantile, value_ns, total) in histogram.quantile_steps(TICKS_PER_HALF_DISTANCE) {
+            text += &row(quantile, value_ns, total);
+        }
+    }
+    let ms = |value_ns: f64| value_ns / NS_PER_MS;
+    text += &format!(
+        "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]\n",
+        ms(histogram.mean()),
+        ms(histogram.stdev())
+    );
+    text += &format!(
+        "#[Max     = {:12.3}, Total count    = {:12}]\n",
+        ms(histogram.max() as f64),
+        histogram.count()
+    );
+    let sub_buckets = 2 * 10_u64.pow(SIGNIFICANT_DIGITS.into()).next_power_of_two();
+    text += &format!(
+        "#[Buckets = {:12}, SubBuckets     = {sub_buckets:12}]\n",
+        histogram.bucket_count()
+    );
+    text
+}
+
+fn row(quantile: f64, value_ns: u64, total: u64) -> String {
+    let value_ms = value_ns as f64 / NS_PER_MS;
+    let odds = if quantile < 1.0 {
+        format!("{:12.2}", 1.0 / (1.0 - quantile))
+    } else {
+        format!("{:>12}", "inf")
+    };
+    format!("{value_ms:12.3} {quantile:12.6} {total:12} {odds}\n")
+}
+
+// A histogram for a terminal: rows of equal ratio from the least value to the greatest, with bars of ASCII.
+
+/// Rows at most.
+const ROWS: usize = 12;
+/// The longest bar.
+const BAR_COLUMNS: usize = 40;
+
+/// The distribution under `title`; empty without values. Rows grow by the same factor, since latencies have long tails;
+/// a row that anything fell into has a bar of one column at least.
+#[must_use]
+pub fn bars_text(title: &str, histogram: &LatencyHistogram) -> String {
+    let all = histogram.count();
+    if all == 0 {
+        return String::new();
+    }
+    let mut text = format!("  Histogram of {title}\n");
+    let rows = rows(histogram);
+    let most = rows
+        .iter()
+        .map(|(_, count)| *count)
+        .max()
+        .unwrap_or(1)
+        .max(1);
+    for (upper_ns, count) in rows {
+        let columns = (count as f64 / most as f64 * BAR_COLUMNS as f64).round() as usize;
+        let bar = "#".repeat(columns.max(usize::from(count > 0)));
+        let percent = 100.0 * count as f64 / all as f64;
+        let upper = format_duration_ns(upper_ns as f64);
+        text += format!("  <= {upper:>9} {count:>10} {percent:>6.2} %  {bar}").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// The upper end of each row with what is in it.
+fn rows(histogram: &LatencyHistogram) -> Vec<(u64, u64)> {
+    let (least, greatest) = (histogram.min().max(1), histogram.max().max(1));
+    let ratio = (greatest as f64 / least as f64).powf(1.0 / ROWS as f64);
+    let mut ends: Vec<u64> = (1..ROWS)
+        .map(|row| (least as f64 * ratio.powi(row as i32)).ceil() as u64)
+        .collect();
+    ends.push(greatest);
+    ends.dedup();
+    let mut rows: Vec<(u64, u64)> = ends.into_iter().map(|end| (end, 0)).collect();
+    let last = rows.len() - 1;
+    for (value_ns, count) in histogram.bins() {
+        let row = rows.partition_point(|(end, _)| *end < value_ns).min(last);
+        rows[row].1 += count;
+    }
+    rows
+}
+
 #[cfg(test)]
 #[path = "tests/wrk.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests/wrk2.rs"]
+mod wrk2_tests;
+
+#[cfg(test)]
+#[path = "tests/spectrum.rs"]
+mod spectrum_tests;
+
+#[cfg(test)]
+#[path = "tests/bars.rs"]
+mod bars_tests;

@@ -11,7 +11,7 @@ use millpond_lab::metric::Metric;
 use millpond_lab::readiness::Ready;
 use millpond_lab::{IdleCpus, Inherited, Lengths, LoadCommand, MemoryWork, SubjectOptions};
 use millpond_measure::record::{CandidateRounds, ComparisonRecord, Measure, Operation, Quantity};
-use millpond_measure::report::lines::wrapped;
+use millpond_measure::report::terminal::wrapped;
 use millpond_measure::units::format_duration_ns;
 
 use crate::flags::merge::parse_switch;

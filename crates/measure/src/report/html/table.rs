@@ -5,7 +5,7 @@ use crate::record::{
     RegressionBy, RegressionQuestion, Role, Unit,
 };
 use crate::report::find;
-use crate::report::lines::shell_quoted;
+use crate::report::terminal::shell_quoted;
 use crate::statistics::{Comparison, Direction, Estimate};
 use crate::units::{format_duration_ns, format_three_digits, format_utc};
 

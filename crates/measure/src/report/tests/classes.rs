@@ -4,7 +4,7 @@ use crate::record::LoadClass;
 /// Goal: one row for each class, columns below each other, long names cut at the front.
 #[test]
 fn classes_are_a_table() {
-    assert_eq!(text(&LoadReport::default()), "");
+    assert_eq!(classes_text(&LoadReport::default()), "");
     let class = |name: &str, requests, p50| LoadClass {
         name: name.to_owned(),
         requests,
@@ -20,7 +20,7 @@ fn classes_are_a_table() {
         classes: vec![class("read", 1_000, 150_000), class(&long, 5, 2_000_000)],
         ..LoadReport::default()
     };
-    let text = text(&report);
+    let text = classes_text(&report);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert!(

@@ -12,7 +12,7 @@ fn rows_are_in_order() {
         kernel_service_ns,
     };
     assert_eq!(
-        text(vec![row(9, None), row(8, Some(5))]),
+        requests_text(vec![row(9, None), row(8, Some(5))]),
         "written_unix_ns,slip_ns,connect_ns,waiting_ns,service_ns,kernel_service_ns\n\
          8,1,2,3,4,5\n\
          9,1,2,3,4,\n"

@@ -14,7 +14,7 @@ fn point(line: &str) -> Option<[f64; 4]> {
 fn the_plotter_can_read_it() {
     let mut histogram = LatencyHistogram::new();
     (1..=10_000_u64).for_each(|step| histogram.record(step * 1_000));
-    let text = text(&histogram);
+    let text = spectrum_text(&histogram);
     let points: Vec<[f64; 4]> = text.lines().filter_map(point).collect();
     assert!(points.len() > 40, "{}", points.len());
     assert!(points.is_sorted_by(|one, next| one[0] <= next[0] && one[1] < next[1]));
@@ -37,7 +37,7 @@ fn the_plotter_can_read_it() {
 
 #[test]
 fn an_empty_histogram_has_no_points() {
-    let text = text(&LatencyHistogram::new());
+    let text = spectrum_text(&LatencyHistogram::new());
     assert_eq!(text.lines().filter_map(point).count(), 0);
     assert!(text.contains("Total count    =            0]"));
 }

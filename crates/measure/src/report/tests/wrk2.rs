@@ -12,7 +12,7 @@ fn printed(blocks: Blocks) -> String {
         ..LoadReport::default()
     };
     let rates = SampleSummary::of([100.0, 101.0]);
-    results(&report, &response, &service, &rates, blocks)
+    wrk2_results(&report, &response, &service, &rates, blocks)
 }
 
 /// Goal: the frame that scripts look for stands where wrk2 prints it.
