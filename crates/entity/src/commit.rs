@@ -510,7 +510,7 @@ fn refusal_of<S: Store>(
 /// Which version of an entity is there, if any is.
 ///
 /// # Errors
-/// [`Outcome::ReadFailed`].
+/// [`Outcome::ReadFailed`], or [`Outcome::Paused`] while the engine is opened again.
 pub(crate) fn current_version<S: Store>(store: &S, key: &[u8]) -> Result<Option<Version>, Outcome> {
     let read = store.get(key, |record| {
         Head::of(record).map(|head| (!head.is_expired()).then_some(head.version))
@@ -518,6 +518,7 @@ pub(crate) fn current_version<S: Store>(store: &S, key: &[u8]) -> Result<Option<
     match read {
         Ok(None) => Ok(None),
         Ok(Some(Ok(version))) => Ok(version),
+        Err(error) if error.failure == Failure::Passing => Err(Outcome::Paused),
         Ok(Some(Err(_))) | Err(_) => Err(Outcome::ReadFailed),
     }
 }

@@ -223,6 +223,8 @@ struct Log {
     /// The last change in front of any damage, and the last one anywhere.
     sequence: Option<u64>,
     sequence_anywhere: Option<u64>,
+    /// A record with a change in it is whole, wherever it lies.
+    has_changes: bool,
 }
 
 /// Those that hold what no table holds, the oldest first.
@@ -282,8 +284,10 @@ impl Logs {
         let promised = known.sequence;
         if let Some((index, log, offset_bytes)) = self.damage() {
             let later = &self.0[index + 1..];
-            let has_more =
-                log.scan.records_behind > 0 || later.iter().any(|log| log.size_bytes > 0);
+            // Only a start that read all there was, and wrote that out, lets changes into a new log. One that failed before
+            // leaves a mark in it of how far it read, and a loss of power the beginning of that or something else; what it
+            // had read need not have been synced.
+            let has_more = log.scan.records_behind > 0 || later.iter().any(|log| log.has_changes);
             // Without a sync before each answer, a loss of power may take pieces out of the middle of what was not
             // synced: no promise but the last sync's holds for them.
             let may_be_torn = known.state == State::Running
@@ -346,10 +350,13 @@ impl Log {
         };
         let size_bytes = file.metadata()?.len();
         let (mut first, mut sequence, mut sequence_anywhere) = (None, None, None);
+        let mut has_changes = false;
         let reader = BufReader::with_capacity(READ_BYTES, file);
         let scan = log_file::scan(reader, &mut |batch, is_behind_damage| {
             let (of_batch, last) = sequences_of(batch).unzip();
             first = first.or(of_batch);
+            let count = batch.get(8..BATCH_HEADER_BYTES);
+            has_changes |= count.is_some_and(|count| count != [0; 4]);
             sequence_anywhere = sequence_anywhere.max(last);
             if !is_behind_damage {
                 sequence = sequence.max(last);
@@ -362,6 +369,7 @@ impl Log {
             first,
             sequence,
             sequence_anywhere,
+            has_changes,
         })
     }
 }

@@ -6,10 +6,9 @@ mod secured;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::support::cluster::{new_url, on_nodes, security, serve};
-use crate::support::{Client, Reply, TestServer, request_with, target};
+use crate::support::{Client, Reply, TestServer, request_with, target, wait_until};
 use millpond_entity::EntityError;
 use millpond_entity::cluster::{ClusterEngine, ClusterError, ClusterUrl};
 use millpond_entity::{Engine as _, serve_cluster_with};
@@ -438,12 +437,4 @@ fn one_down(server: &TestServer) {
     // A quorum knows nothing of what was answered with 504: it may be there or not.
     let after = ask(&mut client, "GET", "k", "2/3", b"");
     assert!(matches!(after.status, 200 | 404), "{}", after.status);
-}
-
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(120), "waited in vain");
-        std::thread::sleep(Duration::from_millis(200));
-    }
 }

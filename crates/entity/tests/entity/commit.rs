@@ -1,11 +1,11 @@
 //! Group commit against an oracle, on both stores, with planted faults.
 
-use crate::support::buffer;
+use crate::support::{buffer, wait_until};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millpond_entity::commit::{Committer, Job, JobKind, Outcome};
 use millpond_entity::condition::Condition;
@@ -294,15 +294,10 @@ impl TestShard {
 
     /// Waits until all jobs are answered; their requests and outcomes, in order.
     fn settle(&mut self) -> Vec<(u64, Outcome)> {
-        let start = Instant::now();
-        while self.link.jobs_in_flight() > 0 {
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "an answer is missing"
-            );
+        wait_until(|| {
             self.link.take_answers(&mut self.answers);
-            std::thread::sleep(Duration::from_micros(100));
-        }
+            self.link.jobs_in_flight() == 0
+        });
         let outcome = |answer: Answer| (answer.job.request.to_bits(), answer.outcome);
         self.answers.drain(..).map(outcome).collect()
     }
@@ -326,14 +321,6 @@ fn executor<S: Store>(store: &Arc<S>, shards: usize, policy: SyncPolicy) -> Exec
 
 fn put(key: &str, value: &str) -> Change {
     (key.as_bytes().to_vec(), Some(value.as_bytes().to_vec()))
-}
-
-fn wait_until(condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(60), "waited in vain");
-        std::thread::sleep(Duration::from_micros(100));
-    }
 }
 
 /// Goal: what queues while a commit runs is the next batch, as one; a batch over the byte limit

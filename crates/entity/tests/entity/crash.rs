@@ -4,8 +4,7 @@
 //! Connections on both shards put (with and without conditions, some with an end), delete, read, and
 //! read ranges, all of the same keys. After so many answers the server process is killed; some are
 //! killed while they recover; behind some logs a torn record is left, as a power failure leaves it. The
-//! next server is read through at once, and then loaded again. `MILLPOND_CRASH_KILLS=200` makes it as
-//! long as you like; `cargo xtask crash` does so.
+//! next server is read through at once, and then loaded again. `MILLPOND_CRASH_KILLS=200` makes it X
 //!
 //! The same on a disk that fails (`support/disk`): a write, a sync, a rename or a creation of a file,
 //! once or from then on, anywhere from the opening of the directory to the merging of its tables. From
@@ -272,6 +271,16 @@ fn kills() -> u32 {
     }
 }
 
+/// Of what is random in a test, and printed: how far a server comes before it dies is chance in any case.
+fn seed() -> u64 {
+    let seed = match std::env::var("MILLPOND_CRASH_SEED") {
+        Ok(seed) => seed.parse().expect("MILLPOND_CRASH_SEED is a number"),
+        Err(_) => fastrand::u64(..),
+    };
+    println!("seed {seed}");
+    seed
+}
+
 impl Scene {
     /// The last server lives on: what it holds is what all before it promised.
     fn end(mut self) -> Tally {
@@ -288,8 +297,7 @@ impl Scene {
 /// gone or replaced comes back.
 #[test]
 fn every_history_is_one_of_a_register() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
+    let seed = seed();
     let parent = tempfile::tempdir().unwrap();
     let mut scene = Scene::new(parent.path().join("data"), seed);
     while scene.tally.kills < kills() {
@@ -302,8 +310,7 @@ fn every_history_is_one_of_a_register() {
 /// Goal: the same whichever call the disk fails, and whatever it forgets that was not synced.
 #[test]
 fn every_history_is_one_of_a_register_on_a_failing_disk() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
+    let seed = seed();
     let home = tempfile::tempdir().unwrap();
     let mut disk = Disk::new(home.path(), "data");
     let data = home.path().canonicalize().unwrap().join("data");

@@ -84,16 +84,19 @@ fn a_log_without_room_for_its_first_write_ends_nothing() {
     }
 }
 
-/// Lets a process open nothing more, or as much as at its start.
-fn exhaust_descriptors(server: &ServerProcess, is_exhausted: bool) {
+/// Lets a process open no more than so many files. Returns what the limit was.
+fn limit_descriptors(server: &ServerProcess, current: Option<u64>) -> Option<u64> {
     let pid = Pid::from_raw(server.id().cast_signed()).unwrap();
-    let limit = getrlimit(Resource::Nofile);
-    let open = || std::fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap();
-    let current = match is_exhausted {
-        true => Some(open().count() as u64),
-        false => limit.current,
-    };
-    prlimit(Some(pid), Resource::Nofile, Rlimit { current, ..limit }).unwrap();
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let limit = Rlimit { current, maximum };
+    let before = prlimit(Some(pid), Resource::Nofile, limit).unwrap();
+    before.current
+}
+
+/// Lets a process open nothing more. Returns what the limit was.
+fn exhaust_descriptors(server: &ServerProcess) -> Option<u64> {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap();
+    limit_descriptors(server, Some(open.count() as u64))
 }
 
 /// Puts values until one is refused, and notes those that were acknowledged.
@@ -138,12 +141,12 @@ fn descriptors_that_come_back_need_no_restart() {
         ranging
             .send(&request("GET", "/v0/entities?start=%00", b""))
             .unwrap();
-        exhaust_descriptors(&server, true);
+        let at_start = exhaust_descriptors(&server);
         let is_refused = put_until_refused(&mut client, &mut random, &mut acknowledged);
         assert!(is_refused, "40 MB took no descriptor");
         thread::sleep(Duration::from_millis(600));
         assert_eq!(client.put(b"refused", b""), 503);
-        exhaust_descriptors(&server, false);
+        limit_descriptors(&server, at_start);
         wait_until(|| client.put(b"again", &[round]) == 201);
         wait_until(|| client.request("GET", "/v0/status", b"").status == 200);
         assert_eq!(client.metric("millpond_entity_poisoned "), 0);

@@ -1,5 +1,5 @@
-//! A machine that has not what the engine needs when it is opened. Each test is alone in its process: what it
-//! limits is the process's.
+//! A machine that has not what the engine needs when it is opened. What a test limits is its process's, in
+//! which it is alone.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::process::is_alone;
 use millpond_entity::{DataDirError, EntityConfig, abort_note, open};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
@@ -26,6 +27,9 @@ fn limit(resource: Resource, current: u64) -> Rlimit {
 /// Goal: it is an error value that names the directory, what is refused, and the limit.
 #[test]
 fn refused_threads_are_named() {
+    if !is_alone("shortage::refused_threads_are_named") {
+        return;
+    }
     let parent = tempfile::tempdir().unwrap();
     fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let data = parent.path().join("data");
@@ -50,11 +54,15 @@ fn refused_threads_are_named() {
     opening.join().unwrap();
 }
 
-/// The engine calls it "Direct I/O is not supported" where a probe of its own finds no descriptor.
+/// The engine calls it "Direct I/O is not supported" where a probe of its own finds no descriptor. Servers of tests in
+/// the same process had no more descriptors either, and waited for them in vain.
 ///
 /// Goal: with however few descriptors, what is missing is named.
 #[test]
 fn missing_descriptors_are_named() {
+    if !is_alone("shortage::missing_descriptors_are_named") {
+        return;
+    }
     let parent = tempfile::tempdir().unwrap();
     let open_now = fs::read_dir("/proc/self/fd").unwrap().count() as u64;
     let before = getrlimit(Resource::Nofile);

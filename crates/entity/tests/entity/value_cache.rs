@@ -2,6 +2,7 @@
 
 use crate::memory::own_resident_bytes;
 use crate::support::buffer;
+use crate::support::process::is_alone;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -196,6 +197,9 @@ fn values_in_use_outlive_values_passing_by() {
 #[test]
 fn other_lengths_take_the_memory_of_those_before() {
     const MEMORY_BYTES: usize = 64 << 20;
+    if !is_alone("value_cache::other_lengths_take_the_memory_of_those_before") {
+        return;
+    }
     let mut bench = Bench::new(MEMORY_BYTES, 1 << 16, PoolMode::On);
     let before_bytes = own_resident_bytes();
     let mut n = 0_u32;

@@ -248,6 +248,7 @@ impl Visitor {
             Question::Put(..) | Question::Delete(_) if reply.status == 503 => {}
             // Too many ranges at once: this one has read nothing.
             Question::Range(..) if reply.status == 503 => {}
+            Question::Get(_) if is_opened_again(&reply, visit) => {}
             Question::Range(start, end) => self.note_range(moments, start..end, &chunks),
             Question::Get(index) => self.note_get(moments, index, &reply),
             Question::Delete(index) => {
@@ -357,6 +358,11 @@ fn verdict(reply: &Reply, visit: &Visit, is_late: bool) -> Verdict {
         true => Verdict::Never,
         false => Verdict::Lost,
     }
+}
+
+/// An engine that had no room is closed and opened again, and reads are refused for that moment.
+fn is_opened_again(reply: &Reply, visit: &Visit) -> bool {
+    visit.may_refuse && reply.status == 503 && reply.field("Retry-After").is_some()
 }
 
 fn stamp(number: PutNumber) -> Vec<u8> {

@@ -20,8 +20,9 @@ pub(crate) mod process;
 #[cfg(feature = "distributed")]
 pub(crate) mod cluster;
 
-/// Ends a test that hangs; nothing is judged by it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// Ends a test that hangs; nothing is judged by it. A machine under load stood still for 53 seconds, with all that ran on
+/// it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Longer than any test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);

@@ -33,6 +33,27 @@ fn server_process() {
     }
 }
 
+const ALONE_VARIABLE: &str = "MILLPOND_TEST_ALONE";
+
+/// Whether the calling test, named so, is alone in its process: what it limits or measures is the process's, which
+/// tests of one program may share. If it is not, it has passed in another process when this returns.
+pub(crate) fn is_alone(test: &str) -> bool {
+    if std::env::var_os(ALONE_VARIABLE).is_some() {
+        return true;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(ALONE_VARIABLE, "")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    // With a name that no test has nothing fails either.
+    let has_passed = output.status.success() && said.contains("1 passed");
+    assert!(has_passed, "{test}: {said}{errors}");
+    false
+}
+
 /// So little that rounds also die while tables are written and compacted: memtables of 1 MiB.
 const MEMORY_BYTES: u64 = 16 << 20;
 
