@@ -1,18 +1,17 @@
 //! Who may read and who may write: bearer tokens (RFC 6750).
 //!
-//! On the path: `handler` asks before it does what a request wants, and before it takes a body, so that
-//! whoever has no token leaves nothing in memory. Where no tokens were given, it costs a comparison.
-//! Tokens are compared in constant time: how long a refusal takes says nothing about how much of a
-//! guess was right.
-//! Absent on purpose: users, rights over single ids, and any protection of a token on its way, which
-//! is TLS's.
+//! `handler` asks before it does what a request wants, and before it takes a body, so that whoever
+//! has no token leaves nothing in memory. Where no tokens were given, it costs a comparison. Tokens
+//! are compared in constant time: how long a refusal takes says nothing about how much of a guess
+//! was right.
 
-use millpond_http::FieldValue;
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use millpond_http::FieldValue;
 use subtle::{Choice, ConstantTimeEq};
 
 /// Shorter ones can be guessed; 16 letters of base64 are 96 bits.
@@ -269,102 +268,95 @@ fn bearer_token(field: &[u8]) -> Option<&[u8]> {
         .then_some(token.trim_ascii())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Under which names a server is asked. A page of a stranger's site can have its name lead to this machine (DNS
+// rebinding), and then asks with its reader's reach; but in `Host` it has its own name.
+//
+// Addresses and `localhost` are always allowed: a page has no such name unless it came from there.
 
-    const READER: &str = "reader-0123456789";
-    const WRITER: &str = "writer-0123456789==";
+/// Names of the server; the default: any.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct AllowedHosts(Option<Arc<[String]>>);
 
-    fn limited(readers: Option<&str>) -> Access {
-        let of = |text: &str| Tokens::parse(text).unwrap();
-        Access::limited(of(WRITER), readers.map(of))
+/// A name that is none.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "{name:?} is no host's name: write it without port and scheme, or .NAME for all names below it"
+)]
+pub struct HostNameError {
+    /// What was given.
+    pub name: String,
+}
+
+impl AllowedHosts {
+    /// These names, without case; those that begin with a dot stand for all names below them.
+    ///
+    /// # Errors
+    /// [`HostNameError`].
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, HostNameError> {
+        let checked = names.into_iter().map(|name| {
+            let rest = name.strip_prefix('.').unwrap_or(name);
+            let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            match !rest.is_empty() && !rest.starts_with('.') && rest.bytes().all(is_letter) {
+                true => Ok(name.to_ascii_lowercase()),
+                false => Err(HostNameError {
+                    name: name.to_owned(),
+                }),
+            }
+        });
+        Ok(Self(Some(checked.collect::<Result<_, _>>()?)))
     }
 
-    /// Goal: each right with each token, and with what is nearly one.
-    #[test]
-    fn rights_follow_from_tokens() {
-        use AccessRefusal::{NoToken, OnlyReads, UnknownToken};
-        use Right::{Read, Write};
-        let bearer = |token: &str| Some(format!("Bearer {token}"));
-        let cut = bearer(&WRITER[..18]);
-        let cases = [
-            (None, Err(NoToken), Err(NoToken)),
-            (Some("Basic dTpw".to_owned()), Err(NoToken), Err(NoToken)),
-            (Some("Bearer".to_owned()), Err(NoToken), Err(NoToken)),
-            (bearer(""), Err(UnknownToken), Err(UnknownToken)),
-            (cut, Err(UnknownToken), Err(UnknownToken)),
-            (bearer(READER), Ok(()), Err(OnlyReads)),
-            (bearer(WRITER), Ok(()), Ok(())),
-            (Some(format!("bearer   {WRITER}")), Ok(()), Ok(())),
-        ];
-        let access = limited(Some(READER)).for_shard();
-        for (field, read, write) in &cases {
-            let field = field.as_deref().map(str::as_bytes);
-            assert_eq!(access.check(Read, field), *read, "{field:?}");
-            assert_eq!(access.check(Write, field), *write, "{field:?}");
-        }
-        let open_to_readers = limited(None).for_shard();
-        assert_eq!(open_to_readers.check(Read, None), Ok(()));
-        assert_eq!(open_to_readers.check(Write, None), Err(NoToken));
-        let field = bearer(READER).unwrap();
-        let reader = Some(field.as_bytes());
-        assert_eq!(open_to_readers.check(Write, reader), Err(UnknownToken));
-        for right in [Read, Write] {
-            assert_eq!(Access::default().for_shard().check(right, None), Ok(()));
-        }
-    }
-
-    /// Goal: every shard knows other tokens from the next request on, whenever it began, and the old ones no more.
-    #[test]
-    fn tokens_are_replaced() {
-        let access = limited(Some(READER));
-        let shards = [access.for_shard(), access.clone().for_shard()];
-        let field = |token: &str| format!("Bearer {token}").into_bytes();
-        let new = Tokens::parse("newer-0123456789").unwrap();
-        access.replace(new, Some(Tokens::parse(READER).unwrap()));
-        for shard in shards.iter().chain([&access.for_shard()]) {
-            let old = shard.check(Right::Write, Some(&field(WRITER)));
-            assert_eq!(old, Err(AccessRefusal::UnknownToken));
-            assert_eq!(
-                shard.check(Right::Write, Some(&field("newer-0123456789"))),
-                Ok(())
-            );
-            assert_eq!(shard.check(Right::Read, Some(&field(READER))), Ok(()));
-        }
-    }
-
-    /// Goal: a file may have comments and several tokens; what is none is named by its line, and no
-    /// token is ever shown.
-    #[test]
-    fn lists_are_read_and_mistakes_named() {
-        let text = format!("# ours\n\n{READER}\n  {WRITER}\r\n");
-        let tokens = Tokens::parse(&text).unwrap();
-        assert!(tokens.contain(READER.as_bytes()) && tokens.contain(WRITER.as_bytes()));
-        assert_eq!(format!("{tokens:?}"), "2 tokens");
-        let long = "a".repeat(TOKEN_BYTES_MAX + 1);
-        for (text, error) in [
-            ("# nothing\n", TokensError::Empty),
-            (
-                "\nshort",
-                TokensError::Length {
-                    line: 2,
-                    found_bytes: 5,
-                },
-            ),
-            (
-                &*long,
-                TokensError::Length {
-                    line: 1,
-                    found_bytes: 513,
-                },
-            ),
-            ("two words are none", TokensError::Malformed { line: 1 }),
-            ("====================", TokensError::Malformed { line: 1 }),
-            ("0123456789=0123456789", TokensError::Malformed { line: 1 }),
-        ] {
-            assert_eq!(Tokens::parse(text), Err(error), "{text}");
-            assert!(!error.to_string().contains(text), "{error}");
-        }
+    /// Whether a request with this `Host` field (`NAME[:PORT]`) is meant for us. One without a name is no browser's.
+    #[must_use]
+    pub fn allow(&self, authority: &[u8]) -> bool {
+        let Some(names) = &self.0 else {
+            return true;
+        };
+        let host = without_port(authority);
+        let host = host.strip_suffix(b".").unwrap_or(host);
+        let is = |name: &String| match name.strip_prefix('.') {
+            None => host.eq_ignore_ascii_case(name.as_bytes()),
+            Some(_) => host
+                .len()
+                .checked_sub(name.len())
+                .is_some_and(|at| at > 0 && host[at..].eq_ignore_ascii_case(name.as_bytes())),
+        };
+        authority.is_empty()
+            || host.eq_ignore_ascii_case(b"localhost")
+            || is_address(host)
+            || names.iter().any(is)
     }
 }
+
+fn without_port(authority: &[u8]) -> &[u8] {
+    let end = match authority {
+        [b'[', ..] => authority
+            .iter()
+            .position(|&byte| byte == b']')
+            .map(|at| at + 1),
+        _ => authority.iter().position(|&byte| byte == b':'),
+    };
+    &authority[..end.unwrap_or(authority.len())]
+}
+
+/// Four numbers, or what stands in brackets. Shorter forms of numbers are names to us: browsers write them out.
+fn is_address(host: &[u8]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else {
+        return false;
+    };
+    match host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
+        Some(six) => six.parse::<Ipv6Addr>().is_ok(),
+        None => host.parse::<std::net::Ipv4Addr>().is_ok(),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/access.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/allowed_hosts.rs"]
+mod allowed_hosts_tests;

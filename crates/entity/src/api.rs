@@ -29,13 +29,13 @@ use millpond_http::{
 };
 
 use crate::access::{AccessRefusal, Right};
+use crate::condition::ExpiryError;
+use crate::condition::ReplicasError;
 use crate::condition::{self, Condition, ConditionError, ReadVerdict, TAG_BYTES};
-use crate::expiry::{self, ExpiryError};
 use crate::keeper::Upkeep;
 use crate::key::KeyError;
-use crate::range_query::{RangeFormat, RangeQuery};
+use crate::range::{RangeFormat, RangeQuery};
 use crate::record::{CONTENT_TYPE_BYTES_MAX, Head, Value, Version};
-use crate::replicas::ReplicasError;
 
 const TEXT: FieldValue<'_> = FieldValue::from_static("text/plain; charset=utf-8");
 const CONTENT_IS_TEXT: Field<'_> = (FieldName::CONTENT_TYPE, TEXT);
@@ -611,7 +611,7 @@ fn date_value(expires_ms: u64, room: &mut [u8; DATE_BYTES]) -> FieldValue<'_> {
         return FieldValue::EMPTY;
     }
     // All dates are as long as the room.
-    let _ = write!(&mut room[..], "{}", expiry::date_of(expires_ms));
+    let _ = write!(&mut room[..], "{}", condition::date_of(expires_ms));
     FieldValue::new(room).unwrap_or(FieldValue::EMPTY)
 }
 

@@ -17,6 +17,8 @@
 //! twice where one of these becomes a table, six times where tables are merged, twice for each of two read
 //! threads and twice for the scan thread.
 
+use std::time::{Duration, Instant};
+
 /// Below this, memtables would be written out after a few hundred values.
 pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
 
@@ -78,19 +80,50 @@ impl MemoryBudget {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// When a store thread gives back memory that nobody used.
 
-    /// Goal: however much there is, the shares are no more than that, and none is too small to work.
-    #[test]
-    fn shares_fit_into_the_whole() {
-        for memory_bytes in [MEMORY_BYTES_MIN, 20_000_001, MEMORY_BYTES_DEFAULT, 1 << 40] {
-            let budget = MemoryBudget::split(memory_bytes);
-            assert!(budget.sum_bytes() <= memory_bytes, "{budget:?}");
-            assert!(budget.sum_bytes() > memory_bytes / 16 * 15, "{budget:?}");
-            assert!(budget.memtable_bytes >= 3 << 20, "{budget:?}");
-            assert!(budget.batch_bytes_max >= 256 << 10, "{budget:?}");
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The first sweep after the last use ends the interval of that use; the next one ends one in which
+/// nothing happened, and gives back.
+const SWEEPS_AFTER_USE: u8 = 2;
+
+/// When the next sweep is due, if any.
+#[derive(Debug, Default)]
+pub(crate) struct Sweeps {
+    due: Option<Instant>,
+    left: u8,
+}
+
+impl Sweeps {
+    /// When to call [`sweep_if_due`](Self::sweep_if_due) at the latest.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// The memory is being used.
+    pub(crate) fn note_use(&mut self, now: Instant) {
+        self.left = SWEEPS_AFTER_USE;
+        self.due.get_or_insert(now + INTERVAL);
+    }
+
+    /// Calls `sweep` where its time has come; it returns how many bytes it gave back, and as long
+    /// as that is any, the next sweep follows.
+    pub(crate) fn sweep_if_due(&mut self, now: Instant, sweep: impl FnOnce() -> usize) {
+        if self.due.is_none_or(|due| now < due) {
+            return;
         }
+        self.left -= 1;
+        if sweep() > 0 {
+            self.left = self.left.max(1);
+        }
+        self.due = (self.left > 0).then(|| now + INTERVAL);
     }
 }
+
+#[cfg(test)]
+#[path = "tests/budget.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/sweeps.rs"]
+mod sweeps_tests;

@@ -30,7 +30,6 @@
 //!
 //! Invariants: nothing is cached here, since others write; what is sent twice, by a retry or on
 //! suspicion, is what may be done twice (`statements`).
-//! Absent on purpose: a snapshot for ranges, batches, counters.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,14 +42,9 @@ use std::path::Path;
 mod security;
 mod worker;
 mod write;
-mod read;
 mod scan;
 mod plan;
 mod statements;
-mod level;
-mod failure;
-mod schema;
-mod bucket;
 
 pub use crate::cluster_url::{
     ClusterLogin, ClusterSecurity, ClusterTls, ClusterUrl, ClusterUrlError,

@@ -1,9 +1,8 @@
 //! Group commit: the point at which a write is durable.
 //!
-//! On the path: the writer thread (`executor`) hands over all that queued while the last commit
-//! ran; one batch and one sync later every job in it has the same outcome.
-//! Absent on purpose: a timer that waits for more jobs. A lone write is committed at once; under
-//! load the sync itself is the window in which the next batch gathers.
+//! The writer thread (`executor`) hands over all that queued while the last commit ran; one batch
+//! and one sync later every job in it has the same outcome. A lone write is committed at once;
+//! under load the sync itself is the window in which the next batch gathers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use millpond_mempool::Buffer;
 
 use crate::condition::Condition;
 use crate::config::SyncPolicy;
-use crate::counters::CommitCounters;
+use crate::metrics::CommitCounters;
 use crate::parts::{DeadSet, PartKey, PartSets, header_key, part_key};
 use crate::record::{Head, Version};
 use crate::stamps::{Stamp, StampWriter};

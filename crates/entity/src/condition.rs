@@ -1,11 +1,18 @@
 //! If-Match and If-None-Match: on which version of an entity a request depends.
 //!
-//! On the path: `api` reads the fields, `handler` asks about reads, and `commit` about writes: on the
-//! writer thread, between what was committed before and the write itself, so that of two clients
-//! who saw the same version one writes and the other is told.
-//! Absent on purpose: dates (If-Modified-Since): entities have none.
+//! `api` reads the fields, `handler` asks about reads, and `commit` about writes: on the writer
+//! thread, between what was committed before and the write itself, so that of two clients who saw
+//! the same version one writes and the other is told.
 
-use crate::record::Version;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use millpond_http::{BodyHold, Request, SendError, ServiceContext};
+use millpond_mempool::{Buffer, PoolError};
+
+use crate::api::Reply;
+use crate::executor::Overloaded;
+use crate::record::{HEAD_BYTES_MAX, Head, Version, Versions, now_ms};
+use crate::uploads::copy_of;
 
 /// So many tags of ours stand in a condition itself. More, which hardly any client sends, are on the heap: what bounds
 /// those is the length of a request's head, and what waits for the store is counted with them.
@@ -209,126 +216,302 @@ fn version_of(opaque: &[u8]) -> Option<Version> {
     u64::from_str_radix(text, 16).ok().map(Version)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// What a request wishes: its conditions, how many copies are to acknowledge it, and the record that
+// a PUT asks for.
 
-    proptest::proptest! {
-        /// Goal: a tag is what formatting writes, and is read as the version it was made of.
-        #[test]
-        fn tags_are_sixteen_digits(number in proptest::prelude::any::<u64>()) {
-            let tag = tag(Version(number));
-            let expected = format!("\"{number:016x}\"");
-            proptest::prop_assert_eq!(std::str::from_utf8(&tag).unwrap(), expected);
-            proptest::prop_assert_eq!(version_of(&tag[1..TAG_BYTES - 1]), Some(Version(number)));
-        }
-    }
+/// Values up to this are copied behind their heads at once. A larger one stays where it was received,
+/// and the writer thread puts it behind its head.
+const COPIED_BYTES_MAX: usize = 64 * 1024;
 
-    fn condition(if_match: Option<&str>, if_none_match: Option<&str>) -> Condition {
-        let mut condition = Condition::default();
-        for (is_match, value) in [(true, if_match), (false, if_none_match)] {
-            if let Some(value) = value {
-                condition.add_field(is_match, value.as_bytes()).unwrap();
-            }
-        }
-        condition
-    }
+/// What a request asks for besides an entity.
+pub(crate) struct Wishes {
+    pub(crate) condition: Condition,
+    pub(crate) acks: u16,
+}
 
-    fn text(version: u64) -> String {
-        String::from_utf8(tag(Version(version)).to_vec()).unwrap()
-    }
-
-    /// Goal: every version's tag is its own and is read back.
-    #[test]
-    fn tags_round_trip() {
-        for version in [0, 1, 0x0123_4567_89ab_cdef, u64::MAX] {
-            let tag = tag(Version(version));
-            assert_eq!(version_of(&tag[1..17]), Some(Version(version)));
-        }
-        assert_eq!(text(0xabc), "\"0000000000000abc\"");
-        assert_eq!(
-            version_of(b"0000000000000ABC"),
-            None,
-            "another tag than ours"
-        );
-        assert_eq!(version_of(b"+000000000000abc"), None);
-    }
-
-    /// Goal: the table of RFC 9110 13.1.1 and 13.1.2, for an entity that is there, is another, or
-    /// is not.
-    #[test]
-    fn writes_depend_on_what_is_there() {
-        let (here, weak) = (text(7), format!("W/{}", text(7)));
-        let list = format!(", \"x,y\" ,, {}, , {here} ,", text(9));
-        for (if_match, if_none_match, on_same, on_other, on_none) in [
-            (None, None, true, true, true),
-            (Some("*"), None, true, true, false),
-            (Some(&*here), None, true, false, false),
-            (Some(&*list), None, true, false, false),
-            (Some(&*weak), None, false, false, false),
-            (Some(""), None, false, false, false),
-            (None, Some("*"), false, false, true),
-            (None, Some(&*here), false, true, true),
-            (None, Some(&*weak), false, true, true),
-            (Some("*"), Some(&*here), false, true, false),
-        ] {
-            let condition = condition(if_match, if_none_match);
-            let allowed = [Some(7), Some(8), None]
-                .map(|current| condition.allows_write(current.map(Version)));
-            assert_eq!(
-                allowed,
-                [on_same, on_other, on_none],
-                "{if_match:?} {if_none_match:?}"
-            );
-        }
-    }
-
-    /// Goal: a read is spared when the client has it, and refused when it wanted another; If-Match
-    /// comes first.
-    #[test]
-    fn reads_depend_on_what_is_there() {
-        let here = text(7);
-        let of = |if_match, if_none_match| condition(if_match, if_none_match).of_read(Version(7));
-        assert_eq!(of(None, None), ReadVerdict::Value);
-        assert_eq!(of(None, Some(&here)), ReadVerdict::NotModified);
-        assert_eq!(of(None, Some("*")), ReadVerdict::NotModified);
-        assert_eq!(of(None, Some("\"other\"")), ReadVerdict::Value);
-        assert_eq!(of(Some(&here), None), ReadVerdict::Value);
-        assert_eq!(of(Some("\"other\""), Some(&here)), ReadVerdict::Failed);
-    }
-
-    /// A list of five tags was refused.
-    ///
-    /// Goal: each tag of a list counts, however many there are and in however many fields they come; those on the heap are
-    /// counted.
-    #[test]
-    fn lists_may_be_long() {
-        for count in [4, 5, 100, 800_u64] {
-            let tags: Vec<String> = (1..=count).map(text).collect();
-            let (first, second) = tags.split_at(tags.len() / 2);
-            for is_match in [false, true] {
-                let mut condition = Condition::default();
-                for field in [first, second] {
-                    let field = field.join(", \"foreign\", ");
-                    condition.add_field(is_match, field.as_bytes()).unwrap();
-                }
-                for version in [1, count / 2, count / 2 + 1, count] {
-                    assert_eq!(condition.allows_write(Some(Version(version))), is_match);
-                }
-                assert_eq!(condition.allows_write(Some(Version(count + 1))), !is_match);
-                let heap_bytes = condition.heap_bytes();
-                assert_eq!(heap_bytes > 0, count > INLINE_TAGS as u64);
-                assert!(heap_bytes <= 2 * size_of::<Version>() * tags.len());
-            }
-        }
-    }
-
-    /// Goal: what is no list of tags is refused.
-    #[test]
-    fn bad_fields_are_refused() {
-        let of = |value: &str| Condition::default().add_field(false, value.as_bytes());
-        for bad in ["7", "\"", "\"a", "\"a\" \"b\"", "w/\"a\"", "*, \"a\"", ","] {
-            assert_eq!(of(bad), Err(ConditionError::Malformed), "{bad}");
-        }
+impl Wishes {
+    pub(crate) fn of(request: &Request<'_>, kept: u16) -> Result<Self, Refusal> {
+        Ok(Self {
+            condition: condition_of(request)?,
+            acks: acks_of(request, kept)?,
+        })
     }
 }
+
+/// How many of the copies that are kept the request wants to hear from.
+pub(crate) fn acks_of(request: &Request<'_>, kept: u16) -> Result<u16, Refusal> {
+    let parameter = request.query_parameter(b"replicas");
+    Ok(acks(parameter, kept).map_err(Reply::BadReplicas)?)
+}
+
+/// Why a request ends here without a value.
+pub(crate) enum Refusal {
+    Reply(Reply),
+    /// The shard's pool has no block left.
+    NoMemory,
+}
+
+impl From<Reply> for Refusal {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+impl From<Overloaded> for Refusal {
+    fn from(_: Overloaded) -> Self {
+        Self::Reply(Reply::Overloaded)
+    }
+}
+
+impl From<PoolError> for Refusal {
+    fn from(_: PoolError) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// All statuses here are final, and each request is answered once: it was the memory.
+impl From<SendError> for Refusal {
+    fn from(_: SendError) -> Self {
+        Self::NoMemory
+    }
+}
+
+pub(crate) fn copy(key: &[u8], context: &ServiceContext<'_>) -> Result<Buffer, PoolError> {
+    copy_of(key, &context.pools.blocks)
+}
+
+/// The first id that can be behind this one: no bytes lie between the two.
+pub(crate) fn first_after(key: &[u8], context: &ServiceContext<'_>) -> Result<Buffer, PoolError> {
+    let mut first = Buffer::with_capacity(&context.pools.blocks, key.len() + 1)?;
+    first.append_all_within_capacity([key, &[0]]);
+    Ok(first)
+}
+
+/// Both fields of a request that has any: one pass over its fields.
+fn condition_of(request: &Request<'_>) -> Result<Condition, Refusal> {
+    let mut condition = Condition::default();
+    for (name, value) in request.headers() {
+        let is_match = name.eq_ignore_ascii_case(b"If-Match");
+        if is_match || name.eq_ignore_ascii_case(b"If-None-Match") {
+            let added = condition.add_field(is_match, value);
+            added.map_err(Reply::BadCondition)?;
+        }
+    }
+    Ok(condition)
+}
+
+/// The head of the record that a PUT asks for, written into `room`; returns how long it is.
+fn write_head(
+    request: &Request<'_>,
+    versions: &mut Versions,
+    room: &mut [u8; HEAD_BYTES_MAX],
+) -> Result<usize, Refusal> {
+    let content_type = request.header("Content-Type").unwrap_or_default();
+    let expires_ms = expiry_ms(
+        request.query_parameter(b"expires"),
+        request.header("Expires"),
+    );
+    let head = Head {
+        version: versions.unused(),
+        expires_ms: expires_ms.map_err(Reply::BadExpiry)?,
+        content_type,
+        content_encoding: match request.header("Content-Encoding") {
+            Some(encoding) if !encoding.eq_ignore_ascii_case(b"identity") => encoding,
+            Some(_) | None => b"",
+        },
+    };
+    if !head.fits() {
+        return Err(Reply::LongContentType.into());
+    }
+    Ok(head.write(room))
+}
+
+/// The head of the record that a PUT asks for, whose value comes in parts.
+pub(crate) fn head_of(
+    request: &Request<'_>,
+    versions: &mut Versions,
+    context: &ServiceContext<'_>,
+) -> Result<Buffer, Refusal> {
+    let mut room = [0; HEAD_BYTES_MAX];
+    let len = write_head(request, versions, &mut room)?;
+    Ok(copy(&room[..len], context)?)
+}
+
+/// The record that a PUT asks for: in one piece, or a large value, its head and its hold.
+pub(crate) fn record_of(
+    request: &mut Request<'_>,
+    versions: &mut Versions,
+    context: &ServiceContext<'_>,
+) -> Result<(Buffer, Buffer, Option<BodyHold>), Refusal> {
+    let mut room = [0; HEAD_BYTES_MAX];
+    let head_len = write_head(request, versions, &mut room)?;
+    let head = &room[..head_len];
+    let blocks = &context.pools.blocks;
+    let body = request.body();
+    if body.len() > COPIED_BYTES_MAX {
+        let mut kept = Buffer::with_capacity(blocks, head.len())?;
+        kept.append_within_capacity(head);
+        let (value, hold) = request.take_held_body(blocks)?;
+        return Ok((kept, value, hold));
+    }
+    let mut record = Buffer::with_capacity(blocks, head.len() + body.len())?;
+    record.append_all_within_capacity([head, body]);
+    Ok((Buffer::new(), record, None))
+}
+
+// When an entity is to end, as a client says it.
+
+/// The last second of the year 9999, behind which no HTTP date can be written.
+const SECONDS_MAX: u64 = 253_402_300_799;
+
+/// An end that is none. The client's fault: 400.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "bad expiry: write expires=UNIX_SECONDS, expires=+SECONDS from now, or Expires: with an HTTP date"
+)]
+pub struct ExpiryError;
+
+/// Milliseconds since 1970, or 0 for never. The parameter counts where both are given.
+///
+/// # Errors
+/// [`ExpiryError`].
+pub fn expiry_ms(parameter: Option<&[u8]>, field: Option<&[u8]>) -> Result<u64, ExpiryError> {
+    match (parameter, field) {
+        (Some(parameter), _) => of_parameter(parameter),
+        (None, Some(field)) => of_field(field),
+        (None, None) => Ok(0),
+    }
+}
+
+fn of_parameter(text: &[u8]) -> Result<u64, ExpiryError> {
+    let from_now = text.strip_prefix(b"+").or_else(|| {
+        let encoded = text.strip_prefix(b"%2B");
+        encoded.or_else(|| text.strip_prefix(b"%2b"))
+    });
+    match from_now {
+        Some(digits) => {
+            let end_ms = now_ms().checked_add(seconds(digits)? * 1000);
+            end_ms
+                .filter(|&end_ms| end_ms / 1000 <= SECONDS_MAX)
+                .ok_or(ExpiryError)
+        }
+        None => Ok(end(seconds(text)?)),
+    }
+}
+
+fn seconds(digits: &[u8]) -> Result<u64, ExpiryError> {
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_number);
+    let seconds = text.and_then(|text| text.parse().ok());
+    seconds
+        .filter(|&seconds| seconds <= SECONDS_MAX)
+        .ok_or(ExpiryError)
+}
+
+fn of_field(value: &[u8]) -> Result<u64, ExpiryError> {
+    let text = std::str::from_utf8(value).map_err(|_| ExpiryError)?;
+    let time = httpdate::parse_http_date(text).map_err(|_| ExpiryError)?;
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(end(since.as_secs()))
+}
+
+/// 0 would be never: what ended with 1970's first second ends a millisecond later.
+fn end(seconds: u64) -> u64 {
+    (seconds * 1000).max(1)
+}
+
+/// The HTTP date of an end.
+#[must_use]
+pub fn date_of(expires_ms: u64) -> httpdate::HttpDate {
+    let seconds = (expires_ms / 1000).min(SECONDS_MAX);
+    let time: SystemTime = UNIX_EPOCH + Duration::from_secs(seconds);
+    time.into()
+}
+
+// `replicas=ack/from`: how many copies of an entity have to answer before a client is told.
+
+/// Why the parameter was refused. The client's fault: 400.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ReplicasError {
+    /// Not two numbers.
+    #[error("bad replicas: write replicas=ACK/FROM, as in replicas=2/3")]
+    Malformed,
+    /// Nobody is to acknowledge it.
+    #[error("replicas=0/{from}: one or more have to answer")]
+    None {
+        /// What was given.
+        from: u16,
+    },
+    /// More are to answer than there are.
+    #[error("replicas={ack}/{from}: no more than {from} can answer")]
+    TooMany {
+        /// What was given.
+        ack: u16,
+        /// What was given.
+        from: u16,
+    },
+    /// The store keeps another number of copies.
+    #[error("replicas={ack}/{from}: there are {kept} copies here, so write replicas=ACK/{kept}")]
+    OtherFrom {
+        /// What was given.
+        ack: u16,
+        /// What was given.
+        from: u16,
+        /// What there are.
+        kept: u16,
+    },
+}
+
+/// More than half of them: two such sets have one in common, so what one was told the other knows.
+#[must_use]
+pub fn quorum(kept: u16) -> u16 {
+    kept / 2 + 1
+}
+
+/// How many of `kept` copies have to answer; without the parameter a quorum.
+///
+/// # Errors
+/// [`ReplicasError`].
+pub fn acks(parameter: Option<&[u8]>, kept: u16) -> Result<u16, ReplicasError> {
+    let Some(text) = parameter else {
+        return Ok(quorum(kept));
+    };
+    let (ack, from) = split(text).ok_or(ReplicasError::Malformed)?;
+    let ack = number(ack).ok_or(ReplicasError::Malformed)?;
+    let from = number(from).ok_or(ReplicasError::Malformed)?;
+    match ack {
+        0 => Err(ReplicasError::None { from }),
+        _ if ack > from => Err(ReplicasError::TooMany { ack, from }),
+        _ if from != kept => Err(ReplicasError::OtherFrom { ack, from, kept }),
+        _ => Ok(ack),
+    }
+}
+
+/// Both sides of the slash, which some clients escape.
+fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|&byte| byte == b'/' || byte == b'%')?;
+    let (ack, rest) = text.split_at(at);
+    let from = rest
+        .strip_prefix(b"/")
+        .or_else(|| rest.strip_prefix(b"%2F"))
+        .or_else(|| rest.strip_prefix(b"%2f"))?;
+    Some((ack, from))
+}
+
+fn number(digits: &[u8]) -> Option<u16> {
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
+    text.parse().ok()
+}
+
+#[cfg(test)]
+#[path = "tests/condition.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/expiry.rs"]
+mod expiry_tests;
+
+#[cfg(test)]
+#[path = "tests/replicas.rs"]
+mod replicas_tests;

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::access::Access;
-use crate::allowed_hosts::AllowedHosts;
+use crate::access::AllowedHosts;
 use crate::budget::{MEMORY_BYTES_DEFAULT, MemoryBudget};
 
 /// The entity server's own settings; sockets, shards and pools are `ServeConfig`'s.
@@ -177,25 +177,5 @@ impl fmt::Display for SyncPolicy {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: what is printed is what is read, and near misses are refused.
-    #[test]
-    fn policies_round_trip_and_others_are_refused() {
-        for text in ["always", "interval:250", "off"] {
-            assert_eq!(text.parse::<SyncPolicy>().unwrap().to_string(), text);
-        }
-        for text in [
-            "",
-            "Always",
-            "interval",
-            "interval:",
-            "interval:0",
-            "interval:-1",
-            "none",
-        ] {
-            assert!(text.parse::<SyncPolicy>().is_err(), "{text}");
-        }
-    }
-}
+#[path = "tests/config.rs"]
+mod tests;

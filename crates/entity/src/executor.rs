@@ -6,11 +6,11 @@
 //! shard: handler <- ShardLink::take_answers <- io::Mailbox <- one send and one wake per batch
 //! ```
 //!
-//! On the path: one writer thread, so that everything that queued is one batch; a few readers, for
-//! reads that miss every cache. A job's buffers travel with it and come home to be freed.
-//! Absent on purpose: waiting. A shard that has too much in flight is told so at once
-//! ([`Overloaded`]) and answers 503. Of what may be in flight reads take no more than half: those of
-//! large values wait for clients that read slowly, and no write should wait for those.
+//! One writer thread, so that everything that queued is one batch; a few readers, for reads that
+//! miss every cache. A job's buffers travel with it and come home to be freed. A shard that has too
+//! much in flight is told so at once ([`Overloaded`]) and answers 503. Of what may be in flight
+//! reads take no more than half: those of large values wait for clients that read slowly, and no
+//! write should wait for those.
 
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
@@ -23,8 +23,8 @@ use millpond_io::{Mailbox, MailboxSender, Waker};
 use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
 
 use crate::commit::{Committer, Job, JobKind, Outcome};
-use crate::counters::{CommitCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::lane::{Lane, Taken};
+use crate::metrics::{CommitCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::parts::PartSets;
 use crate::reader::run_reader;
 use crate::stamps::{StampWriter, Stamps};

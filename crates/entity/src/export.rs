@@ -10,7 +10,7 @@ use crate::ndjson::{Line, write_line};
 use crate::parts;
 use crate::record::RecordError;
 use crate::server::options_of;
-use crate::store::salvage::Salvage;
+use crate::store::accept_loss::Salvage;
 use crate::store::{Gap, Loss, StoreError};
 
 /// Written at once.

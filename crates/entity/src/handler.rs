@@ -1,9 +1,9 @@
 //! One request from its event to its response: the service that runs on every shard.
 //!
-//! On the path: `http::server` calls in with a complete request; reads that memory can answer are
-//! answered here and now (`value_cache`, then the engine's own memory), all else becomes a job (`executor`) and is answered when it comes home.
-//! Absent on purpose: waiting, locks and heap calls. Buffers come from the shard's pool and return
-//! to it on this thread.
+//! `http::server` calls in with a complete request; reads that memory can answer are answered here
+//! and now (`value_cache`, then the engine's own memory), all else becomes a job (`executor`) and
+//! is answered when it comes home. Buffers come from the shard's pool and return to it on this
+//! thread.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use millpond_http::{
 };
 use millpond_mempool::{Buffer, PoolStats};
 
+use crate::access::AllowedHosts;
 use crate::access::{Right, ShardAccess};
-use crate::allowed_hosts::AllowedHosts;
 use crate::api::{self, Reply, Route, Sent, route};
 use crate::commit::{Job, JobKind, Outcome};
-use crate::counters::ShardCounters;
+use crate::condition::{Refusal, Wishes, acks_of, copy, first_after, head_of, record_of};
 use crate::downloads::{DownloadStart, Downloads, Instead};
 use crate::executor::{Answer, ShardLink};
 use crate::keeper::{CheckpointRefusal, KeeperLink, KeeperOutcome};
 use crate::key::{KeyScratch, decode_id};
-use crate::large::{LARGE_BYTES, LargeAnswers};
 use crate::metrics::Metrics;
+use crate::metrics::ShardCounters;
+use crate::parts::{LARGE_BYTES, LargeAnswers};
 use crate::parts::{PART_BYTES, PartSets};
+use crate::range::{FirstId, RangeQuery, ScanRange};
 use crate::range::{RangeRefusal, Ranges};
-use crate::range_query::{FirstId, RangeQuery, ScanRange};
 use crate::record::{HEAD_BYTES_MAX, SHARDS_MAX, Versions};
 use crate::store::{CachedRead, Engine, Room};
 use crate::strictness;
 use crate::uploads::{UploadStart, Uploads};
 use crate::value_cache::{Lookup, ValueCache};
-use crate::wishes::{Refusal, Wishes, acks_of, copy, first_after, head_of, record_of};
 
 /// The entity service of one shard.
 pub struct EntityService<S> {

@@ -5,13 +5,12 @@
 //! shard: handler <- KeeperLink::take_answers <- io::Mailbox <- done, or why not
 //! ```
 //!
-//! On the path: four times a second it asks the engine how it is doing and the disk how much room there
-//! is, and publishes both, so that shards neither take the engine's locks nor wait for the kernel. What
-//! the engine has stopped or the disk has no room for is then refused at once, and accepted again
-//! without a restart. What shards only count it writes to the log. In between it makes checkpoints, one after
-//! another.
-//! Absent on purpose: deciding anything else. The writer looks at the disk too, by bytes written and not
-//! by time (`commit`), so a fast writer cannot outrun this thread.
+//! Four times a second it asks the engine how it is doing and the disk how much room there is, and
+//! publishes both, so that shards neither take the engine's locks nor wait for the kernel. What the
+//! engine has stopped or the disk has no room for is then refused at once, and accepted again
+//! without a restart. What shards only count it writes to the log. In between it makes checkpoints,
+//! one after another. The writer looks at the disk too, by bytes written and not by time
+//! (`commit`), so a fast writer cannot outrun this thread.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -25,9 +24,9 @@ use millpond_http::log::{self, CountedEvent, LogLevel};
 use millpond_io::{Mailbox, MailboxSender, Waker, monotonic_ns};
 use millpond_mempool::{free_heap_bytes, give_back_free_heap};
 
-use crate::counters::{CommitCounters, EngineCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::data_dir::DataDirError;
 use crate::lane::{Lane, Taken};
+use crate::metrics::{CommitCounters, EngineCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::parts::PartSets;
 use crate::store::{Engine, Room};
 
@@ -540,30 +539,5 @@ fn look<S: Engine>(store: &S, shared: &Shared) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: no name leads out of the directory.
-    #[test]
-    fn names_stay_in_the_directory() {
-        let of = |name: &[u8]| path_of(Path::new("/backups"), name);
-        for name in ["monday", "2026-11-23", "a.b_c"] {
-            assert_eq!(of(name.as_bytes()), Some(Path::new("/backups").join(name)));
-        }
-        let long = [b'a'; NAME_BYTES_MAX + 1];
-        for name in [
-            &b""[..],
-            b".",
-            b"..",
-            b"../a",
-            b"a/b",
-            b"/a",
-            b"%2e",
-            b"a b",
-            b"-a",
-            &long,
-        ] {
-            assert_eq!(of(name), None, "{}", String::from_utf8_lossy(name));
-        }
-    }
-}
+#[path = "tests/keeper.rs"]
+mod tests;

@@ -1,9 +1,11 @@
 //! What a valid id is: 1 to 1,024 bytes, percent-encoded in the query.
 //!
-//! On the path: `api` cuts the raw `id` parameter out of the request target, this module turns it
-//! into the bytes the store sees; the executor copies them only if the request has to wait.
-//! Absent on purpose: character sets and normalisation. An id is bytes: `%C3%A9` and `e` are as
-//! good as `%00`, and `+` is a plus sign, not a space (that rule belongs to HTML forms).
+//! `api` cuts the raw `id` parameter out of the request target, this module turns it into the bytes
+//! the store sees; the executor copies them only if the request has to wait. An id is bytes:
+//! `%C3%A9` and `e` are as good as `%00`, and `+` is a plus sign, not a space (that rule belongs to
+//! HTML forms).
+
+use std::hash::{BuildHasher, RandomState};
 
 /// The longest id, in bytes after decoding. One KiB keeps every id well inside a request line
 /// (8 KiB) even when each byte is written as `%XX`.
@@ -95,80 +97,86 @@ const fn hex_value(byte: u8) -> Option<u8> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+// The hash of an id: folded multiplication, seeded at random for each server.
 
-    fn decode(encoded: &[u8]) -> Result<Vec<u8>, KeyError> {
-        decode_id(encoded, &mut KeyScratch::new()).map(<[u8]>::to_vec)
+/// The hash of one id.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KeyHash(u64);
+
+impl KeyHash {
+    /// Spreads the hash over `0..count` by its high half.
+    #[inline]
+    pub(crate) fn scale_high(self, count: usize) -> usize {
+        ((u128::from(self.0) * count as u128) >> 64) as usize
     }
 
-    /// Goal: an id without escapes is not copied, so the common GET touches no other memory.
-    #[test]
-    fn plain_id_is_borrowed_from_the_request() {
-        let encoded = b"user+42";
-        let mut scratch = KeyScratch::new();
-        let id = decode_id(encoded, &mut scratch).unwrap();
-        assert_eq!(id.as_ptr(), encoded.as_ptr());
-        assert_eq!(id, b"user+42");
+    /// Spreads the hash over `0..count` by its low half; `count` is below 2^32.
+    #[inline]
+    pub(crate) fn scale_low(self, count: usize) -> usize {
+        (((self.0 & u64::from(u32::MAX)) * count as u64) >> 32) as usize
     }
 
-    /// Goal: both limits are met exactly, decoded length counting, not encoded length.
-    #[test]
-    fn length_is_counted_after_decoding() {
-        assert_eq!(decode(b""), Err(KeyError::Empty));
-        assert_eq!(decode(&[b'k'; 1024]).unwrap().len(), 1024);
-        assert_eq!(decode(&[b'k'; 1025]), Err(KeyError::TooLong));
-        let escaped = b"%00".repeat(1024);
-        assert_eq!(decode(&escaped).unwrap(), [0; 1024]);
-        assert_eq!(
-            decode(&[&escaped[..], b"k"].concat()),
-            Err(KeyError::TooLong)
-        );
-        assert_eq!(
-            decode(&[&[b'k'; 1030][..], b"%41"].concat()),
-            Err(KeyError::TooLong)
-        );
-    }
-
-    /// Goal: every way an escape can be cut short or misspelt is refused, with its place.
-    #[test]
-    fn bad_escapes_are_refused() {
-        for (encoded, offset) in [
-            (&b"%"[..], 0),
-            (b"a%4", 1),
-            (b"ab%g0", 2),
-            (b"%0g", 0),
-            (b"%%41", 0),
-            (b"%41%-1", 3),
-        ] {
-            assert_eq!(
-                decode(encoded),
-                Err(KeyError::BadEscape { offset }),
-                "{encoded:?}"
-            );
-        }
-    }
-
-    proptest! {
-        /// Goal: any bytes survive being encoded, whichever of them the client chose to escape.
-        #[test]
-        fn encoding_round_trips(
-            id in proptest::collection::vec(any::<(u8, bool, bool)>(), 1..=ID_BYTES_MAX),
-        ) {
-            let mut encoded = Vec::new();
-            for &(byte, escape, upper) in &id {
-                if escape || byte == b'%' {
-                    let text =
-                        if upper { format!("%{byte:02X}") } else { format!("%{byte:02x}") };
-                    encoded.extend_from_slice(text.as_bytes());
-                } else {
-                    encoded.push(byte);
-                }
-            }
-            let bytes: Vec<u8> = id.iter().map(|&(byte, ..)| byte).collect();
-            prop_assert_eq!(decode(&encoded).unwrap(), bytes);
-        }
+    /// The high half, to tell apart what the low half put together.
+    #[inline]
+    pub(crate) fn tag(self) -> u32 {
+        (self.0 >> 32) as u32
     }
 }
+
+/// Hashes ids under one seed.
+#[derive(Clone, Copy)]
+pub struct KeyHasher {
+    seeds: [u64; 2],
+}
+
+impl KeyHasher {
+    /// With a seed that no client can know.
+    #[must_use]
+    pub fn random() -> Self {
+        // The standard library seeds from the system and shows it only through SipHash.
+        let random = RandomState::new();
+        Self {
+            seeds: [random.hash_one(0), random.hash_one(1)],
+        }
+    }
+
+    /// O(`key.len()`), 16 bytes a step.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        let [first, second] = self.seeds;
+        // The length tells a key from the same key with zero bytes behind it.
+        let mut state = first ^ (key.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let (chunks, rest) = key.as_chunks::<16>();
+        for chunk in chunks {
+            state = mix(state, second, chunk);
+        }
+        if !rest.is_empty() {
+            let mut padded = [0; 16];
+            padded[..rest.len()].copy_from_slice(rest);
+            state = mix(state, second, &padded);
+        }
+        KeyHash(fold(state ^ second, 0xD6E8_FEB8_6659_FD93))
+    }
+}
+
+#[inline]
+fn mix(state: u64, seed: u64, chunk: &[u8; 16]) -> u64 {
+    let bytes = u128::from_le_bytes(*chunk);
+    fold(state ^ bytes as u64, seed ^ (bytes >> 64) as u64)
+}
+
+/// Both halves of the product, so that each bit of the factors reaches each bit of the result.
+#[inline]
+fn fold(left: u64, right: u64) -> u64 {
+    let product = u128::from(left) * u128::from(right);
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[cfg(test)]
+#[path = "tests/key.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/key_hash.rs"]
+mod key_hash_tests;

@@ -25,36 +25,27 @@
 //! writer, read and scan threads (`cluster`, with the feature `distributed`; `cluster_url` says which).
 //!
 //! Invariants: a shard never waits for a disk; nothing is acknowledged that a restart could lose
-//! (under [`SyncPolicy::Always`]); after one failed commit no write succeeds until a restart;
-//! a cached value is served only while nothing newer exists (`stamps` has the argument).
-//! Absent on purpose: replication of our own, and transactions.
+//! (under [`SyncPolicy::Always`]); after one failed commit no write succeeds until a restart; a
+//! cached value is served only while nothing newer exists (`stamps` has the argument).
 
 pub mod handler;
 pub mod api;
 pub mod access;
-pub mod allowed_hosts;
 pub mod key;
-pub mod replicas;
 pub mod record;
 pub mod parts;
 mod uploads;
 mod downloads;
 pub mod condition;
-pub mod expiry;
 pub mod value_cache;
 mod strictness;
-pub mod range_query;
 pub mod ndjson;
-mod wishes;
 pub mod stamps;
-pub mod key_hash;
 pub mod executor;
 pub mod lane;
-pub mod large;
 mod reader;
 pub mod range;
 pub mod scanner;
-mod sweeps;
 pub mod commit;
 pub mod keeper;
 pub mod store;
@@ -66,7 +57,6 @@ pub mod abort_note;
 pub mod admin;
 pub mod export;
 pub mod import;
-pub mod counters;
 pub mod metrics;
 pub mod budget;
 pub mod config;

@@ -15,7 +15,14 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use millpond_http::{BodyHold, Completions, Flow, Interest, RequestToken, Response};
+use millpond_io::monotonic_ns;
+
+use crate::api;
+use crate::api::Reply;
+use crate::commit::Job;
 use crate::key::ID_BYTES_MAX;
 use crate::record::{Extent, Head, PARTED_BYTES_MAX, Value, Version, encode};
 use crate::store::{Held as _, Snapshot, Store, StoreError};
@@ -301,92 +308,136 @@ fn count_parts(snapshot: &impl Snapshot, set: Version, announced: u32) -> Result
     Ok(there)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::memory::MemoryStore;
-    use crate::store::{Durability, Write};
+// Large values that are stored whole on their way out: held once, and written as fast as each client reads. Longer ones
+// are stored in parts (`downloads`).
+//
+// ```text
+// reader: Store::get -> BodyBudget::take -> Job::hold          no room: it waits, then 503
+// shard: Job -> LargeAnswers::begin -> Response::write ...     as there is room
+// ```
+// On the path: what is not large is copied into the connection's output at once, for which the output
+// is made. Of what is large every reader would have a copy of his own there, for as long as he takes;
+// so it stays in the read thread's buffer, of which there are only so many bytes at a time. While others wait
+// for these, the client that reads slowest for what it holds is cut (`millpond_http::body_budget`).
 
-    /// Goal: all keys of parts lie behind all ids, sets in the order of their versions and parts in that of their indexes.
-    #[test]
-    fn keys_lie_behind_all_ids() {
-        let longest = [0xff; ID_BYTES_MAX];
-        assert!(&longest[..] < IDS_END && !is_part(&longest));
-        let keys: Vec<Vec<u8>> = vec![
-            header_key(Version(0)).into(),
-            header_key(Version(u64::MAX)).into(),
-            part_key(Version(0), 0).into(),
-            part_key(Version(0), u32::MAX).into(),
-            part_key(Version(256), 1).into(),
-            part_key(Version(256), 256).into(),
-        ];
-        assert!(keys.is_sorted());
-        for key in &keys {
-            assert!(&key[..] > IDS_END && is_part(key));
-        }
-        assert_eq!(set_of_part(&keys[4]), Some(Version(256)));
-        assert_eq!(set_of_part(&keys[1]), None);
-        assert_eq!(set_of_header(&keys[1]), Some(Version(u64::MAX)));
-        assert_eq!(set_of_header(&keys[4]), None);
-    }
+/// A record longer than this is large: half of what a connection may have unsent.
+pub const LARGE_BYTES: usize = 128 << 10;
 
-    /// All parts of a value whose length nobody knew were read to count them, and of one that was cut off as many were
-    /// deleted as had been announced.
-    ///
-    /// Goal: the count is exact, whatever was announced, and few parts are looked at.
-    #[test]
-    fn parts_are_counted_by_a_few_looks() {
-        let store = MemoryStore::new();
-        let commit = |key: &[u8]| {
-            let (head, value) = (&b""[..], &b"part"[..]);
-            let put = Write::Put { key, head, value };
-            store
-                .commit([put].into_iter(), 10, Durability::Written)
-                .unwrap();
+/// How often those who hold memory are looked at, while somebody waits for it.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// An answer under way.
+struct LargeAnswer {
+    request: RequestToken,
+    /// Holds the record, and the bytes of it.
+    job: Job,
+    /// How much of the value is written.
+    at: usize,
+}
+
+/// Those of one shard. Few, by their size: a list is searched as fast as a table.
+#[derive(Default)]
+pub struct LargeAnswers {
+    answers: Vec<LargeAnswer>,
+}
+
+impl LargeAnswers {
+    /// Begins to answer a read with the record it found; what is to be sent in its place is returned,
+    /// and counted by the caller.
+    pub fn begin(&mut self, completions: &mut Completions<'_>, job: Job) -> Option<Reply> {
+        let mut reply = None;
+        let request = job.request;
+        let mut answer = LargeAnswer {
+            request,
+            job,
+            at: 0,
         };
-        let set = Version(7);
-        // Of its neighbours.
-        commit(&part_key(Version(6), 3));
-        commit(&part_key(Version(8), 0));
-        for count in 0..70 {
-            let held = store.hold().unwrap();
-            let snapshot = held.snapshot();
-            for announced in [COUNT_UNKNOWN, count.max(1), count + 1, 100, 4000, u32::MAX] {
-                let counted = count_parts(&snapshot, set, announced).unwrap();
-                assert_eq!(counted, count, "{announced} announced");
+        let mut is_open = false;
+        completions.continue_with(request, |response, _| {
+            let (record, condition) = (&answer.job.value, &answer.job.condition);
+            match api::start_record(response, record, condition) {
+                // Without memory for it nothing is sent and the server answers 503.
+                Err(_) => return Flow::Done,
+                Ok(api::Started::Value) => {}
+                Ok(api::Started::Whole) => return Flow::Done,
+                Ok(api::Started::Reply(other)) => {
+                    reply = Some(other);
+                    let _ = other.send(response);
+                    return Flow::Done;
+                }
             }
-            drop(snapshot);
-            drop(held);
-            commit(&part_key(set, count));
+            let flow = answer.write(response);
+            is_open = flow != Flow::Done;
+            flow
+        });
+        if is_open {
+            self.answers.push(answer);
+        }
+        reply
+    }
+
+    /// Goes on with an answer, if the request's is one of these.
+    pub fn go_on(&mut self, request: RequestToken, response: &mut Response<'_>) -> Option<Flow> {
+        let place = self.place(request)?;
+        let flow = self.answers[place].write(response);
+        if flow == Flow::Done {
+            self.answers.swap_remove(place);
+        }
+        Some(flow)
+    }
+
+    /// The client has gone.
+    pub fn abandoned(&mut self, request: RequestToken) {
+        if let Some(place) = self.place(request) {
+            self.answers.swap_remove(place);
         }
     }
 
-    /// Goal: what is in use is not condemned, and what is condemned is not taken into use.
-    #[test]
-    fn pins_and_deletion_exclude_each_other() {
-        let sets = PartSets::default();
-        let (used, dead) = (Version(1), Version(2));
-        assert!(sets.pin(used) && sets.pin(used));
-        sets.unpin(used);
-        for set in [used, dead, dead] {
-            sets.condemn(DeadSet { set, parts: 1 });
-        }
-        assert!(!sets.pin(dead));
-        assert_eq!(
-            sets.next_dead(),
-            Some(DeadSet {
-                set: dead,
-                parts: 1
-            })
-        );
-        assert_eq!(sets.next_dead(), None);
-        assert!(!sets.pin(dead), "it is being deleted");
-        sets.let_go(dead);
-        assert!(
-            sets.pin(dead),
-            "its parts are not found, which tells as much"
-        );
-        sets.unpin(used);
-        assert_eq!(sets.lock().pinned.len(), 1);
+    /// Has those cut whose clients read too slowly for others that wait for the memory; returns how many.
+    pub fn cut(&mut self, completions: &mut Completions<'_>) -> u64 {
+        let mut count = 0;
+        self.answers.retain(|answer| {
+            let is_cut = answer.job.hold.as_ref().is_some_and(BodyHold::is_cut);
+            if is_cut {
+                completions.cut(answer.request);
+                count += 1;
+            }
+            !is_cut
+        });
+        count
+    }
+
+    fn place(&self, request: RequestToken) -> Option<usize> {
+        let mut answers = self.answers.iter();
+        answers.position(|answer| answer.request == request)
     }
 }
+
+impl LargeAnswer {
+    fn write(&mut self, response: &mut Response<'_>) -> Flow {
+        if self.job.hold.as_ref().is_some_and(BodyHold::is_cut) {
+            return Flow::Done;
+        }
+        let value = api::value_of(&self.job.value);
+        while self.at < value.len() {
+            let room = response.room_bytes();
+            if room == 0 {
+                return Flow::Stream(Interest::ROOM);
+            }
+            let end = value.len().min(self.at + room);
+            // Without memory it cannot be completed: the server cuts it, which the client sees.
+            if response.write(&value[self.at..end]).is_err() {
+                return Flow::Done;
+            }
+            if let Some(hold) = &self.job.hold {
+                hold.moved((end - self.at) as u64, monotonic_ns());
+            }
+            self.at = end;
+        }
+        Flow::Done
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/parts.rs"]
+mod tests;

@@ -1,29 +1,28 @@
 //! A range read as its shard sees it: turns of records in, chunks out, as fast as the client reads.
 //!
-//! On the path: `handler` opens a task; the scan thread (`scanner`) reads a turn; its records are
-//! written while the connection's output has room, and only when the last one is written is the
-//! next turn asked for. So a task holds one turn and one block of output, whatever its range is.
-//! One chunk is one record, `<key>\n<value>`; one for which there is not enough room leaves in parts. To an HTTP/1.0
-//! client, which knows no chunks, the records follow one another until the connection closes. Or each record is a line
-//! of JSON (`lines`), and chunks mean nothing.
-//! Absent on purpose: waiting, and the engine.
+//! `handler` opens a task; the scan thread (`scanner`) reads a turn; its records are written while
+//! the connection's output has room, and only when the last one is written is the next turn asked
+//! for. So a task holds one turn and one block of output, whatever its range is. One chunk is one
+//! record, `<key>\n<value>`; one for which there is not enough room leaves in parts. To an HTTP/1.0
+//! client, which knows no chunks, the records follow one another until the connection closes. Or
+//! each record is a line of JSON (`lines`), and chunks mean nothing.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use millpond_http::body_budget::due_after_ns;
-use millpond_http::{Completions, Flow, Interest, RequestToken, Response};
-use millpond_mempool::{Handle, PoolError, PoolMode, PoolStats, Slab};
+use millpond_http::{
+    Completions, Field, FieldName, FieldValue, Flow, Interest, Request, RequestToken, Response,
+};
+use millpond_mempool::{Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
 
-use crate::api::{self, Reply};
-use crate::counters::ShardCounters;
+use crate::api;
+use crate::api::{Reply, UNCACHED};
 use crate::executor::Overloaded;
-use crate::ndjson::{Line, LinePlace};
-use crate::range_query::{RangeFormat, ScanRange};
-use crate::scanner::{Ask, LENGTH_BYTES, ScanAnswer, ScanLink, Turn};
-
-mod lines;
-
-use lines::Lines;
+use crate::metrics::ShardCounters;
+use crate::ndjson::{Line, LinePlace, ROOM_BYTES_MIN};
+use crate::record::Head;
+use crate::scanner::{Ask, KEY_LENGTH_BYTES, LENGTH_BYTES, ScanAnswer, ScanLink, Turn, ValuePlace};
 
 /// What a range read holds, for the rate that is demanded: a turn, and a block of output.
 const HELD_BYTES: u64 = 64 << 10;
@@ -397,3 +396,263 @@ fn record_at(records: &[u8], at: usize) -> Option<(usize, &[u8])> {
     let (length, rest) = records.get(at..)?.split_first_chunk::<LENGTH_BYTES>()?;
     Some((u64::from_le_bytes(*length) as usize, rest))
 }
+
+// A turn of a range read as lines of JSON: encoded as the output has room, a block at a time.
+
+/// What is encoded at once: on the stack, and a chunk of the answer.
+const BLOCK_BYTES: usize = 8 << 10;
+
+/// What a turn still has to show.
+struct Lines<'a> {
+    records: &'a [u8],
+    /// Where the last of them has its value.
+    value: ValuePlace,
+    /// The line behind the last record, if this turn is the last.
+    last: Option<Line<'a>>,
+    /// Of the record at hand.
+    at: &'a mut usize,
+    /// Within its line.
+    place: &'a mut LinePlace,
+    /// Counts what is written.
+    written_bytes: &'a mut u64,
+}
+
+impl<'a> Lines<'a> {
+    fn write(&mut self, response: &mut Response<'_>, counters: &ShardCounters) -> Progress {
+        let mut block = [0; BLOCK_BYTES];
+        loop {
+            let room_bytes = response.room_bytes().min(BLOCK_BYTES);
+            if room_bytes < ROOM_BYTES_MIN {
+                return Progress::NeedsRoom;
+            }
+            let Some((filled_bytes, is_all)) = self.fill(&mut block[..room_bytes], counters) else {
+                return BROKEN;
+            };
+            counters.range_bytes.add(filled_bytes as u64);
+            *self.written_bytes += filled_bytes as u64;
+            if filled_bytes > 0 && response.write(&block[..filled_bytes]).is_err() {
+                return BROKEN;
+            }
+            match (is_all, self.last) {
+                (false, _) => {}
+                (true, None) => return Progress::TurnWritten,
+                (true, Some(_)) if response.finish().is_err() => return BROKEN,
+                (true, Some(_)) => return Progress::Complete,
+            }
+        }
+    }
+
+    /// Encodes what fits; returns how many bytes, and whether it is all of the turn. `None`: a record is none.
+    fn fill(&mut self, room: &mut [u8], counters: &ShardCounters) -> Option<(usize, bool)> {
+        let mut filled_bytes = 0;
+        loop {
+            let (line, entry_bytes) = match self.record()? {
+                Some(found) => found,
+                None => match self.last.filter(|_| !self.place.is_complete()) {
+                    Some(last) => (last, 0),
+                    None => return Some((filled_bytes, true)),
+                },
+            };
+            filled_bytes += self.place.fill(&line, &mut room[filled_bytes..]);
+            if !self.place.is_complete() {
+                return Some((filled_bytes, false));
+            }
+            // The last line stays marked as complete.
+            if entry_bytes > 0 {
+                let is_record = !matches!(line, Line::Rest { .. });
+                counters.range_records.add(u64::from(is_record));
+                *self.at += entry_bytes;
+                *self.place = LinePlace::default();
+            }
+        }
+    }
+
+    /// The line of the record at hand, and how long it is in the turn.
+    fn record(&self) -> Option<Option<(Line<'a>, usize)>> {
+        let rest = self.records.get(*self.at..)?;
+        if let ValuePlace::Follows { left_bytes } = self.value {
+            let line = Line::Rest {
+                value: rest,
+                is_end: left_bytes == 0,
+            };
+            return Some((!rest.is_empty()).then_some((line, rest.len())));
+        }
+        let Some((length, rest)) = rest.split_first_chunk::<LENGTH_BYTES>() else {
+            return Some(None);
+        };
+        // Of one whose value is behind it, all that is left of the turn.
+        let length_bytes = (u64::from_le_bytes(*length) as usize).min(rest.len());
+        let (key_length, rest) = rest
+            .get(..length_bytes)?
+            .split_first_chunk::<KEY_LENGTH_BYTES>()?;
+        let (id, record) = rest.split_at_checked(u16::from_le_bytes(*key_length).into())?;
+        let entry_bytes = LENGTH_BYTES + length_bytes;
+        let is_last = *self.at + entry_bytes == self.records.len();
+        let line = match self.value {
+            ValuePlace::Behind if is_last => Line::Begun {
+                id,
+                head: Head::of(record).ok()?,
+            },
+            _ => Line::of(id, record).ok()?,
+        };
+        Some(Some((line, entry_bytes)))
+    }
+}
+
+// Which entities a range read is to show, and in which format.
+
+/// How the entities of a range are told from one another.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum RangeFormat {
+    /// One chunk `<id>\n<value>` each.
+    #[default]
+    Chunks,
+    /// One line of JSON each (`ndjson`), and one for the end.
+    Lines,
+}
+
+const NDJSON: &[u8] = b"application/x-ndjson";
+const OCTETS: &[u8] = b"application/octet-stream";
+
+impl RangeFormat {
+    /// Lines are sent only where they are asked for by name, and chunks not preferred by name.
+    fn of(request: &Request<'_>) -> Self {
+        let (mut lines, mut chunks) = (0, 0);
+        for (name, value) in request.headers() {
+            if name.eq_ignore_ascii_case(b"Accept") {
+                lines = lines.max(quality(value, NDJSON));
+                chunks = chunks.max(quality(value, OCTETS));
+            }
+        }
+        match lines > 0 && lines >= chunks {
+            true => Self::Lines,
+            false => Self::Chunks,
+        }
+    }
+
+    /// The head of such an answer. Caches have to know that there are two.
+    pub(crate) const fn fields(self) -> [Field<'static>; 3] {
+        let content_type = match self {
+            Self::Chunks => FieldValue::OCTET_STREAM,
+            Self::Lines => FieldValue::from_static("application/x-ndjson"),
+        };
+        [
+            (FieldName::CONTENT_TYPE, content_type),
+            (
+                FieldName::from_static("Vary"),
+                FieldValue::from_static("Accept"),
+            ),
+            UNCACHED,
+        ]
+    }
+}
+
+/// How much an `Accept` field prefers that type, in thousandths (RFC 9110 12.4.2); 0: it does not name it.
+fn quality(accept: &[u8], media_type: &[u8]) -> u16 {
+    let mut quality = 0;
+    for range in accept.split(|&byte| byte == b',') {
+        let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+        if !parts
+            .next()
+            .is_some_and(|name| name.eq_ignore_ascii_case(media_type))
+        {
+            continue;
+        }
+        let weight = parts.find_map(|part| match part {
+            [b'q' | b'Q', b'=', weight @ ..] => Some(thousandths(weight)),
+            _ => None,
+        });
+        quality = quality.max(weight.unwrap_or(1000));
+    }
+    quality
+}
+
+/// A weight from 0 to 1 with up to three decimals; 0 for what is none.
+fn thousandths(weight: &[u8]) -> u16 {
+    let (whole, decimals) = match weight {
+        [whole] => (whole, &[][..]),
+        [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),
+        _ => return 0,
+    };
+    let digits = (0..3).map(|at| decimals.get(at).unwrap_or(&b'0'));
+    let number = std::iter::once(whole)
+        .chain(digits)
+        .try_fold(0_u16, |number, &digit| {
+            let digit = digit.is_ascii_digit().then(|| u16::from(digit - b'0'))?;
+            Some(number * 10 + digit)
+        });
+    number.filter(|&number| number <= 1000).unwrap_or(0)
+}
+
+/// What a request for a range says; ids are still encoded.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RangeQuery<'a> {
+    /// The first id.
+    pub first: FirstId<'a>,
+    /// The id that is not read any more; none: to the last.
+    pub end: Option<&'a [u8]>,
+    /// At most so many entities.
+    pub limit: Option<NonZeroU64>,
+    /// How they are sent.
+    pub format: RangeFormat,
+}
+
+/// Where a range begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FirstId<'a> {
+    /// At this id.
+    At(&'a [u8]),
+    /// Behind this one.
+    After(&'a [u8]),
+}
+
+impl<'a> RangeQuery<'a> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is to be answered in its place.
+    pub(crate) fn of(request: &Request<'a>) -> Result<Self, Reply> {
+        let start = request.query_parameter(b"start");
+        let after = request.query_parameter(b"after");
+        let first = match (start, after) {
+            (Some(start), None) => FirstId::At(start),
+            (None, Some(after)) => FirstId::After(after),
+            (None, None) | (Some(_), Some(_)) => return Err(Reply::MissingStart),
+        };
+        let limit = match request.query_parameter(b"limit") {
+            None => None,
+            Some(digits) => Some(limit(digits).ok_or(Reply::BadLimit)?),
+        };
+        Ok(Self {
+            first,
+            end: request.query_parameter(b"end"),
+            limit,
+            format: RangeFormat::of(request),
+        })
+    }
+}
+
+/// Digits alone: no sign, no blank.
+fn limit(digits: &[u8]) -> Option<NonZeroU64> {
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The same, decoded, as it goes to the thread that reads.
+#[derive(Debug)]
+pub struct ScanRange {
+    /// The first id.
+    pub start: Buffer,
+    /// The id before which to end; none: behind the last.
+    pub end: Option<Buffer>,
+    /// At most so many entities.
+    pub limit: Option<NonZeroU64>,
+    /// What a turn is to hold of each.
+    pub format: RangeFormat,
+}
+
+#[cfg(test)]
+#[path = "tests/range_query.rs"]
+mod range_query_tests;

@@ -1,12 +1,11 @@
 //! A read thread: values that memory at hand does not have, from the engine into buffers of their own.
 //!
-//! On the path: `executor` deals out the shards' reads; each is answered as soon as its value is there. A
-//! large value needs a hold on what such values may take together. Without one its job waits here, which
-//! costs no more than its id, and is read again when there is room: nobody has to ask again, and what
-//! waits is served in its order.
-//! Absent on purpose: waiting for ever, since who holds memory may be a client that reads slowly; and the
-//! engine's MultiGet. 64 values at once were read a fifth faster than one by one where the disk's cache
-//! has them, but it has all of them in memory at a time, however long they are.
+//! `executor` deals out the shards' reads; each is answered as soon as its value is there. A large
+//! value needs a hold on what such values may take together. Without one its job waits here, which
+//! costs no more than its id, and is read again when there is room: nobody has to ask again, and
+//! what waits is served in its order. 64 values at once were read a fifth faster than one by one
+//! where the disk's cache has them, but it has all of them in memory at a time, however long they
+//! are.
 
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
@@ -16,13 +15,13 @@ use millpond_http::BodyHold;
 use millpond_io::monotonic_ns;
 use millpond_mempool::{BlockPool, Buffer, flush_remote_frees};
 
+use crate::budget::Sweeps;
 use crate::commit::{Job, JobKind, Outcome, current_version};
-use crate::counters::StoreThread;
 use crate::executor::{Outbox, Shared};
 use crate::lane::{Lane, Taken};
-use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
+use crate::metrics::StoreThread;
+use crate::parts::{LARGE_BYTES, LOOK_INTERVAL};
 use crate::store::{Failure, Store};
-use crate::sweeps::Sweeps;
 use crate::uploads::UPLOAD_BYTES;
 
 /// So many of those that wait are looked at each time.

@@ -31,15 +31,15 @@ use millpond_mempool::{
     BlockPool, Buffer, POOLED_BYTES_MAX, PoolError, PoolMode, flush_remote_frees,
 };
 
-use crate::counters::{StoreThread, ThreadPanics};
+use crate::budget::Sweeps;
 use crate::executor::Overloaded;
 use crate::lane::{Lane, Taken};
-use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
+use crate::metrics::{StoreThread, ThreadPanics};
 use crate::parts::{self, PartSets, Pinned};
-use crate::range_query::{RangeFormat, ScanRange};
+use crate::parts::{LARGE_BYTES, LOOK_INTERVAL};
+use crate::range::{RangeFormat, ScanRange};
 use crate::record::{Extent, HEAD_BYTES_MAX, Head, RecordError, Value, Version};
 use crate::store::{Held, Snapshot, Store, StoreError};
-use crate::sweeps::Sweeps;
 
 /// What a turn holds at most, or one record if that is larger: the largest block that is pooled.
 const TURN_BYTES: usize = POOLED_BYTES_MAX;

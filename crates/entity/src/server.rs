@@ -12,7 +12,7 @@ use millpond_http::{Running, ServeConfig, ServeError, ServeReport, ShardStart};
 use millpond_io::Address;
 
 use crate::access::Access;
-use crate::allowed_hosts::AllowedHosts;
+use crate::access::AllowedHosts;
 #[cfg(feature = "distributed")]
 use crate::cluster::{ClusterEngine, ClusterError};
 use crate::config::{Compression, EntityConfig};
@@ -20,8 +20,8 @@ use crate::data_dir::DataDirError;
 use crate::executor::{Executor, ExecutorConfig};
 use crate::handler::EntityService;
 use crate::keeper::{Keeper, PartSweep};
-use crate::large::LARGE_BYTES;
 use crate::metrics::Metrics;
+use crate::parts::LARGE_BYTES;
 use crate::range::Ranges;
 use crate::record::SHARDS_MAX;
 use crate::scanner::Scanner;

@@ -1,8 +1,8 @@
 //! What makes a cached value provable: a number per group of ids that changes with every write.
 //!
-//! On the path: the writer thread makes the stamps of a batch odd before the engine sees it and
-//! even again after it succeeded; a shard serves what it cached (`value_cache`) only under the
-//! stamp it cached it with. Ids share stamps by hash: a shared stamp costs a miss, never an error.
+//! The writer thread makes the stamps of a batch odd before the engine sees it and even again after
+//! it succeeded; a shard serves what it cached (`value_cache`) only under the stamp it cached it
+//! with. Ids share stamps by hash: a shared stamp costs a miss, never an error.
 //!
 //! Why no stale value is ever served. One thread writes stamps ([`StampWriter`] is not `Clone`)
 //! and the engine, so a stamp only rises, and 64 bits never come round again.
@@ -28,13 +28,13 @@
 //!    a restart, or until the engine has recovered (`commit`), which then shows the batch whole or not at all,
 //!    whatever comes. Then they are even again, and newer than all that was cached. A panic leaves them odd.
 //!
-//! Absent on purpose: locks, and messages to other shards. A reader pays one load.
+//! A reader pays one load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::commit::Job;
-use crate::key_hash::{KeyHash, KeyHasher};
+use crate::key::{KeyHash, KeyHasher};
 
 /// An even stamp: names one value of each id that shares it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,10 +1,9 @@
 //! What the server asks of an engine, and the engines.
 //!
-//! On the path: shards read through [`Engine::get_cached`], which never waits for a disk; read
-//! threads follow up with [`Store::get`]; the writer thread alone calls [`Store::commit`], the scan
-//! thread alone [`Store::hold`]s the engine for its snapshots.
-//! Absent on purpose: transactions, column families, and iterators that outlive a call. One flat,
-//! sorted map of bytes to bytes is all the interface promises, so that `memory` can be its oracle.
+//! Shards read through [`Engine::get_cached`], which never waits for a disk; read threads follow up
+//! with [`Store::get`]; the writer thread alone calls [`Store::commit`], the scan thread alone
+//! [`Store::hold`]s the engine for its snapshots. One flat, sorted map of bytes to bytes is all the
+//! interface promises, so that `memory` can be its oracle.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -15,30 +14,22 @@ use crate::keeper::Upkeep;
 use crate::parts::PartSets;
 
 pub mod rocksdb;
-mod accept_loss;
+pub(crate) mod accept_loss;
 pub(crate) mod backup_files;
 mod examine;
-mod failure;
 mod inventory;
 mod lock;
-mod log_file;
 mod manifest;
-mod notes;
-mod shortage;
 mod replaceable;
-mod room;
-pub(crate) mod salvage;
 pub(crate) mod opening;
-mod closing;
-mod upgrade;
 pub mod upkeep;
 pub mod memory;
 pub mod faulty;
 #[cfg(system_rocksdb)]
 mod system_stub;
 
+pub use accept_loss::Gap;
 pub use examine::{Loss, Missing};
-pub use salvage::Gap;
 
 /// One change of one entity, inside a batch. A later change of the same id wins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

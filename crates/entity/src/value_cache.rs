@@ -1,25 +1,20 @@
 //! Values a shard answers by itself: one look-up instead of a read of the engine.
 //!
-//! On the path: `handler` asks here first; what the engine or a read thread then finds is copied
-//! in, and a put's buffers come home from the commit and stay. `stamps` says which of it is still
-//! true and holds the argument. Keys and values lie in the shard's block pool, so that they count
-//! in its accounting and, with pools off, are real malloc traffic.
+//! `handler` asks here first; what the engine or a read thread then finds is copied in, and a put's
+//! buffers come home from the commit and stay. `stamps` says which of it is still true and holds
+//! the argument. Keys and values lie in the shard's block pool, so that they count in its
+//! accounting and, with pools off, are real malloc traffic.
 //!
 //! Eviction is CLOCK: a hit sets a bit, and a hand that goes round takes the first entry without
-//! one. Absent on purpose: absent ids (the engine's filters know them), sharing between shards
-//! (each keeps its own copy, within its share of the memory), and any list to reorder on a hit.
+//! one.
 
 use std::sync::Arc;
 
 use millpond_mempool::{BlockPool, Buffer};
 
-use crate::counters::{ShardCounters, ValueCacheCounters};
-use crate::key_hash::KeyHash;
+use crate::key::KeyHash;
+use crate::metrics::{ShardCounters, ValueCacheCounters};
 use crate::stamps::{Stamp, Stamps};
-
-mod index;
-
-use index::{Index, PLACE_BYTES};
 
 /// The index has a place for each this many bytes: with values of 1 KiB it is a fifth full, and one
 /// bucket in 10,000 has no room for the keys that fall into it.
@@ -349,4 +344,82 @@ fn copy(blocks: &BlockPool, bytes: &[u8]) -> Result<Buffer, millpond_mempool::Po
     let mut copy = Buffer::with_capacity(blocks, bytes.len())?;
     copy.append_within_capacity(bytes);
     Ok(copy)
+}
+
+// From an id's hash to its entry: buckets of one cache line, eight places each.
+//
+// Place: `value_cache` looks up and keeps the entries. A full bucket makes the cache evict one of
+// its eight, so no search is longer and no insert waits for a table to be rebuilt.
+
+const PLACES: usize = 8;
+
+/// Each place is 0, or half the hash and the slot plus one.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Bucket([u64; PLACES]);
+
+/// Bytes of memory per place.
+const PLACE_BYTES: usize = size_of::<Bucket>() / PLACES;
+
+struct Index {
+    buckets: Box<[Bucket]>,
+}
+
+impl Index {
+    /// At most `places`, and at least one bucket.
+    fn new(places: usize) -> Self {
+        let count = (places / PLACES).clamp(1, u32::MAX as usize);
+        Self {
+            buckets: vec![Bucket([0; PLACES]); count].into_boxed_slice(),
+        }
+    }
+
+    /// Slots that may hold the key of this hash; nearly always none or the one.
+    #[inline]
+    fn candidates(&self, hash: KeyHash) -> impl Iterator<Item = u32> + '_ {
+        let tag = hash.tag();
+        let places = self.bucket(hash).0.iter();
+        let matching = places.filter(move |&&place| (place >> 32) as u32 == tag);
+        matching.filter_map(|&place| (place as u32).checked_sub(1))
+    }
+
+    /// Enters a slot below `u32::MAX`; false when the bucket is full.
+    fn insert(&mut self, hash: KeyHash, slot: u32) -> bool {
+        let places = &mut self.bucket_mut(hash).0;
+        let Some(free) = places.iter_mut().find(|place| **place == 0) else {
+            return false;
+        };
+        *free = encode(hash, slot);
+        true
+    }
+
+    /// Removes a slot entered under this hash.
+    fn remove(&mut self, hash: KeyHash, slot: u32) {
+        let place = encode(hash, slot);
+        for found in &mut self.bucket_mut(hash).0 {
+            if *found == place {
+                *found = 0;
+            }
+        }
+    }
+
+    /// All slots that share a bucket with this hash.
+    fn neighbours(&self, hash: KeyHash) -> impl Iterator<Item = u32> + '_ {
+        let places = self.bucket(hash).0.iter();
+        places.filter_map(|&place| (place as u32).checked_sub(1))
+    }
+
+    #[inline]
+    fn bucket(&self, hash: KeyHash) -> &Bucket {
+        &self.buckets[hash.scale_low(self.buckets.len())]
+    }
+
+    fn bucket_mut(&mut self, hash: KeyHash) -> &mut Bucket {
+        let place = hash.scale_low(self.buckets.len());
+        &mut self.buckets[place]
+    }
+}
+
+fn encode(hash: KeyHash, slot: u32) -> u64 {
+    u64::from(hash.tag()) << 32 | u64::from(slot + 1)
 }

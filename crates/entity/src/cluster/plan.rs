@@ -1,9 +1,18 @@
 //! Which records of all partitions come next, when every partition has said what comes next in it.
 //!
-//! On the path: `scan` lists the first ids of each partition, with sizes, and asks here which of them to
-//! read. A partition that had more to list says nothing about what is behind its last id; so what is
-//! behind the least of such last ids has to wait.
-//! Absent on purpose: the network.
+//! `scan` lists the first ids of each partition, with sizes, and asks here which of them to read. A
+//! partition that had more to list says nothing about what is behind its last id; so what is behind
+//! the least of such last ids has to wait.
+
+use millpond_mempool::Buffer;
+use scylla::statement::Consistency;
+
+use crate::commit::{Job, Outcome};
+use crate::condition::quorum;
+
+use super::statements::bucket_of;
+use super::worker::Cluster;
+use super::worker::Failure;
 
 /// The first ids of a partition that are in the range, in order, and the bytes of their records.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -77,67 +86,92 @@ fn successor(id: &[u8]) -> Vec<u8> {
     [id, &[0]].concat()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::{BTreeMap, BTreeSet};
+// One entity, from as many copies as were asked for.
 
-    type Partitions = Vec<BTreeMap<Vec<u8>, u64>>;
-
-    fn list(partitions: &Partitions, from: &[u8], limit: usize) -> Vec<Listed> {
-        let of = |partition: &BTreeMap<Vec<u8>, u64>| {
-            let ids = partition.range(from.to_vec()..).take(limit);
-            let ids: Vec<_> = ids.map(|(id, size)| (id.clone(), *size)).collect();
-            let is_whole = ids.len() < limit;
-            Listed { ids, is_whole }
-        };
-        partitions.iter().map(of).collect()
+/// Reads into the job's value.
+pub(super) async fn read(cluster: &Cluster, job: &mut Job) -> Outcome {
+    let statement = cluster.statements.get.at(cluster.level(job.acks));
+    let place = (bucket_of(&job.key, cluster.buckets), &job.key[..]);
+    let rows = match cluster.session.execute_unpaged(statement, place).await {
+        Ok(result) => result.into_rows_result(),
+        Err(error) => {
+            cluster.complaints.add("read", &error);
+            return Failure::of(&error).of_read();
+        }
+    };
+    let rows = match rows {
+        Ok(rows) => rows,
+        Err(error) => {
+            cluster.complaints.add("read", &error);
+            return Outcome::ReadFailed;
+        }
+    };
+    match rows.maybe_first_row::<(Option<&[u8]>,)>() {
+        Ok(Some((Some(record),))) => match copy(cluster, record) {
+            Some(value) => {
+                job.value = value;
+                Outcome::Found
+            }
+            None => Outcome::ReadFailed,
+        },
+        Ok(Some((None,)) | None) => Outcome::Absent,
+        Err(error) => {
+            cluster.complaints.add("read", &error);
+            Outcome::ReadFailed
+        }
     }
+}
 
-    proptest! {
-        /// Goal: however ids lie in partitions, turns by plan show each of them once, in order, and
-        /// never more bytes at once than they may, but for a single record.
-        #[test]
-        fn turns_show_all_ids_in_order(
-            entities in proptest::collection::btree_map(
-                proptest::collection::vec(0..3_u8, 1..6), (0..5_u16, 0..50_u64), 0..60),
-            limit in 1..8_usize,
-            bytes_max in 1..200_u64,
-        ) {
-            let mut partitions = Partitions::new();
-            partitions.resize(5, BTreeMap::new());
-            for (id, (bucket, size)) in &entities {
-                partitions[usize::from(*bucket)].insert(id.clone(), *size);
-            }
-            let mut shown: Vec<Vec<u8>> = Vec::new();
-            let mut from = Some(vec![0]);
-            while let Some(start) = from {
-                let plan = plan(&list(&partitions, &start, limit), bytes_max);
-                let mut turn = BTreeSet::new();
-                let mut bytes = 0;
-                for slice in &plan.slices {
-                    let partition = &partitions[usize::from(slice.bucket)];
-                    for (id, size) in partition.range(slice.first.clone()..=slice.last.clone()) {
-                        bytes += id.len() as u64 + size;
-                        turn.insert(id.clone());
-                    }
-                }
-                prop_assert!(bytes <= bytes_max || turn.len() == 1);
-                prop_assert!(plan.next.is_none() || !turn.is_empty(), "no way on");
-                shown.extend(turn);
-                from = plan.next;
-            }
-            let all: Vec<Vec<u8>> = entities.into_keys().collect();
-            prop_assert_eq!(shown, all);
+fn copy(cluster: &Cluster, record: &[u8]) -> Option<Buffer> {
+    let mut value = Buffer::with_capacity(&cluster.values, record.len()).ok()?;
+    value.append_within_capacity(record);
+    Some(value)
+}
+
+// How many acknowledgements there are words for.
+
+/// A word of CQL for it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Level {
+    One,
+    Two,
+    Three,
+    Quorum,
+    All,
+}
+
+impl Level {
+    /// In the order of their numbers.
+    pub(super) const ALL: [Self; 5] = [Self::One, Self::Two, Self::Three, Self::Quorum, Self::All];
+
+    /// At which `acks` of `kept` copies have answered.
+    pub(super) fn of(acks: u16, kept: u16) -> Self {
+        match acks {
+            // First, so that it stays right where the keyspace gets more copies meanwhile.
+            _ if acks == quorum(kept) && kept > 1 => Self::Quorum,
+            1 => Self::One,
+            _ if acks == kept => Self::All,
+            2 => Self::Two,
+            3 => Self::Three,
+            _ => Self::All,
         }
     }
 
-    /// Goal: nothing lies between an id and the next one that is asked for.
-    #[test]
-    fn successors_are_next() {
-        assert_eq!(successor(b"a"), b"a\0");
-        let next = successor(b"a");
-        assert!(b"a"[..] < *next && *next < b"a\0\0"[..]);
+    pub(super) fn consistency(self) -> Consistency {
+        match self {
+            Self::One => Consistency::One,
+            Self::Two => Consistency::Two,
+            Self::Three => Consistency::Three,
+            Self::Quorum => Consistency::Quorum,
+            Self::All => Consistency::All,
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "tests/plan.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/level.rs"]
+mod level_tests;

@@ -1,11 +1,10 @@
 //! A range over all partitions, in the order of ids.
 //!
-//! On the path: `worker` runs a turn for each that a shard asks for. When a scan has no records left it
-//! lists the next ids of every partition, with sizes, and reads those that come first (`plan`), so much
-//! that memory stays bounded whatever is in the range. So a turn is a question to each partition and
-//! another one to most, and what is written meanwhile may show or not.
-//! Absent on purpose: a snapshot; the cluster has none. Every record is shown as it was at some moment
-//! while the range was read, and none twice.
+//! `worker` runs a turn for each that a shard asks for. When a scan has no records left it lists
+//! the next ids of every partition, with sizes, and reads those that come first (`plan`), so much
+//! that memory stays bounded whatever is in the range. So a turn is a question to each partition
+//! and another one to most, and what is written meanwhile may show or not. Every record is shown as
+//! it was at some moment while the range was read, and none twice.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,12 +14,12 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
 use tokio::task::JoinSet;
 
-use super::failure::Failure;
-use super::level::Level;
+use super::plan::Level;
 use super::plan::{Listed, Slice, plan};
 use super::worker::Cluster;
+use super::worker::Failure;
 use crate::key::ID_BYTES_MAX;
-use crate::range_query::ScanRange;
+use crate::range::ScanRange;
 use crate::scanner::{Page, Quota, Turn, cut_short};
 
 /// Records that a scan reads at once and keeps, or one if that is larger.
@@ -231,38 +230,5 @@ fn each<'a, R: scylla::deserialize::row::DeserializeRow<'a, 'a>, T>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn listed(partitions: usize, list: i32, id_bytes: usize) -> Vec<Listed> {
-        let ids = vec![(vec![0; id_bytes], 10); list as usize];
-        let is_whole = false;
-        vec![Listed { ids, is_whole }; partitions]
-    }
-
-    /// All partitions listed 256 ids whatever their length: of the longest 16 MiB for a single range read,
-    /// and where there are most partitions a GiB.
-    ///
-    /// Goal: what is listed stays small, however long ids are and however many partitions there are, unless
-    /// each lists a single one; short ids of few partitions are listed by the hundred.
-    #[test]
-    fn lists_stay_small() {
-        for partitions in [1, 3, 64, 256, 1024, 4096] {
-            for id_bytes in [1, 20, 100, ID_BYTES_MAX] {
-                let mut list = LIST_FIRST.min(list_max(partitions, ID_BYTES_MAX));
-                for _ in 0..5 {
-                    let bytes = usize::from(partitions) * list as usize * id_bytes;
-                    assert!(
-                        bytes <= LIST_BYTES_MAX || list == 1,
-                        "{partitions}, {id_bytes}: {list}"
-                    );
-                    list = list_next(list, &listed(partitions.into(), list, id_bytes));
-                    assert!((1..=LIST_MAX).contains(&list));
-                }
-            }
-        }
-        assert_eq!(LIST_FIRST.min(list_max(16, ID_BYTES_MAX)), LIST_FIRST);
-        assert_eq!(list_next(64, &listed(64, 64, 20)), LIST_MAX);
-        assert_eq!(list_next(64, &[]), LIST_MAX);
-    }
-}
+#[path = "tests/scan.rs"]
+mod tests;

@@ -1,11 +1,10 @@
 //! The thread that speaks with the cluster.
 //!
-//! On the path: it takes jobs and scans off the shards' lanes, starts a task for each, and sends each
-//! home when its copies have answered. The driver's own tasks run here too: one thread, one executor,
-//! no locks. A write gets its time here, when it is taken, so that the order in which shards hand over
-//! is the order in which writes count.
-//! Absent on purpose: a second thread. What it does for a request takes microseconds, and its answer
-//! milliseconds.
+//! It takes jobs and scans off the shards' lanes, starts a task for each, and sends each home when
+//! its copies have answered. The driver's own tasks run here too: one thread, one executor, no
+//! locks. A write gets its time here, when it is taken, so that the order in which shards hand over
+//! is the order in which writes count. What it does for a request takes microseconds, and its
+//! answer milliseconds.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,31 +14,33 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::Poll;
-use std::thread::{self, JoinHandle};
+use std::thread;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use millpond_http::BodyBudget;
-use millpond_http::log::{self, LogLevel};
+use millpond_http::log::LogLevel;
+use millpond_http::{BodyBudget, log};
 use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::cluster::Node;
+use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::statement::Consistency;
 use tokio::sync::{Mutex, Notify, Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 
-use super::failure::Complaints;
-use super::level::Level;
-use super::scan::Scan;
-use super::statements::Statements;
-use super::{ClusterError, ClusterSecurity, ClusterUrl, Facts, read, schema, security, write};
+use crate::budget::Sweeps;
 use crate::commit::{Job, JobKind, Outcome};
 use crate::executor::JobQueue;
 use crate::lane::Taken;
 use crate::scanner::{Ask, ScanJob, ScanQueue, Turn};
-use crate::sweeps::Sweeps;
+
+use super::plan::Level;
+use super::scan::Scan;
+use super::statements::Statements;
+use super::{ClusterError, ClusterSecurity, ClusterUrl, Facts, plan, security, statements, write};
 
 /// When nobody expects an answer any more: nodes give up after 2 s (writes) or 5 s (reads).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -206,7 +207,7 @@ async fn open(
     let session = security::secure(session, url, security)?;
     let session = Box::pin(session.build()).await;
     let session = session.map_err(|error| security::refusal(&error, url, security))?;
-    let facts = Box::pin(schema::prepare(&session, url)).await?;
+    let facts = Box::pin(statements::prepare(&session, url)).await?;
     let statements = Statements::prepare(&session, &url.keyspace, facts.conditions);
     let statements = Box::pin(statements)
         .await
@@ -325,7 +326,7 @@ fn tell_absent(count: usize, absent: &[SocketAddr]) {
 async fn do_job(cluster: Rc<Cluster>, jobs: Rc<JobQueue>, mut job: Job, at_us: i64) {
     let _permit = cluster.jobs.acquire().await;
     let outcome = match job.kind {
-        JobKind::Get => read::read(&cluster, &mut job).await,
+        JobKind::Get => plan::read(&cluster, &mut job).await,
         JobKind::Put | JobKind::Delete => write::write(&cluster, &job, at_us).await,
         // For engines that keep values in parts (`Engine::keeps_parts`); nobody asks a cluster for them.
         JobKind::Part | JobKind::GetPart | JobKind::Judge | JobKind::Hold => Outcome::Rejected,
@@ -388,3 +389,85 @@ fn do_scan(cluster: &Rc<Cluster>, scans: &Rc<ScanQueue>, open: &Rc<RefCell<Scans
         scans.answer(name.0, name.1, job.request, turn);
     });
 }
+
+// What a statement that did not succeed means, and how the log learns of it.
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Failure {
+    /// Not as many copies as asked for have answered in time, or no node could be asked.
+    TooFew,
+    /// The cluster does not do such things: they are wrong, or too large, or not allowed.
+    Rejected,
+}
+
+impl Failure {
+    pub(super) fn of(error: &ExecutionError) -> Self {
+        let ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) = error else {
+            return match error {
+                ExecutionError::BadQuery(_) => Self::Rejected,
+                _ => Self::TooFew,
+            };
+        };
+        match error {
+            DbError::SyntaxError
+            | DbError::Invalid
+            | DbError::Unauthorized
+            | DbError::ConfigError
+            | DbError::AuthenticationError => Self::Rejected,
+            _ => Self::TooFew,
+        }
+    }
+
+    /// Of a write.
+    pub(super) fn of_write(self) -> Outcome {
+        match self {
+            Self::TooFew => Outcome::Unknown,
+            Self::Rejected => Outcome::Rejected,
+        }
+    }
+
+    /// Of a read.
+    pub(super) fn of_read(self) -> Outcome {
+        match self {
+            Self::TooFew => Outcome::TooFewReplicas,
+            Self::Rejected => Outcome::ReadFailed,
+        }
+    }
+}
+
+/// The log's share of what fails: a line a second, however much does.
+#[derive(Debug, Default)]
+pub(super) struct Complaints {
+    last: Cell<Option<Instant>>,
+    unsaid: Cell<u64>,
+}
+
+const INTERVAL: Duration = Duration::from_secs(1);
+
+impl Complaints {
+    /// Says it, or counts it.
+    pub(super) fn add(&self, what: &str, cause: &dyn std::fmt::Display) {
+        let now = Instant::now();
+        if self.last.get().is_some_and(|last| now < last + INTERVAL) {
+            self.unsaid.set(self.unsaid.get() + 1);
+            return;
+        }
+        self.last.set(Some(now));
+        let unsaid = self.unsaid.take();
+        match unsaid {
+            0 => log::write(
+                LogLevel::Warn,
+                format_args!("the cluster did not {what}: {cause}"),
+            ),
+            _ => log::write(
+                LogLevel::Warn,
+                format_args!("the cluster did not {what}: {cause}; and {unsaid} more failures"),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/failure.rs"]
+mod failure_tests;

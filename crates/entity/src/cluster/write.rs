@@ -1,10 +1,10 @@
 //! One write: at a time of its own, or as a transaction where the keyspace has conditions.
 //!
-//! On the path: `worker` runs it for each write. A plain write is one message to each copy. A
-//! transaction is several rounds between them (Paxos), and only one can be under way in a partition: so
-//! those of this process queue here for theirs, in order, in the place of meeting each other there.
-//! Absent on purpose: trying a transaction again after a failure. It may have been done, and would then
-//! be taken for somebody else's; the client is told that nobody knows.
+//! `worker` runs it for each write. A plain write is one message to each copy. A transaction is
+//! several rounds between them (Paxos), and only one can be under way in a partition: so those of
+//! this process queue here for theirs, in order, in the place of meeting each other there. It may
+//! have been done, and would then be taken for somebody else's; the client is told that nobody
+//! knows.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use scylla::errors::ExecutionError;
 use scylla::response::query_result::QueryResult;
 use scylla::value::Row;
 
-use super::bucket::bucket_of;
-use super::failure::Failure;
 use super::statements::Transactions;
+use super::statements::bucket_of;
 use super::worker::Cluster;
+use super::worker::Failure;
 use crate::commit::{Job, JobKind, Outcome};
 use crate::record::{Head, Version, now_ms};
 
@@ -205,25 +205,5 @@ fn seconds_until(expires_ms: u64, now_ms: u64) -> i32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: no node forgets a record before its end, and none is asked for what it cannot say.
-    #[test]
-    fn nodes_forget_after_the_end() {
-        let now_ms = 1_790_000_000_000;
-        assert_eq!(seconds_until(0, now_ms), 0, "never");
-        assert_eq!(seconds_until(1, now_ms), 1, "long ago");
-        assert_eq!(seconds_until(now_ms, now_ms), 1);
-        for left_ms in [1, 999, 1000, 1001, 59_500, 3_600_000] {
-            let seconds = seconds_until(now_ms + left_ms, now_ms);
-            assert!(i64::from(seconds) * 1000 > left_ms as i64, "{left_ms}");
-            assert!(
-                i64::from(seconds) * 1000 <= left_ms as i64 + 2000,
-                "{left_ms}"
-            );
-        }
-        assert_eq!(seconds_until(4_102_444_800_000, now_ms), 0, "the year 2100");
-        assert_eq!(seconds_until(u64::MAX, now_ms), 0);
-    }
-}
+#[path = "tests/write.rs"]
+mod tests;

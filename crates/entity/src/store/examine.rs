@@ -13,8 +13,9 @@ use std::io::{self, BufReader, ErrorKind};
 use std::path::Path;
 
 use super::inventory::{self, Found, Inventory, Noted, State};
-use super::log_file::{self, Scan};
-use super::manifest::{self, Manifest};
+use super::manifest;
+use super::manifest::Manifest;
+use super::manifest::Scan;
 use super::opening::LogEnd;
 
 /// A log is read in pieces of this size.
@@ -352,7 +353,7 @@ impl Log {
         let (mut first, mut sequence, mut sequence_anywhere) = (None, None, None);
         let mut has_changes = false;
         let reader = BufReader::with_capacity(READ_BYTES, file);
-        let scan = log_file::scan(reader, &mut |batch, is_behind_damage| {
+        let scan = manifest::scan(reader, &mut |batch, is_behind_damage| {
             let (of_batch, last) = sequences_of(batch).unzip();
             first = first.or(of_batch);
             let count = batch.get(8..BATCH_HEADER_BYTES);

@@ -1,8 +1,8 @@
 //! Plants faults in any store: a failed sync, a broken disk, too few descriptors, a commit that is held, a cold cache.
 //!
-//! Place: tests only; wraps `memory` or `rocksdb` between the committer and the engine, so that
-//! the same fault is seen on both. Absent on purpose: random faults. A test says which call fails,
-//! and a seed outside decides which that is.
+//! Place: tests only; wraps `memory` or `rocksdb` between the committer and the engine, so that the
+//! same fault is seen on both. A test says which call fails, and a seed outside decides which that
+//! is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

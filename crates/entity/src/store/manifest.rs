@@ -3,11 +3,10 @@
 //! A MANIFEST is a log (`log_file`) of edits; an edit is a sequence of tags with their values (RocksDB,
 //! `db/version_edit.cc`). The tags read here stand in front of those of files, at which reading an edit ends.
 
-use std::fs::{self, File};
-use std::io::{self, BufReader, ErrorKind};
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-
-use super::log_file::{self, Scan};
+use std::{fs, io};
 
 const COMPARATOR: u64 = 1;
 const LOG_NUMBER: u64 = 2;
@@ -74,7 +73,7 @@ pub(super) fn read(path: &Path, name: &str) -> io::Result<Option<Manifest>> {
         ..Manifest::default()
     };
     let (mut log_number, mut last_sequence) = (0, 0);
-    manifest.scan = log_file::scan(BufReader::new(file), &mut |edit, is_behind_damage| {
+    manifest.scan = scan(BufReader::new(file), &mut |edit, is_behind_damage| {
         if !is_behind_damage {
             read_edit(edit, &mut log_number, &mut last_sequence);
         }
@@ -146,50 +145,163 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// Records in RocksDB's log format: what its write-ahead logs and its MANIFEST consist of.
+//
+// A file is a sequence of blocks of 32 KiB. A record lies in one piece (FULL) or in several (FIRST, MIDDLE, LAST), none
+// of which crosses a block; each piece has a header of checksum, length and type (RocksDB, `db/log_format.h`). Read here
+// so that a directory can be judged before an engine changes it: the engine stops at the first piece that does not
+// match its checksum, and does not say whether anything whole lies behind.
 
-    /// Goal: the engine's own MANIFEST is read: which log is needed, and how far its tables go.
-    #[test]
-    fn the_engines_manifest_is_read() {
-        let data = tempfile::tempdir().unwrap();
-        let mut options = rocksdb::Options::default();
-        options.create_if_missing(true);
-        let db = rocksdb::DB::open(&options, data.path()).unwrap();
-        let read_current = || {
-            let name = current(data.path()).unwrap().unwrap();
-            read(data.path(), &name).unwrap().unwrap()
-        };
-        let before = read_current();
-        assert_eq!(before.scan, Scan::default());
-        for key in 0..200_u8 {
-            db.put([key], [key; 100]).unwrap();
+const BLOCK_BYTES: usize = 32 << 10;
+const HEADER_BYTES: usize = 7;
+/// Of pieces that may stand in a file that is written over, the number of the log behind the type.
+const RECYCLABLE_HEADER_BYTES: usize = 11;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Scan {
+    /// Where the first piece begins that cannot be read, or the record that is not complete at the end.
+    pub damaged_at: Option<u64>,
+    /// Whole records behind that place.
+    pub records_behind: u64,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Piece {
+    Full,
+    First,
+    Middle,
+    Last,
+    /// None of a record's: a mark of later versions.
+    Mark,
+}
+
+/// Reads `file` to its end. `visit` gets every whole record, and whether it lies behind damage.
+///
+/// # Errors
+/// If the file cannot be read. Damage is no error.
+pub(super) fn scan(mut file: impl Read, visit: &mut dyn FnMut(&[u8], bool)) -> io::Result<Scan> {
+    let mut records = Records::default();
+    let mut block = Vec::with_capacity(BLOCK_BYTES);
+    let mut offset = 0;
+    loop {
+        block.clear();
+        let mut of_block = file.by_ref().take(BLOCK_BYTES as u64);
+        let count = of_block.read_to_end(&mut block)?;
+        if count == 0 {
+            break;
         }
-        db.flush().unwrap();
-        let after = read_current();
-        assert!(after.log_number > before.log_number, "{after:?}");
-        assert_eq!(after.last_sequence, 200);
-        let logs: Vec<u64> = fs::read_dir(data.path())
-            .unwrap()
-            .filter_map(|entry| {
-                let name = entry.unwrap().file_name();
-                name.to_str()?.strip_suffix(".log")?.parse().ok()
-            })
-            .collect();
-        assert!(logs.contains(&after.log_number), "{logs:?} {after:?}");
-        assert_eq!(
-            newest(data.path()).unwrap(),
-            Some(data.path().join(&after.name))
-        );
-        assert_eq!(read(data.path(), "MANIFEST-999999").unwrap(), None);
+        records.read_block(&block, offset, visit);
+        offset += count as u64;
+    }
+    if records.begun_at.is_some() {
+        records.damaged(offset);
+    }
+    Ok(records.scan)
+}
+
+/// What was read so far.
+#[derive(Debug, Default)]
+struct Records {
+    scan: Scan,
+    /// The record whose last piece has not come yet.
+    record: Vec<u8>,
+    begun_at: Option<u64>,
+}
+
+impl Records {
+    /// The pieces of one block, `offset` bytes into the file.
+    fn read_block(&mut self, block: &[u8], offset: u64, visit: &mut dyn FnMut(&[u8], bool)) {
+        let mut at = 0;
+        // What is shorter than a header at the end of a block is padding.
+        while block.len() - at >= HEADER_BYTES {
+            let place = offset + at as u64;
+            let Some((piece, data, next)) = piece_at(block, at) else {
+                self.damaged(place);
+                // The length may be what is damaged: nothing behind it in this block can be found for sure.
+                return;
+            };
+            match data {
+                Some(data) => self.take(piece, data, place, visit),
+                None => self.damaged(place),
+            }
+            at = next;
+        }
+        if at < block.len() && block.len() < BLOCK_BYTES {
+            self.damaged(offset + at as u64);
+        }
     }
 
-    proptest::proptest! {
-        /// Goal: no edit makes reading fail.
-        #[test]
-        fn any_edit_is_survived(edit in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100)) {
-            read_edit(&edit, &mut 0, &mut 0);
+    fn take(&mut self, piece: Piece, data: &[u8], place: u64, visit: &mut dyn FnMut(&[u8], bool)) {
+        match piece {
+            Piece::Mark => {}
+            Piece::Full | Piece::First => {
+                if self.begun_at.is_some() {
+                    self.damaged(place);
+                }
+                self.record.clear();
+                self.record.extend_from_slice(data);
+                self.begun_at = Some(place);
+            }
+            Piece::Middle | Piece::Last => {
+                // Without a first piece: it was lost, and is counted as damage already, or never written.
+                if self.begun_at.is_none() {
+                    self.damaged(place);
+                    return;
+                }
+                self.record.extend_from_slice(data);
+            }
         }
+        if matches!(piece, Piece::Full | Piece::Last) {
+            let is_behind = self.scan.damaged_at.is_some();
+            self.scan.records_behind += u64::from(is_behind);
+            visit(&self.record, is_behind);
+            self.begun_at = None;
+        }
+    }
+
+    /// The first place counts; a record that was begun ends there.
+    fn damaged(&mut self, place: u64) {
+        let place = self.begun_at.take().unwrap_or(place);
+        self.scan.damaged_at.get_or_insert(place);
     }
 }
+
+/// The piece that begins at `at`: its kind, its bytes if they match their checksum, and where the next one begins.
+/// `None`: no piece can begin so.
+fn piece_at(block: &[u8], at: usize) -> Option<(Piece, Option<&[u8]>, usize)> {
+    let header = block.get(at..at + HEADER_BYTES)?;
+    let checksum = u32::from_le_bytes(header[..4].try_into().ok()?);
+    let len = usize::from(u16::from_le_bytes(header[4..6].try_into().ok()?));
+    let (piece, header_bytes) = match header[6] {
+        1 => (Piece::Full, HEADER_BYTES),
+        2 => (Piece::First, HEADER_BYTES),
+        3 => (Piece::Middle, HEADER_BYTES),
+        4 => (Piece::Last, HEADER_BYTES),
+        5 => (Piece::Full, RECYCLABLE_HEADER_BYTES),
+        6 => (Piece::First, RECYCLABLE_HEADER_BYTES),
+        7 => (Piece::Middle, RECYCLABLE_HEADER_BYTES),
+        8 => (Piece::Last, RECYCLABLE_HEADER_BYTES),
+        9 | 10 | 128.. => (Piece::Mark, HEADER_BYTES),
+        11 => (Piece::Mark, RECYCLABLE_HEADER_BYTES),
+        _ => return None,
+    };
+    let next = at + header_bytes + len;
+    let data = block.get(at + header_bytes..next)?;
+    // It covers the type and all behind it.
+    let is_whole = masked(crc32c::crc32c(block.get(at + 6..next)?)) == checksum;
+    Some((piece, is_whole.then_some(data), next))
+}
+
+/// As RocksDB stores a checksum (`util/crc32c.h`): a checksum of data that holds checksums would be weak.
+fn masked(checksum: u32) -> u32 {
+    checksum.rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+#[cfg(test)]
+#[path = "tests/manifest.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/log_file.rs"]
+pub(super) mod log_file_tests;

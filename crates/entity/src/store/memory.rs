@@ -1,7 +1,7 @@
 //! The oracle: a sorted map behind the same trait, with a model of what a power loss leaves.
 //!
 //! Place: tests only; the same tests run against this store and RocksDB, and against both under
-//! `faulty`. Absent on purpose: memory limits and speed.
+//! `faulty`.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

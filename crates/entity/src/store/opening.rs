@@ -1,15 +1,21 @@
 //! Opening the engine, and its sentences when it refuses.
 
-use std::fs;
+use std::fs::File;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
+use millpond_http::log;
+use millpond_http::log::LogLevel;
 use rocksdb::{DB, DBRecoveryMode, ErrorKind, Options};
 
-use millpond_http::log::{self, LogLevel};
-
-use super::shortage::has_descriptors;
 use crate::data_dir::DataDirError;
+
+use super::Failure;
+use super::rocksdb::RocksDbOptions;
 
 /// How the end of the newest log is read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -206,19 +212,269 @@ fn version_of(text: &str) -> Vec<u32> {
         .collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// What the engine needs of the machine before it is opened, tried out: threads and descriptors.
+//
+// RocksDB starts its threads with `std::thread`, which throws where the system has none left; no exception may
+// leave its C interface, so the process is aborted. So as many threads are started first. What is lost between
+// the two is met by [`crate::abort_note`].
 
-    /// Goal: who asks at the same time is answered too. The directory was named by the process alone, and
-    /// of two threads one took data of a later engine for damage, in one test run of sixty.
-    #[test]
-    fn all_who_ask_for_the_version_are_told() {
-        let answers = std::thread::scope(|scope| {
-            let asking = [0; 4].map(|_| scope.spawn(probe_version));
-            asking.map(|thread| thread.join().unwrap())
-        });
-        assert!(answers[0].is_some());
-        assert!(answers.iter().all(|answer| *answer == answers[0]));
+/// Threads that the engine starts when it is opened: one that writes memtables out, one that merges tables, and
+/// one for what it does by time; and one that closes it (`closing`).
+const THREADS_NEEDED: usize = 4;
+
+/// So many descriptors have to be free: its log, its lists of files and a few tables. With fewer it would come
+/// back without what it reads from.
+const DESCRIPTORS_NEEDED: usize = 32;
+
+/// Whether the system still gives so many threads at once.
+///
+/// # Errors
+/// What it says instead.
+pub(super) fn check_threads() -> io::Result<()> {
+    let mut started = Vec::with_capacity(THREADS_NEEDED);
+    let mut refusal = Ok(());
+    while started.len() < THREADS_NEEDED && refusal.is_ok() {
+        let probe = thread::Builder::new().name("store-probe".to_owned());
+        match probe.spawn(thread::park) {
+            Ok(thread) => started.push(thread),
+            Err(error) => refusal = Err(error),
+        }
+    }
+    for probe in started {
+        probe.thread().unpark();
+        // Nothing in it panics.
+        let _ = probe.join();
+    }
+    refusal
+}
+
+/// Whether the process may still open so many files.
+pub(super) fn has_descriptors() -> bool {
+    let opened = (0..DESCRIPTORS_NEEDED).map(|_| File::open("/dev/null"));
+    opened.collect::<Result<Vec<_>, _>>().is_ok()
+}
+
+// Which failures of the engine pass, by the sentence in which it says them.
+//
+// RocksDB passes on the system's word for an error at the end of its sentence, and in front of the file's
+// name what it was doing. The binding has no number for either.
+
+/// What the machine may be short of now and have again later: EMFILE, ENFILE, ENOMEM, ENOSPC, EDQUOT.
+const PASSING: [&str; 5] = [
+    "Too many open files",
+    "Too many open files in system",
+    "Cannot allocate memory",
+    "No space left on device",
+    "Disk quota exceeded",
+];
+
+/// Of the engine's sentence. A sync that failed lasts, whatever for: the kernel may have dropped what it did
+/// not write, and say nothing the next time. After a failed `sync` call nothing passes but a file that could
+/// not be opened, which came before it.
+pub(super) fn of(operation: &str, cause: &str) -> Failure {
+    let is_passing = PASSING.iter().any(|words| cause.ends_with(words));
+    let doing = doing(cause);
+    let is_sync = match operation {
+        "sync" => !doing.contains("open"),
+        _ => doing.contains("sync") || doing.is_empty(),
+    };
+    match is_passing && !is_sync {
+        true => Failure::Passing,
+        false => Failure::Lasting,
     }
 }
+
+/// What the engine was doing: "While open a file for appending". In front of the file's name, which may
+/// have any words in it.
+fn doing(cause: &str) -> &str {
+    let from = cause.find("While ").unwrap_or(cause.len());
+    let rest = &cause[from..];
+    rest.split_once(": ").map_or("", |(doing, _)| doing)
+}
+
+// Room on the disk of a directory: what writes leave of it, memtables that fit, and when the engine is opened again to
+// get some back.
+
+/// With less a memtable would be written out after a few hundred values.
+const MEMTABLE_BYTES_MIN: u64 = 3 << 20;
+
+/// From one opening for want of room to the next: requests are refused meanwhile, for some milliseconds. Doubled as long
+/// as the disk stays full.
+const ROOM_REOPENING_WAIT_MIN: Duration = Duration::from_secs(5);
+const ROOM_REOPENING_WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// When the engine may be opened again because its merges were refused for want of room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RoomReopening {
+    next: Instant,
+    wait: Duration,
+}
+
+impl RoomReopening {
+    pub(super) fn new() -> Self {
+        Self {
+            next: Instant::now(),
+            wait: ROOM_REOPENING_WAIT_MIN,
+        }
+    }
+
+    /// Whether it may be now.
+    pub(super) fn is_due(&self) -> bool {
+        Instant::now() >= self.next
+    }
+
+    /// It is opened again now.
+    pub(super) fn begin(&mut self) {
+        self.next = Instant::now() + self.wait;
+        self.wait = (2 * self.wait).min(ROOM_REOPENING_WAIT_MAX);
+    }
+}
+
+/// What the engine's write-ahead logs hold.
+pub(super) fn log_bytes(path: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return 0;
+    };
+    let logs = entries.filter_map(Result::ok).filter(|entry| {
+        let name = entry.path();
+        name.extension().is_some_and(|kind| kind == "log")
+    });
+    logs.filter_map(|entry| Some(entry.metadata().ok()?.len()))
+        .sum()
+}
+
+/// Room that writes leave on a disk of that size. Memtables are written out beside the logs that they come from, which are
+/// as much again, and merging takes what it gives back first: the first level is 256 MiB, and what lies over it is not
+/// much more. Of a small disk it is a sixteenth, but what memtables and their logs may take in any case.
+pub(super) fn default_reserve_bytes(memtable_bytes: u64, whole_bytes: u64) -> u64 {
+    let written_bytes = memtable_bytes.saturating_mul(2);
+    let merging_bytes = 1 << 30;
+    (whole_bytes / 16)
+        .max(written_bytes)
+        .min(written_bytes.saturating_add(merging_bytes))
+}
+
+/// Memtables that fit on the disk of `path` beside their logs, with as much left for tables as for both: what `asked`
+/// says, or less, with a line about it. Whoever says how much room is to be left has reckoned.
+pub(super) fn fitting_memtables(path: &Path, asked: RocksDbOptions) -> RocksDbOptions {
+    let Ok(found) = rustix::fs::statvfs(path) else {
+        return asked;
+    };
+    let whole_bytes = found.f_blocks.saturating_mul(found.f_frsize);
+    let fitting_bytes = (whole_bytes / 8).max(MEMTABLE_BYTES_MIN);
+    if asked.disk_reserve_bytes.is_some() || asked.memtable_bytes <= fitting_bytes {
+        return asked;
+    }
+    log::write(
+        LogLevel::Warn,
+        format_args!(
+            "memory for writes is {} MiB in place of {}: the disk of {} has {} MiB, and they are written out beside \
+             their logs (--memtable, --disk-reserve)",
+            fitting_bytes >> 20,
+            asked.memtable_bytes >> 20,
+            path.display(),
+            whole_bytes >> 20
+        ),
+    );
+    RocksDbOptions {
+        memtable_bytes: fitting_bytes,
+        ..asked
+    }
+}
+
+// An engine that is closed within a time, whatever it waits for.
+//
+// Place: [`super::rocksdb`] keeps its database in it. RocksDB before 8.7, Debian 12's among them,
+// may wait for ever in its closing after a sync that failed for want of room: it takes a recovery
+// that has ended for one under way (facebook/rocksdb issue 11440). A server on a full disk could
+// then not be stopped. What was acknowledged stands in the log by then, so the process may go
+// without it: the next opening finds what one behind a kill does. What hangs keeps its thread and
+// its lock on the directory until the process ends.
+
+/// An engine that is well stops its merging and is closed within moments. With the 30 s that a stop
+/// leaves to requests it stays below the 60 s after which systemd kills.
+const CLOSE_MAX: Duration = Duration::from_secs(20);
+
+/// What is dropped on a thread of its own, and waited for no longer than [`CLOSE_MAX`].
+pub(super) struct Closing<T: Send + 'static> {
+    /// There until it is dropped.
+    engine: Option<T>,
+    close_max: Duration,
+}
+
+impl<T: Send + 'static> Closing<T> {
+    pub(super) fn new(engine: T) -> Self {
+        Self {
+            engine: Some(engine),
+            close_max: CLOSE_MAX,
+        }
+    }
+}
+
+impl<T: Send + 'static> Deref for Closing<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match &self.engine {
+            Some(engine) => engine,
+            None => unreachable!("only its drop takes the engine away"),
+        }
+    }
+}
+
+impl<T: Send + 'static> Closing<T> {
+    /// Closes it now. False: not within the time.
+    pub(super) fn close(mut self) -> bool {
+        self.close_in_time()
+    }
+
+    fn close_in_time(&mut self) -> bool {
+        let Some(engine) = self.engine.take() else {
+            return true;
+        };
+        let (closed, wait) = mpsc::channel::<()>();
+        let close = move || {
+            drop(engine);
+            // Its end is what is waited for, by a panic too.
+            drop(closed);
+        };
+        // Where no thread can be had it was dropped with the closure, in place.
+        if thread::Builder::new()
+            .name("close".to_owned())
+            .spawn(close)
+            .is_err()
+        {
+            return true;
+        }
+        let is_closed = wait.recv_timeout(self.close_max) != Err(mpsc::RecvTimeoutError::Timeout);
+        if !is_closed {
+            log::write(
+                LogLevel::Error,
+                format_args!(
+                    "the store was not closed within {} s and is left as it is: what was acknowledged is \
+                     in its log, and read from there at the next start",
+                    self.close_max.as_secs()
+                ),
+            );
+        }
+        is_closed
+    }
+}
+
+impl<T: Send + 'static> Drop for Closing<T> {
+    fn drop(&mut self) {
+        self.close_in_time();
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/opening.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "tests/failure.rs"]
+mod failure_tests;
+
+#[cfg(test)]
+#[path = "tests/closing.rs"]
+mod closing_tests;

@@ -2,19 +2,20 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rocksdb::checkpoint::Checkpoint;
-use rocksdb::{BottommostLevelCompaction, CompactOptions, LiveFile};
+use rocksdb::{BottommostLevelCompaction, CompactOptions, DB, LiveFile, WriteBatch, WriteOptions};
+
+use crate::data_dir::{DataDirError, Found};
+use crate::record::{HEAD_BYTES_MAX, Head, Value, Version, Versions};
+use crate::{data_dir, parts};
 
 use super::rocksdb::{RocksDbOptions, RocksDbStore, failed};
 use super::{Held as _, Snapshot as _, Store as _, StoreError, backup_files, inventory, lock};
-use crate::data_dir::{self, DataDirError};
-use crate::parts;
-use crate::record::{Head, Value, Version};
 
 /// A table is merged for its deletes where one in so many of its entries is one.
 const DELETES_SHARE: u64 = 8;
@@ -265,3 +266,107 @@ fn unfinished(path: &Path) -> PathBuf {
     name.push(".tmp");
     PathBuf::from(name)
 }
+
+// Rewrites a data directory of format 1, whose values were bare, into records.
+//
+// ```text
+// MILLPOND says "format 3, upgrading"   from here on older builds refuse the directory
+// batch: records of the next keys, and under the empty key the last of them      again and again
+// MILLPOND says "format 3"
+// the empty key goes
+// ```
+// No id is empty, so that key is free. It is written in one batch with the records it speaks of: all
+// keys up to it are records, all behind it are bare, wherever the power fails. It is deleted last,
+// because "upgrading" without it means that nothing is rewritten yet.
+//
+// Place: `rocksdb` calls this before it opens a directory for good. In place, a megabyte at a time:
+// a copy would need the room twice.
+
+const CURSOR: &[u8] = b"";
+
+/// A batch takes records until it has these many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Rewrites what is not yet rewritten.
+///
+/// # Errors
+/// [`DataDirError`]; opening the directory again goes on with it.
+pub(super) fn run(db: &DB, path: &Path, found: Found) -> Result<(), DataDirError> {
+    if found == Found::Format1 {
+        data_dir::mark_upgrading(path)?;
+    }
+    rewrite(db, BATCH_BYTES, usize::MAX).map_err(|error| refused(path, &error))?;
+    data_dir::mark_current(path)
+}
+
+/// Removes what an upgrade left that was cut off at its very end.
+///
+/// # Errors
+/// [`DataDirError`].
+pub(super) fn clean_up(db: &DB, path: &Path) -> Result<(), DataDirError> {
+    let clean_up = || match db.get_pinned(CURSOR)? {
+        Some(_) => db.delete_opt(CURSOR, &synced()),
+        None => Ok(()),
+    };
+    clean_up().map_err(|error| refused(path, &error))
+}
+
+fn refused(path: &Path, error: &rocksdb::Error) -> DataDirError {
+    DataDirError::Engine {
+        path: path.to_owned(),
+        cause: format!("upgrading it from format 1: {error}"),
+    }
+}
+
+fn synced() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.set_sync(true);
+    options
+}
+
+/// Writes `batches_max` batches at most.
+fn rewrite(db: &DB, batch_bytes: usize, batches_max: usize) -> Result<(), rocksdb::Error> {
+    // The iterator shows what was there when it was made, so it never meets what is written here.
+    let mut bare = db.raw_iterator();
+    let done = db.get(CURSOR)?;
+    bare.seek(done.as_deref().unwrap_or(CURSOR));
+    // One for all: a version has to be new to its id.
+    let version = Versions::new(0).unused();
+    let mut batches = 0;
+    while batches < batches_max {
+        let mut batch = WriteBatch::default();
+        let mut last = None;
+        while batch.size_in_bytes() < batch_bytes
+            && let Some((key, value)) = bare.item()
+        {
+            // Where it stopped the last time is a record already.
+            if key != CURSOR && Some(key) != done.as_deref() {
+                batch.put(key, record(version, value));
+                last = Some(key.to_vec());
+            }
+            bare.next();
+        }
+        bare.status()?;
+        let Some(last) = last else { break };
+        batch.put(CURSOR, last);
+        db.write_opt(batch, &synced())?;
+        batches += 1;
+    }
+    Ok(())
+}
+
+fn record(version: Version, value: &[u8]) -> Vec<u8> {
+    let head = Head {
+        version,
+        expires_ms: 0,
+        content_type: b"",
+        content_encoding: b"",
+    };
+    let mut room = [0; HEAD_BYTES_MAX];
+    let len = head.write(&mut room);
+    [&room[..len], value].concat()
+}
+
+#[cfg(test)]
+#[path = "tests/upgrade.rs"]
+mod upgrade_tests;

@@ -6,6 +6,7 @@ mod secured;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::support::cluster::{new_url, on_nodes, security, serve};
 use crate::support::{Client, Reply, TestServer, request_with, target, wait_until};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use millpond_entity::commit::{Committer, Job, JobKind, Outcome};
 use millpond_entity::condition::Condition;
-use millpond_entity::counters::CommitCounters;
 use millpond_entity::executor::{Answer, Executor, ExecutorConfig, ShardLink};
+use millpond_entity::metrics::CommitCounters;
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::stamps::Stamps;
 use millpond_entity::store::faulty::{Faults, FaultyStore};

@@ -8,7 +8,7 @@ use crate::support::{
 use millpond_entity::Store as _;
 use millpond_entity::access::{Access, Tokens};
 use millpond_entity::parts::PART_BYTES;
-use millpond_entity::range_query::{RangeFormat, ScanRange};
+use millpond_entity::range::{RangeFormat, ScanRange};
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::scanner::{Ask, ScanAnswer, ScanLink, Scanner, Turn};
 use millpond_entity::store::faulty::{Faults, FaultyStore};

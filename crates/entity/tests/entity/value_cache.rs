@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use millpond_entity::commit::{Job, JobKind};
 use millpond_entity::condition::Condition;
-use millpond_entity::counters::ShardCounters;
+use millpond_entity::metrics::ShardCounters;
 use millpond_entity::stamps::{Stamp, StampWriter, Stamps};
 use millpond_entity::value_cache::{Lookup, Missed, ValueCache};
 use millpond_http::RequestToken;

@@ -1,11 +1,11 @@
 //! What clients saw of one key, and whether a single register can have answered so.
 //!
-//! Linearizability: each operation happened at one moment between its request and its answer; one that
-//! was never answered happened between its request and the death of the server, or never. The search
-//! is Lowe's: moments are chosen no earlier than an answer asks for it, and what was visited is not
-//! visited again. A key's history is searched from one death to the next; what the register may hold
-//! then is where the next part starts.
-//! Absent on purpose: several keys at once. Registers are linearizable each for itself, so all are.
+//! Linearizability: each operation happened at one moment between its request and its answer; one
+//! that was never answered happened between its request and the death of the server, or never. The
+//! search is Lowe's: moments are chosen no earlier than an answer asks for it, and what was visited
+//! is not visited again. A key's history is searched from one death to the next; what the register
+//! may hold then is where the next part starts. Registers are linearizable each for itself, so all
+//! are.
 
 use std::collections::HashSet;
 use std::fmt;

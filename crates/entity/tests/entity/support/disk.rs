@@ -1,8 +1,7 @@
 //! A disk for one directory: it fails where a test plants it (`preload/disk`), and forgets what it was
 //! not made to keep.
 //!
-//! Absent on purpose: names that the loss of power takes back. A file that was created or renamed is
-//! there; how much of it is there is what its last sync says.
+//! A file that was created or renamed is there; how much of it is there is what its last sync says.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
