@@ -286,7 +286,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "expired-in-1970-means-never",
-        file: "crates/entity/src/expiry.rs",
+        file: "crates/entity/src/condition.rs",
         before: "(seconds * 1000).max(1)",
         after: "seconds * 1000",
         package: "millpond-entity",
