@@ -16,6 +16,7 @@ mod printing;
 mod profile;
 mod proxy;
 mod reach;
+mod baseline;
 mod requests;
 mod live;
 mod watcher;

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fs, io, thread};
 
 use rustix::process::{Resource, getrlimit};
@@ -467,35 +467,6 @@ fn number_in(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-// Time that the plan keeps back for what cannot be planned: slices that the machine disturbed are repeated, and
-// what needs CPUs that are near each other waits for them.
-//
-// Each round adds its part. What a quiet round leaves serves a later one, or becomes more slices of it (`rounds`).
-// Without a bound a noisy hour would make a comparison of five minutes last ten.
-
-/// What is left of the time kept back.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reserve {
-    left: Duration,
-}
-
-impl Reserve {
-    /// A round begins that keeps back `part`.
-    pub(crate) fn add(&mut self, part: Duration) {
-        self.left += part;
-    }
-
-    /// True if there is more than `kept`.
-    pub(crate) fn exceeds(&self, kept: Duration) -> bool {
-        self.left > kept
-    }
-
-    /// The time since `began` was not planned.
-    pub(crate) fn spend_since(&mut self, began: Instant) {
-        self.left = self.left.saturating_sub(began.elapsed());
-    }
-}
-
 #[cfg(test)]
 #[path = "tests/cgroup.rs"]
 mod tests;
@@ -507,7 +478,3 @@ mod memory_group_tests;
 #[cfg(test)]
 #[path = "tests/limits.rs"]
 mod limits_tests;
-
-#[cfg(test)]
-#[path = "tests/reserve.rs"]
-mod reserve_tests;

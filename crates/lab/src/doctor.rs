@@ -22,7 +22,7 @@ use crate::allocator::{CatalogueEntry, catalogue};
 use crate::cgroup::CgroupRoot;
 use crate::config;
 use crate::embedded::PrivateDirectory;
-use crate::freezer::Awake;
+use crate::isolation::Awake;
 
 pub use deploying::{Facts, examine_program, findings as examine_deployment};
 pub use machine::{Limit, Machine};

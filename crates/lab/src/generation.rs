@@ -33,7 +33,7 @@ use millpond_measure::record::{
 
 use crate::drive::{Pace, PhaseLoad, SliceKind, SliceLoad};
 use crate::error::RunError;
-use crate::freezer::HostNoise;
+use crate::isolation::HostNoise;
 use crate::matrix::Candidate;
 use crate::outcome::{RunLatency, ScoredRun, sleep_unless_stopped};
 use crate::placement::CoreDistance;

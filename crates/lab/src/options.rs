@@ -9,8 +9,8 @@ use std::time::Duration;
 use millpond_measure::record::Engine;
 
 use crate::error::LabError;
-use crate::freezer::IdleCpus;
 use crate::identity::Identity;
+use crate::isolation::IdleCpus;
 use crate::launch::StopSignal;
 use crate::placement::Placement;
 use crate::probe::Probe;

@@ -24,7 +24,7 @@ use crate::allocator::{Allocator, NATIVE};
 use crate::cgroup;
 use crate::cgroup::{Cgroup, MemoryGroup};
 use crate::error::{LabError, RunError};
-use crate::freezer::{HostNoise, WeatherSum};
+use crate::isolation::{HostNoise, WeatherSum};
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::repeat::Earlier;

@@ -11,7 +11,7 @@
 mod phased;
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millpond_measure::statistics::{Looks, look_rounds, smallest_rounds};
 use millpond_measure::units::{format_duration_ns, format_percent, format_rate};
@@ -624,6 +624,39 @@ fn plural(operation: &str) -> &str {
     }
 }
 
+// Time that the plan keeps back for what cannot be planned: slices that the machine disturbed are repeated, and
+// what needs CPUs that are near each other waits for them.
+//
+// Each round adds its part. What a quiet round leaves serves a later one, or becomes more slices of it (`rounds`).
+// Without a bound a noisy hour would make a comparison of five minutes last ten.
+
+/// What is left of the time kept back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reserve {
+    left: Duration,
+}
+
+impl Reserve {
+    /// A round begins that keeps back `part`.
+    pub(crate) fn add(&mut self, part: Duration) {
+        self.left += part;
+    }
+
+    /// True if there is more than `kept`.
+    pub(crate) fn exceeds(&self, kept: Duration) -> bool {
+        self.left > kept
+    }
+
+    /// The time since `began` was not planned.
+    pub(crate) fn spend_since(&mut self, began: Instant) {
+        self.left = self.left.saturating_sub(began.elapsed());
+    }
+}
+
 #[cfg(test)]
 #[path = "tests/plan.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests/reserve.rs"]
+mod reserve_tests;

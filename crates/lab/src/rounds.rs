@@ -19,7 +19,6 @@ use millpond_measure::record::{FailureCause, LeftOut, LeftOutWhen, Margins, Role
 use millpond_measure::statistics::Looks;
 use millpond_measure::units::format_percent;
 
-use crate::cgroup::Reserve;
 use crate::error::LabError;
 use crate::event::LabEvent;
 use crate::generation::Generation;
@@ -30,6 +29,7 @@ use crate::outcome::Collection;
 use crate::outcome::ScoredRun;
 use crate::output_directory::{Journal, Line};
 use crate::plan::Plan;
+use crate::plan::Reserve;
 use crate::preflight::nothing_to_compare;
 use crate::session::RunContext;
 

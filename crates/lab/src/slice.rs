@@ -21,7 +21,7 @@ use millpond_measure::record::{
 
 use crate::drive::{Driver, Pace, SliceLoad, SliceRecord};
 use crate::error::RunError;
-use crate::freezer::WaitTimes;
+use crate::isolation::WaitTimes;
 use crate::placement::CoreDistance;
 use crate::placement::Placement;
 use crate::placement::system_call_ns;

@@ -3,8 +3,8 @@
 mod phases;
 pub(super) mod subject;
 
-use super::reach;
-use super::reach::BaselineFlags;
+use super::baseline;
+use super::baseline::BaselineFlags;
 use super::requests::TargetRequestFlags;
 use super::url::{SubjectTarget, launcher};
 use super::{command_line, interrupt_flag, parse_count, parse_duration_ns};
@@ -333,7 +333,7 @@ fn exit_of(outcome: &CompareOutcome) -> Exit {
     let answers = [&verdicts.throughput, &verdicts.latency, &verdicts.memory];
     if outcome.interrupted {
         Exit::Interrupted
-    } else if let Some(exit) = reach::exit_of(&outcome.record) {
+    } else if let Some(exit) = baseline::exit_of(&outcome.record) {
         exit
     } else if answers.iter().any(|answer| answer.trusted) {
         Exit::Success

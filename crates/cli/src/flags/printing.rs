@@ -20,10 +20,10 @@ use millpond_measure::slo::SloOutcome;
 use crate::output;
 use crate::output::{Exit, JsonFile};
 
+use super::baseline::BaselineFlags;
 use super::connections::{Form, Streams};
-use super::reach::BaselineFlags;
 use super::watcher::Watcher;
-use super::{Cli, Failure, reach};
+use super::{Cli, Failure, baseline};
 
 /// The flags of what is printed and written.
 #[derive(Args, Debug)]
@@ -376,7 +376,7 @@ pub(crate) struct ReportFlags {
 
 impl ReportFlags {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let mut record = reach::read(&self.file)?;
+        let mut record = baseline::read(&self.file)?;
         self.baseline.check(&mut record)?;
         let out = match self.out {
             Some(out) => out,
@@ -393,7 +393,7 @@ impl ReportFlags {
             report_path: Some(out.to_string()),
         };
         output::print(terminal::render(&record, &options))?;
-        Ok(reach::exit_of(&record).unwrap_or(Exit::Success))
+        Ok(baseline::exit_of(&record).unwrap_or(Exit::Success))
     }
 }
 

@@ -8,8 +8,8 @@ use millpond_measure::record::{CoursePhase, MemoryCourse, MemorySeries, RoundMea
 use super::Step;
 use crate::drive::Pace;
 use crate::error::RunError;
-use crate::freezer;
-use crate::freezer::WeatherSum;
+use crate::isolation;
+use crate::isolation::WeatherSum;
 use crate::outcome::ScoredRun;
 use crate::placement::CoreDistance;
 use crate::rounds::nanoseconds;
@@ -138,7 +138,7 @@ impl Member {
         if self.needs_own_connection {
             return;
         }
-        if let Some(Err(error)) = self.session.as_ref().map(freezer::freeze) {
+        if let Some(Err(error)) = self.session.as_ref().map(isolation::freeze) {
             self.fail(error);
         }
     }
@@ -147,7 +147,7 @@ impl Member {
         if self.needs_own_connection {
             return;
         }
-        if let Some(Err(error)) = self.session.as_ref().map(freezer::thaw) {
+        if let Some(Err(error)) = self.session.as_ref().map(isolation::thaw) {
             self.fail(error);
         }
     }
@@ -156,7 +156,7 @@ impl Member {
         self.scored.measures.status = error.into();
         if let Some(session) = self.session.take() {
             // It is ended in any case.
-            let _ = freezer::thaw(&session);
+            let _ = isolation::thaw(&session);
         }
     }
 

@@ -1,4 +1,7 @@
-//! Stops a target between its slices, so that it takes nothing from the candidate that is measured.
+//! Keeping a slice undisturbed, and noticing when it was not: targets that are frozen between slices, CPUs that stay
+//! awake, threads that wait for a CPU, and what other programs used meanwhile.
+//!
+//! A target is stopped between its slices, so that it takes nothing from the candidate that is measured.
 //!
 //! By the freezer of its control group, which processes do not notice; without a group by SIGSTOP, which
 //! the parents of workers see. A frozen target can be killed at any time, and has to be thawed before it is
