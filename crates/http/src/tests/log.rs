@@ -66,7 +66,7 @@ fn a_panic_is_said_with_its_place() {
     std::panic::set_hook(usual);
     assert!(ended.is_err());
     let said = SAID.lock().unwrap();
-    let begin = "thread worker panicked at crates/http/src/log.rs:";
+    let begin = "thread worker panicked at crates/http/src/tests/log.rs:";
     assert!(
         said.starts_with(begin) && said.contains(": number 7"),
         "{said}"
