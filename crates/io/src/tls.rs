@@ -141,7 +141,7 @@ impl TlsFailure {
         }
     }
 
-    /// Of a connection that a library of others made with [`client_of_nodes`](client_of_nodes). `None`: TLS had
+    /// Of a connection that a library of others made with [`client_of_nodes`]. `None`: TLS had
     /// no part in it.
     #[must_use]
     pub fn of_io_error(error: &std::io::Error) -> Option<Self> {
