@@ -1,6 +1,6 @@
 //! A fault matrix: everything that a server acquires at run time fails, once at each point and for a while altogether.
 //!
-//! strace injects the failures; see [`kind`] for the calls. A scenario is fixed: a start, writes, reads, a range, a memtable
+//! strace injects the failures; see `Kind` for the calls. A scenario is fixed: a start, writes, reads, a range, a memtable
 //! that is written to a table, a stop or a kill, and another start. First it runs without failures and is counted.
 //! Then it runs with the n-th call of each thread failing, for every n up to the largest count of any thread: strace counts
 //! for each thread apart, so a run may fail one call in each of several threads. Last, a server that serves meets

@@ -52,7 +52,7 @@ use subject::{Holdings, Metrics, PATIENCE, Subject, broken_identity, sum};
 struct Plan {
     /// To compare.
     pairs: usize,
-    /// What a restless machine may make of them; see [`pair`].
+    /// What a restless machine may make of them; see `exchanges`.
     pairs_max: usize,
     amount: Amount,
     rate_per_s: u64,
@@ -178,7 +178,7 @@ pub(crate) fn smoke() -> Result<(), String> {
     turns
 }
 
-/// All turns of one attack with one driver, in this process; see [`apart`].
+/// All turns of one attack with one driver, in this process; see `exchanges`.
 pub(crate) fn run_apart(name: &str, driver: &str, seconds: &str, file: &str) -> Result<(), String> {
     let attack = attack::named(name).ok_or("no such attack")?;
     let seconds = seconds.parse();
