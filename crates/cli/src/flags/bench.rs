@@ -100,13 +100,8 @@ impl PoolsFlags {
         let mut progress = Progress::new();
         let measured = millpond_bench::run(&config, &mut |event| show(&mut progress, event), &stop);
         progress.clear();
-        let outcome = match measured {
-            Ok(outcome) => outcome,
-            Err(error @ BenchError::InterruptedEarly) => {
-                output::note(error);
-                return Ok(Exit::Interrupted);
-            }
-            Err(error) => return Err(Failure::failed(error)),
+        let Some(outcome) = unless_interrupted(measured)? else {
+            return Ok(Exit::Interrupted);
         };
         let report = millpond_bench::report::render(&outcome.record, output::width());
         output::print(report)?;
@@ -148,6 +143,18 @@ fn exit_of(is_interrupted: bool, has_failed: bool, verdict: &VerdictRecord) -> E
         Exit::Success
     } else {
         Exit::NotTrusted
+    }
+}
+
+/// What was measured; `None`, with a note, if that was interrupted before there was anything to show.
+fn unless_interrupted<T>(measured: Result<T, BenchError>) -> Result<Option<T>, Failure> {
+    match measured {
+        Ok(outcome) => Ok(Some(outcome)),
+        Err(error @ BenchError::InterruptedEarly) => {
+            output::note(error);
+            Ok(None)
+        }
+        Err(error) => Err(Failure::failed(error)),
     }
 }
 
@@ -272,13 +279,8 @@ impl LoopbackFlags {
         let measured = run(&config, &mut show, &stop);
         progress.clear();
         printed?;
-        let outcome = match measured {
-            Ok(outcome) => outcome,
-            Err(error @ BenchError::InterruptedEarly) => {
-                output::note(error);
-                return Ok(Exit::Interrupted);
-            }
-            Err(error) => return Err(Failure::failed(error)),
+        let Some(outcome) = unless_interrupted(measured)? else {
+            return Ok(Exit::Interrupted);
         };
         output::print(format!(
             "\n{}",
