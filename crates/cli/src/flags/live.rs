@@ -254,7 +254,7 @@ pub(super) struct LogFlags {
     access_log: Option<AccessLogTarget>,
     /// How its lines look: as Apache and nginx write them, or a JSON object each, with duration,
     /// connection and shard
-    #[arg(long, value_name = "combined|combined-upstream|json", default_value_t, requires = "access_log", help_heading = LOGS)]
+    #[arg(long, value_name = "combined|combined-extended|combined-upstream|json", default_value_t, requires = "access_log", help_heading = LOGS)]
     access_log_format: AccessLogFormat,
     /// Memory of each shard for lines that are not written yet
     #[arg(long, value_name = "SIZE", value_parser = parse_queue, default_value = "1MiB", requires = "access_log", help_heading = LOGS)]

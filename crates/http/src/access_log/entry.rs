@@ -21,11 +21,20 @@ const REFERER_BYTES_MAX: usize = 1024;
 /// Longest User-Agent.
 const USER_AGENT_BYTES_MAX: usize = 512;
 
+/// Longest Host. Names are at most 253 bytes long, with a port 259.
+const HOST_BYTES_MAX: usize = 260;
+/// Longest traceparent: 55 bytes in the version there is, and room for a later one.
+const TRACEPARENT_BYTES_MAX: usize = 128;
+
 /// Texts that a request says of itself; the one behind them is the note of what became of it.
 pub(super) const REQUEST_TEXTS: usize = TEXTS - 1;
 
 /// Longest text of one entry.
-pub(super) const TEXT_BYTES_MAX: usize = LINE_BYTES_MAX + REFERER_BYTES_MAX + USER_AGENT_BYTES_MAX;
+pub(super) const TEXT_BYTES_MAX: usize = LINE_BYTES_MAX
+    + REFERER_BYTES_MAX
+    + USER_AGENT_BYTES_MAX
+    + HOST_BYTES_MAX
+    + TRACEPARENT_BYTES_MAX;
 
 /// The status of a request whose connection closed before any answer, as nginx has it.
 pub(crate) const STATUS_CLOSED: u16 = 499;
@@ -40,8 +49,9 @@ impl Flags {
     const HAS_USER_AGENT: u16 = 1 << 2;
     const IS_HTTP_10: u16 = 1 << 3;
     const IS_HTTP_11: u16 = 1 << 4;
-    /// The first of three: line, Referer, User-Agent.
+    /// The first of five: one for each text.
     const IS_CUT: u16 = 1 << 5;
+    const HAS_TRACEPARENT: u16 = 1 << 10;
 
     fn has(self, bit: u16) -> bool {
         self.0 & bit != 0
@@ -52,7 +62,7 @@ impl Flags {
     }
 }
 
-/// What a request says of itself: method and target, Referer, User-Agent.
+/// What a request says of itself: method and target, Referer, User-Agent, Host, traceparent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestText<'a> {
     pub(super) texts: [&'a [u8]; REQUEST_TEXTS],
@@ -63,41 +73,48 @@ impl<'a> RequestText<'a> {
     /// Of a head that was accepted.
     pub(crate) fn of_head(head: &RequestHead, head_bytes: &'a [u8], fields: &HeadFields) -> Self {
         let line = &head_bytes[head.method_token.start()..head.target.end()];
-        let mut found = [None; 2];
+        let mut found = [None; 3];
         for field in fields.spans() {
             let name = field.name.of(head_bytes);
             let place = match name.len() {
                 7 if name.eq_ignore_ascii_case(b"referer") => 0,
                 10 if name.eq_ignore_ascii_case(b"user-agent") => 1,
+                11 if name.eq_ignore_ascii_case(b"traceparent") => 2,
                 _ => continue,
             };
             found[place].get_or_insert(field.value.of(head_bytes));
         }
-        let [referer, user_agent] = found;
+        let [referer, user_agent, traceparent] = found;
         let is_old = head.version == Version::Http10;
         let flags = Flags::default()
             .with(Flags::IS_HTTP_10, is_old)
             .with(Flags::IS_HTTP_11, !is_old)
             .with(Flags::HAS_REFERER, referer.is_some())
-            .with(Flags::HAS_USER_AGENT, user_agent.is_some());
-        Self::cut(
-            [line, referer.unwrap_or(&[]), user_agent.unwrap_or(&[])],
-            flags,
-        )
+            .with(Flags::HAS_USER_AGENT, user_agent.is_some())
+            .with(Flags::HAS_TRACEPARENT, traceparent.is_some());
+        let [referer, user_agent, traceparent] = found.map(Option::unwrap_or_default);
+        let host = head.authority.of(head_bytes);
+        Self::cut([line, referer, user_agent, host, traceparent], flags)
     }
 
     /// Of bytes that are no head, or not a whole one: their first line.
     pub(crate) fn of_line(bytes: &'a [u8]) -> Self {
         let bytes = bytes.strip_prefix(b"\r\n").unwrap_or(bytes);
         let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
-        Self::cut([&bytes[..end], &[], &[]], Flags::default())
+        Self::cut([&bytes[..end], &[], &[], &[], &[]], Flags::default())
     }
 
     fn cut(texts: [&'a [u8]; REQUEST_TEXTS], mut flags: Flags) -> Self {
-        let limits = [LINE_BYTES_MAX, REFERER_BYTES_MAX, USER_AGENT_BYTES_MAX];
+        const LIMITS: [usize; REQUEST_TEXTS] = [
+            LINE_BYTES_MAX,
+            REFERER_BYTES_MAX,
+            USER_AGENT_BYTES_MAX,
+            HOST_BYTES_MAX,
+            TRACEPARENT_BYTES_MAX,
+        ];
         let mut index = 0;
         let texts = texts.map(|text| {
-            let limit = limits[index];
+            let limit = LIMITS[index];
             flags = flags.with(Flags::IS_CUT << index, text.len() > limit);
             index += 1;
             &text[..text.len().min(limit)]
@@ -145,6 +162,8 @@ pub(super) fn pack(asker: &Asker, text: &RequestText<'_>, outcome: &Outcome) -> 
         u64::from(asker.request) | u64::from(port) << 32 | is_unix << 48,
         address as u64,
         (address >> 64) as u64,
+        // The ring's.
+        0,
         0,
     ]
 }
@@ -191,7 +210,7 @@ impl<'a> Entry<'a> {
             },
             relayed: Relayed::unpack(record.text(REQUEST_TEXTS)),
             text: RequestText {
-                texts: [record.text(0), record.text(1), record.text(2)],
+                texts: std::array::from_fn(|index| record.text(index)),
                 flags,
             },
         }
@@ -229,6 +248,17 @@ impl<'a> Entry<'a> {
         flags.has(Flags::HAS_USER_AGENT).then(|| self.cut_text(2))
     }
 
+    /// Host and port that the request was for.
+    pub(super) fn host(&self) -> Option<CutText<'a>> {
+        Some(self.cut_text(3)).filter(|host| !host.bytes.is_empty())
+    }
+
+    /// The trace that the request belongs to, as W3C Trace Context has it.
+    pub(super) fn traceparent(&self) -> Option<CutText<'a>> {
+        let flags = self.text.flags;
+        flags.has(Flags::HAS_TRACEPARENT).then(|| self.cut_text(4))
+    }
+
     fn cut_text(&self, index: usize) -> CutText<'a> {
         CutText {
             bytes: self.text.texts[index],
@@ -251,7 +281,9 @@ pub enum AccessLogFormat {
     /// Apache's and nginx's `combined`.
     #[default]
     Combined,
-    /// The same, and behind it what became of a request that was passed on.
+    /// The same, and behind it the host, the trace and how long it took.
+    CombinedExtended,
+    /// `combined`, and behind it what became of a request that was passed on.
     CombinedUpstream,
     /// One JSON object a line.
     Json,
@@ -263,9 +295,10 @@ impl std::str::FromStr for AccessLogFormat {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "combined" => Ok(Self::Combined),
+            "combined-extended" => Ok(Self::CombinedExtended),
             "combined-upstream" => Ok(Self::CombinedUpstream),
             "json" => Ok(Self::Json),
-            _ => Err("it is combined, combined-upstream or json"),
+            _ => Err("it is combined, combined-extended, combined-upstream or json"),
         }
     }
 }
@@ -274,6 +307,7 @@ impl std::fmt::Display for AccessLogFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Combined => "combined",
+            Self::CombinedExtended => "combined-extended",
             Self::CombinedUpstream => "combined-upstream",
             Self::Json => "json",
         })
@@ -291,6 +325,13 @@ pub(super) fn write_line(
     let moment = Moment::of_unix_ms(unix_ms);
     match format {
         AccessLogFormat::Combined => write_combined(out, entry, &moment),
+        AccessLogFormat::CombinedExtended => {
+            write_combined(out, entry, &moment);
+            write_quoted(out, entry.host());
+            write_quoted(out, entry.traceparent());
+            out.push(b' ');
+            write_number(out, entry.outcome.duration_ns / 1000);
+        }
         AccessLogFormat::CombinedUpstream => {
             write_combined(out, entry, &moment);
             write_combined_upstream(out, entry);
@@ -310,14 +351,18 @@ fn write_combined(out: &mut Vec<u8>, entry: &Entry<'_>, moment: &Moment) {
     write_number(out, u64::from(entry.outcome.status));
     out.push(b' ');
     write_number(out, entry.outcome.body_bytes);
-    for text in [entry.referer(), entry.user_agent()] {
-        out.extend_from_slice(b" \"");
-        match text {
-            Some(text) => write_text(out, text, b"\\"),
-            None => out.push(b'-'),
-        }
-        out.push(b'"');
+    write_quoted(out, entry.referer());
+    write_quoted(out, entry.user_agent());
+}
+
+/// A field in quotes; `-` for one that was not sent.
+fn write_quoted(out: &mut Vec<u8>, text: Option<CutText<'_>>) {
+    out.extend_from_slice(b" \"");
+    match text {
+        Some(text) => write_text(out, text, b"\\"),
+        None => out.push(b'-'),
     }
+    out.push(b'"');
 }
 
 /// Six more fields: the name, tries, three times in microseconds, whose fault.
@@ -425,6 +470,8 @@ fn write_json(out: &mut Vec<u8>, entry: &Entry<'_>, shard: usize, moment: &Momen
     for (name, text) in [
         ("referer", entry.referer()),
         ("user_agent", entry.user_agent()),
+        ("host", entry.host()),
+        ("traceparent", entry.traceparent()),
     ] {
         out.extend_from_slice(b",\"");
         out.extend_from_slice(name.as_bytes());

@@ -1,6 +1,6 @@
 //! A bounded queue of records between one shard and the writer: one puts in, one takes out.
 //!
-//! `shard_log` pushes a record as a header and up to four texts; `writer` pops it. Positions count
+//! `shard_log` pushes a record as a header and up to six texts; `writer` pops it. Positions count
 //! words for ever and never wrap: `head - tail` is what lies in between.
 //!
 //! A record that finds no room is refused, and whoever pops finds nothing; who wakes whom is the
@@ -12,13 +12,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORD_BYTES: usize = 8;
 
-/// Words in front of each record's texts.
-pub(super) const HEADER_WORDS: usize = 9;
-
 /// Texts of a record.
-pub(super) const TEXTS: usize = 4;
+pub(super) const TEXTS: usize = 6;
 
-/// A record's header. The last word is the ring's: the lengths of the texts.
+/// Lengths of texts in one word.
+const LENGTHS_PER_WORD: usize = 4;
+
+/// Words with the lengths of the texts.
+pub(super) const LENGTH_WORDS: usize = TEXTS.div_ceil(LENGTHS_PER_WORD);
+
+/// Words in front of each record's texts.
+pub(super) const HEADER_WORDS: usize = 8 + LENGTH_WORDS;
+
+/// A record's header. The last words are the ring's: the lengths of the texts.
 pub(super) type Header = [u64; HEADER_WORDS];
 
 /// One position alone in its cache line: two threads write the two of them all the time.
@@ -90,13 +96,13 @@ impl RingWriter {
             self.ring.word(at).store(word, Ordering::Relaxed);
             at += 1;
         };
-        header[..HEADER_WORDS - 1]
+        header[..HEADER_WORDS - LENGTH_WORDS]
             .iter()
             .for_each(|&word| put(word));
-        put(texts
-            .iter()
-            .rev()
-            .fold(0, |lengths, text| lengths << 16 | text.len() as u64));
+        for texts in texts.chunks(LENGTHS_PER_WORD) {
+            let lengths = texts.iter().rev();
+            put(lengths.fold(0, |lengths, text| lengths << 16 | text.len() as u64));
+        }
         for text in texts {
             let (words, rest) = text.as_chunks::<WORD_BYTES>();
             words.iter().for_each(|&word| put(u64::from_le_bytes(word)));
@@ -160,10 +166,10 @@ impl RingReader {
             word
         };
         record.header.iter_mut().for_each(|word| *word = take());
-        let lengths = record.header[HEADER_WORDS - 1];
         record.bytes.clear();
         for (index, end) in record.ends.iter_mut().enumerate() {
-            let length = (lengths >> (16 * index)) as usize & 0xFFFF;
+            let lengths = record.header[HEADER_WORDS - LENGTH_WORDS + index / LENGTHS_PER_WORD];
+            let length = (lengths >> (16 * (index % LENGTHS_PER_WORD))) as usize & 0xFFFF;
             *end = record.bytes.len() + length;
             for _ in 0..length.div_ceil(WORD_BYTES) {
                 record.bytes.extend_from_slice(&take().to_le_bytes());

@@ -362,8 +362,8 @@ impl ShardLog {
     ) {
         let mut room = [0; PACKED_BYTES_MAX];
         let note = relayed.map_or(&[][..], |relayed| relayed.pack(&mut room));
-        let [line, referer, user_agent] = text.texts;
-        let texts = [line, referer, user_agent, note];
+        let [line, referer, user_agent, host, traceparent] = text.texts;
+        let texts = [line, referer, user_agent, host, traceparent, note];
         match self.ring.push(&pack(asker, text, outcome), texts) {
             true => self.counters.queued += 1,
             false => self.counters.dropped += 1,
@@ -383,15 +383,13 @@ impl CallEntry {
 
 /// Texts that lie one behind the other.
 fn text_of(bytes: &[u8], ends: [usize; REQUEST_TEXTS], flags: Flags) -> RequestText<'_> {
-    let [line_end, referer_end, user_agent_end] = ends;
-    RequestText {
-        texts: [
-            &bytes[..line_end],
-            &bytes[line_end..referer_end],
-            &bytes[referer_end..user_agent_end],
-        ],
-        flags,
-    }
+    let mut start = 0;
+    let texts = ends.map(|end| {
+        let text = &bytes[start..end];
+        start = end;
+        text
+    });
+    RequestText { texts, flags }
 }
 
 /// What of an answer stands behind its head.

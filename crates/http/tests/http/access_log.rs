@@ -357,3 +357,51 @@ fn refusals_are_logged() {
     assert_eq!(entries[4]["user_agent"], "z");
     assert_eq!(entries.last().unwrap()["connection"], 0);
 }
+
+/// Goal: a line tells which host and trace a request belonged to and how long it took, and no peer's bytes can pass for another
+/// field of it.
+#[test]
+fn host_trace_and_duration() {
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let long = "x".repeat(300);
+    let ask = |log: &Logged| {
+        let mut client = log.connect();
+        client.ask(format!(
+            "GET /a HTTP/1.1\r\nHost: shop.example:81\r\nTraceParent: {trace}\r\n\r\n"
+        ));
+        client.ask("GET /b HTTP/1.0\r\n\r\n");
+        let mut client = log.connect();
+        client.ask(format!(
+            "GET /c HTTP/1.1\r\nHost: a\r\ntraceparent: \" 1 \"{long}\r\ntraceparent: second\r\n\r\n"
+        ));
+    };
+    let log = Logged::start(AccessLogFormat::CombinedExtended, Limits::default());
+    ask(&log);
+    let text = String::from_utf8(log.stop()).unwrap();
+    let mut fields = text.lines().map(|line| {
+        let (rest, duration_us) = line.rsplit_once(' ').unwrap();
+        duration_us.parse::<u64>().unwrap();
+        rest.split_once(" \"-\" \"-\" ").unwrap().1
+    });
+    assert_eq!(
+        fields.next(),
+        Some(&*format!("\"shop.example:81\" \"{trace}\""))
+    );
+    assert_eq!(fields.next(), Some("\"-\" \"-\""));
+    let cut = "x".repeat(128 - 5);
+    assert_eq!(
+        fields.next(),
+        Some(&*format!("\"a\" \"\\x22 1 \\x22{cut}\\...\""))
+    );
+    let log = Logged::start(AccessLogFormat::Json, Limits::default());
+    ask(&log);
+    let text = String::from_utf8(log.stop()).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["host"], "shop.example:81");
+    assert_eq!(lines[0]["traceparent"], trace);
+    assert_eq!(lines[1]["host"], Value::Null);
+    assert_eq!(lines[1]["traceparent"], Value::Null);
+}

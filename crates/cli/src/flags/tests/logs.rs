@@ -34,7 +34,7 @@ fn wrong_values_are_named() {
     for (line, part) in [
         (
             "--access-log - --access-log-format xml",
-            "combined-upstream or json",
+            "combined-extended, combined-upstream or json",
         ),
         ("--access-log - --access-log-queue 1KiB", "64KiB to 1GiB"),
         ("--access-log-format json", "--access-log <FILE|->"),

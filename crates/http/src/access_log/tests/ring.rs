@@ -2,7 +2,7 @@ use super::*;
 
 fn header(number: u64) -> Header {
     let mut header = [number; HEADER_WORDS];
-    header[HEADER_WORDS - 1] = 0;
+    header[HEADER_WORDS - LENGTH_WORDS..].fill(0);
     header
 }
 
