@@ -81,7 +81,31 @@ pub enum Route<'a> {
     Refuse(Reply),
 }
 
+/// Routes as metrics name them, by [`Route::metric_index`].
+pub(crate) const ROUTE_NAMES: [&str; 7] = [
+    "other",
+    "GET /v0/entity",
+    "PUT /v0/entity",
+    "DELETE /v0/entity",
+    "GET /v0/entities",
+    "GET /v0/status",
+    "PUT /v0/admin",
+];
+
 impl Route<'_> {
+    /// Where it is in [`ROUTE_NAMES`].
+    pub(crate) fn metric_index(&self) -> u8 {
+        match self {
+            Self::OpenApi | Self::Metrics | Self::Refuse(_) => 0,
+            Self::Get(_) => 1,
+            Self::Put(_) => 2,
+            Self::Delete(_) => 3,
+            Self::Range(_) => 4,
+            Self::Status => 5,
+            Self::Checkpoint(_) | Self::Upkeep(_) => 6,
+        }
+    }
+
     /// What it takes to be served; nothing for what says nothing of any entity.
     #[must_use]
     pub fn right(&self) -> Option<Right> {

@@ -15,7 +15,7 @@ use millpond_mempool::{Buffer, PoolStats};
 
 use crate::access::AllowedHosts;
 use crate::access::{Right, ShardAccess};
-use crate::api::{self, Reply, Route, Sent, route};
+use crate::api::{self, ROUTE_NAMES, Reply, Route, Sent, route};
 use crate::commit::{Job, JobKind, Outcome};
 use crate::condition::{Refusal, Wishes, acks_of, copy, first_after, head_of, record_of};
 use crate::downloads::{DownloadStart, Downloads, Instead};
@@ -532,6 +532,7 @@ impl<S: Engine> Service for EntityService<S> {
         context: &mut ServiceContext<'_>,
     ) -> Flow {
         let route = route(request);
+        context.route = route.metric_index();
         // One that comes with its body has been checked: `takes_body_in_parts` has said no.
         let checked = match request.body() {
             [] => self.check(&route, request),
@@ -582,6 +583,10 @@ impl<S: Engine> Service for EntityService<S> {
         // Without memory even for this, nothing is sent and the server answers 503.
         let _ = reply.send(response);
         Flow::Done
+    }
+
+    fn routes(&self) -> &'static [&'static str] {
+        &ROUTE_NAMES
     }
 
     /// With tokens for reading, metrics take one.

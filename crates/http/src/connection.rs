@@ -151,6 +151,10 @@ pub(crate) struct Pending {
     pub(crate) is_of_service: bool,
     /// The service's own word.
     pub(crate) state: u64,
+    /// Of the service's routes, the one that it is counted under.
+    pub(crate) route: u8,
+    /// The tick in which the service was called.
+    pub(crate) started_ns: u64,
 }
 
 /// What a connection does with what its client sends.

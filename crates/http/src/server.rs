@@ -96,7 +96,13 @@ pub(crate) struct Server<S> {
 
 impl<S: Service> Server<S> {
     pub(crate) fn new(service: S, parts: ServerParts) -> Self {
-        let mut exchange = Exchange::new(parts.limits, parts.pool_mode, parts.blocks, parts.bodies);
+        let mut exchange = Exchange::new(
+            parts.limits,
+            parts.pool_mode,
+            parts.blocks,
+            parts.bodies,
+            service.routes().len(),
+        );
         let client = service.client().cloned();
         let log = parts.access_log;
         exchange.metrics_access = parts.metrics_access;
@@ -505,6 +511,10 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
         }
         self.pump_client(shard);
         self.flush(shard);
+        let driver = &*shard.driver;
+        self.exchange
+            .durations
+            .tick_ended(shard.now_ns, || driver.clock_ns());
         self.exchange.spare_output.release();
         if self.exchange.is_draining {
             self.drain_on(shard);

@@ -130,6 +130,9 @@ pub struct ServiceContext<'a> {
     /// A word the service keeps with the request, e.g. a handle: what it leaves here comes back in
     /// every later call about this request. Zero at first.
     pub state: u64,
+    /// Under which of [`Service::routes`] the request's duration is counted, by index; the first, unless the service
+    /// sets another one in [`Service::call`].
+    pub route: u8,
 }
 
 /// A server's handlers. One value per shard, on the shard's thread: no locks, no blocking.
@@ -235,6 +238,12 @@ pub trait Service {
     /// ([`crate::MetricsAccess`]). A service that has tokens, or this path of its own, says no.
     fn shows_metrics(&self, _request: &Request<'_>) -> bool {
         true
+    }
+
+    /// Names of the routes by which `millpond_http_request_duration_seconds` distinguishes requests, at most
+    /// [`crate::ROUTES_MAX`]; see [`ServiceContext::route`]. Without any, the metric has no such label.
+    fn routes(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Adds this service's lines to `/metrics`. Called on the shard that answers.

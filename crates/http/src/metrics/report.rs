@@ -10,9 +10,11 @@ use millpond_io::proxy_protocol::{ProxyHeadCounters, ProxyHeadFailure};
 use millpond_io::tls::{TlsCounters, TlsFailure};
 use millpond_io::{DriverCounters, Peer, Waker};
 use millpond_mempool::{BlockPool, Buffer, ClassStats, PoolError, PoolStats};
+use procfs::process::LimitValue;
 
 use crate::access_log::{AccessLogCounters, WriterCounters};
 use crate::counters::HttpCounters;
+use crate::durations::{DurationHistogram, by_route};
 use crate::limits::{Limit, Limits};
 use crate::request::Request;
 
@@ -37,6 +39,7 @@ pub(crate) fn write_all(
         "What is running; the value is always 1.",
     );
     out.sample("millpond_build_info", &labels, 1);
+    write_process(out);
     write_http(out, shards);
     write_limits(out, shards, limits);
     write_access_log(out, shards, log_writer);
@@ -47,6 +50,74 @@ pub(crate) fn write_all(
     write_pools(out, shards);
     write_idle(out, shards);
     write_classes(out, shards);
+}
+
+/// The metrics that Prometheus' client libraries have of their process, under the same names. What the kernel does not
+/// tell is left out.
+fn write_process(out: &mut MetricsText<'_>) {
+    let Ok(process) = procfs::process::Process::myself() else {
+        return;
+    };
+    let stat = process.stat().ok();
+    let limits = process.limits().ok();
+    let descriptors_max = limits.and_then(|limits| match limits.max_open_files.soft_limit {
+        LimitValue::Value(limit) => Some(limit),
+        LimitValue::Unlimited => None,
+    });
+    let stat = stat.as_ref();
+    let in_seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
+    let started_at = stat.and_then(|stat| {
+        let boot_s = procfs::boot_time_secs().ok()?;
+        Some(boot_s as f64 + in_seconds(stat.starttime))
+    });
+    let cpu = stat.map(|stat| in_seconds(stat.utime + stat.stime));
+    let resident_bytes = stat.map(|stat| stat.rss.saturating_mul(procfs::page_size()));
+    let metrics: [(&str, &str, &str, Option<f64>); 7] = [
+        ("cpu_seconds_total", "counter", "User and system CPU time.", cpu),
+        (
+            "resident_memory_bytes",
+            "gauge",
+            "Resident memory.",
+            resident_bytes.map(|bytes| bytes as f64),
+        ),
+        (
+            "virtual_memory_bytes",
+            "gauge",
+            "Virtual memory.",
+            stat.map(|stat| stat.vsize as f64),
+        ),
+        (
+            "open_fds",
+            "gauge",
+            "Open file descriptors.",
+            process.fd_count().ok().map(|count| count as f64),
+        ),
+        (
+            "max_fds",
+            "gauge",
+            "Most file descriptors that may be open.",
+            descriptors_max.map(|limit| limit as f64),
+        ),
+        (
+            "threads",
+            "gauge",
+            "Threads.",
+            stat.map(|stat| stat.num_threads as f64),
+        ),
+        (
+            "start_time_seconds",
+            "gauge",
+            "When the process started, in seconds since 1970.",
+            started_at,
+        ),
+    ];
+    for (suffix, kind, help, value) in metrics {
+        if let Some(value) = value {
+            let name = format!("process_{suffix}");
+            out.describe(&name, kind, help);
+            out.sample(&name, &[], value);
+        }
+    }
 }
 
 fn write_thread_panics(out: &mut MetricsText<'_>) {
@@ -127,6 +198,7 @@ fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
         }
     }
     write_responses(out, shards);
+    write_durations(out, shards);
 }
 
 fn write_responses(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
@@ -136,6 +208,34 @@ fn write_responses(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
         for (status, count) in snapshot.http.responses() {
             out.sample(name, &[("shard", &shard), ("status", &status)], count);
         }
+    }
+}
+
+fn write_durations(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
+    let name = "millpond_http_request_duration_seconds";
+    out.describe(
+        name,
+        "histogram",
+        "Time from a complete request to its complete response, by route and class of status; all shards.",
+    );
+    let routes = shards.first().map_or(&[][..], |shard| shard.routes);
+    let all = shards.iter().map(|shard| shard.durations.as_slice());
+    for (route, class, histogram) in by_route(all) {
+        let class = StatusClass(class);
+        let class: (&str, &dyn Display) = ("status_class", &class);
+        match routes.get(route) {
+            Some(route) => out.histogram(name, &[("route", route), class], &histogram),
+            None => out.histogram(name, &[class], &histogram),
+        }
+    }
+}
+
+/// `2xx` for 2.
+struct StatusClass(u16);
+
+impl Display for StatusClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}xx", self.0)
     }
 }
 
@@ -503,6 +603,9 @@ pub(crate) fn accounting_table(name: &str, shards: &[ShardSnapshot]) -> String {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShardSnapshot {
     pub(crate) http: HttpCounters,
+    /// The service's routes, and the durations of their requests, by route and class of status.
+    pub(crate) routes: &'static [&'static str],
+    pub(crate) durations: Vec<DurationHistogram>,
     pub(crate) driver: DriverCounters,
     /// Of a server that speaks TLS.
     pub(crate) tls: Option<TlsCounters>,
@@ -774,7 +877,7 @@ impl<'a> MetricsText<'a> {
         self.error.map_or(Ok(self.out), Err)
     }
 
-    /// Begins a metric: its help and type lines. `kind` is `counter` or `gauge`.
+    /// Begins a metric: its help and type lines. `kind` is `counter`, `gauge` or `histogram`.
     pub fn describe(&mut self, name: &str, kind: &str, help: &str) {
         self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
@@ -788,6 +891,29 @@ impl<'a> MetricsText<'a> {
         }
         let end = if labels.is_empty() { "" } else { "}" };
         self.write(format_args!("{end} {value}\n"));
+    }
+
+    /// All samples of a histogram in seconds: buckets, sum and count.
+    pub fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &dyn Display)],
+        histogram: &DurationHistogram,
+    ) {
+        let bucket = format!("{name}_bucket");
+        let count = histogram.count();
+        let mut labels = labels.to_vec();
+        for (bound_ns, count) in histogram.cumulative() {
+            let bound = Seconds(bound_ns);
+            let mut labels = labels.clone();
+            labels.push(("le", &bound));
+            self.sample(&bucket, &labels, count);
+        }
+        labels.push(("le", &"+Inf"));
+        self.sample(&bucket, &labels, count);
+        labels.pop();
+        self.sample(&format!("{name}_sum"), &labels, Seconds(histogram.sum_ns()));
+        self.sample(&format!("{name}_count"), &labels, count);
     }
 
     fn write(&mut self, text: fmt::Arguments<'_>) {
@@ -804,6 +930,23 @@ impl Write for MetricsText<'_> {
                 self.error = Some(error);
                 fmt::Error
             })
+    }
+}
+
+/// Nanoseconds as seconds in decimal, none of them lost: a float of 64 bits loses some after 104 days.
+struct Seconds(u64);
+
+impl Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let (seconds, mut rest, mut digits) = (self.0 / SECOND_NS, self.0 % SECOND_NS, 9);
+        if rest == 0 {
+            return write!(f, "{seconds}");
+        }
+        while rest % 10 == 0 {
+            (rest, digits) = (rest / 10, digits - 1);
+        }
+        write!(f, "{seconds}.{rest:0digits$}")
     }
 }
 

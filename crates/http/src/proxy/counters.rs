@@ -4,6 +4,7 @@
 //! all shards. A cell has one writer, so that counting is a load and a store, no locked instruction.
 
 use super::failure::Failure;
+use crate::durations::{DurationHistogram, SharedHistogram};
 use crate::metrics::MetricsText;
 use std::fmt;
 use std::marker::PhantomData;
@@ -68,6 +69,8 @@ pub(super) type UpstreamCounters = Counters<Cell, CELLS>;
 pub(super) struct Counters<C, const N: usize> {
     cells: [AtomicU64; N],
     failures: [AtomicU64; FAILURES],
+    /// Of the tries that brought a whole response.
+    pub(super) durations: SharedHistogram,
     named_by: PhantomData<fn(C)>,
 }
 
@@ -76,6 +79,7 @@ impl<C, const N: usize> Default for Counters<C, N> {
         Self {
             cells: [const { AtomicU64::new(0) }; N],
             failures: [const { AtomicU64::new(0) }; FAILURES],
+            durations: SharedHistogram::default(),
             named_by: PhantomData,
         }
     }
@@ -162,6 +166,14 @@ impl<C: CellIndex, const N: usize> Entry<C, N> {
         by_shard.map(|(_, counters)| counters.get(cell)).sum()
     }
 
+    fn durations(&self) -> DurationHistogram {
+        let mut sum = DurationHistogram::default();
+        for (_, counters) in &self.by_shard {
+            sum.merge(&counters.durations.read());
+        }
+        sum
+    }
+
     fn failures(&self, failure: Failure) -> u64 {
         let by_shard = self.by_shard.iter();
         by_shard
@@ -222,6 +234,12 @@ impl<C: CellIndex, const N: usize> Registry<C, N> {
                 }
             }
         }
+        if let Some((name, help)) = shown.durations {
+            out.describe(name, "histogram", help);
+            for entry in entries.iter() {
+                out.histogram(name, &[(shown.label, &entry.name)], &entry.durations());
+            }
+        }
         let (name, help) = shown.failures;
         out.describe(name, "counter", help);
         for entry in entries.iter() {
@@ -249,6 +267,8 @@ pub(super) struct Shown<C: 'static> {
     pub(super) metrics: &'static [Metric<C>],
     /// Name and help of the metric that has failures by cause.
     pub(super) failures: (&'static str, &'static str),
+    /// Name and help of the histogram of their durations, if that is shown.
+    pub(super) durations: Option<(&'static str, &'static str)>,
 }
 
 /// No cell: failures alone are counted.
@@ -276,6 +296,7 @@ pub(super) const REFUSALS: Shown<NoCell> = Shown {
         "Requests that were answered here since they could go to no upstream, by the error type of RFC 9209 and \
          the cause; those there were.",
     ),
+    durations: None,
 };
 
 /// Of upstreams.
@@ -286,6 +307,10 @@ pub(super) const UPSTREAMS: Shown<Cell> = Shown {
         "millpond_upstream_errors_total",
         "Tries without a whole answer, by the error type of RFC 9209 and the cause; those there were.",
     ),
+    durations: Some((
+        "millpond_upstream_request_duration_seconds",
+        "Time of a try from its beginning to the end of the response, the wait for a connection included.",
+    )),
 };
 
 pub(super) struct Metric<C: 'static> {

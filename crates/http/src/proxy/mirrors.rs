@@ -558,6 +558,7 @@ pub(super) const MIRRORS: Shown<MirrorCell> = Shown {
         "millpond_mirror_errors_total",
         "Copies without a whole response, by the error type of RFC 9209 and the cause; those there were.",
     ),
+    durations: None,
 };
 
 const METRICS: [Metric<MirrorCell>; 10] = [

@@ -156,6 +156,7 @@ impl Upstream {
             false => Cell::NewConnections,
         });
         counters.add(Cell::FirstByteNs, report.first_byte_ns);
+        counters.durations.add(report.total_ns);
         counters.add(Cell::BodyBytes, report.body_bytes);
     }
 }

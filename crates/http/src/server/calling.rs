@@ -31,6 +31,7 @@ pub(super) struct Turn {
     /// Why the proxy has answered by itself.
     pub(super) failure: Option<Failure>,
     state: u64,
+    pub(super) route: u8,
 }
 
 impl Turn {
@@ -108,6 +109,8 @@ impl Exchange {
             manner,
             is_of_service: false,
             state: 0,
+            route: 0,
+            started_ns: 0,
         });
     }
 
@@ -144,6 +147,7 @@ impl Exchange {
             token,
             shard_index: shard.shard_index,
             state: 0,
+            route: 0,
         };
         let flow = service.call(&mut request, &mut response, &mut context);
         context.pools.arena.reset();
@@ -152,6 +156,7 @@ impl Exchange {
             written: Written::of(&response),
             failure: response.failure,
             state: context.state,
+            route: context.route,
         }
     }
 
@@ -219,6 +224,8 @@ impl Exchange {
                 manner: turn.written.manner,
                 is_of_service: true,
                 state: turn.state,
+                route: turn.route,
+                started_ns: shard.now_ns,
             };
             self.call_went_on(service, connection, &turn, pending, shard.now_ns);
             // A request without a body is at its end at once.
@@ -231,6 +238,7 @@ impl Exchange {
             return connection.close(manner.is_last_of_client());
         };
         self.counters.count_response(status);
+        self.durations.count_at_once(turn.route, status);
         if sent.is_none() || manner.closes() {
             connection.close(manner.is_last_of_client());
         }

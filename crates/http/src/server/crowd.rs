@@ -213,6 +213,8 @@ impl<S: Service> Server<S> {
     pub(super) fn publish<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let mut snapshot = self.snapshots.lock(shard.shard_index);
         snapshot.http.clone_from(&self.exchange.counters);
+        snapshot.routes = self.service.routes();
+        self.exchange.durations.copy_to(&mut snapshot.durations);
         snapshot.driver = shard.driver.counters();
         snapshot.tls = shard.driver.tls_counters();
         snapshot.proxy_heads = shard.driver.proxy_head_counters();

@@ -8,6 +8,7 @@ use crate::body::KeptInput;
 use crate::body_budget::BodyBudget;
 use crate::connection::{Advance, Connection, Gathering, GatheringRoom, Whole, is_head_request};
 use crate::counters::HttpCounters;
+use crate::durations::RequestDurations;
 use crate::head::ResponseFraming;
 use crate::head::{HeadFields, RequestHead};
 use crate::limits::{Limit, Limits};
@@ -39,6 +40,7 @@ pub(crate) struct Exchange {
     pub(super) requests_per_turn: usize,
     pub(crate) blocks: BlockPool,
     pub(crate) counters: HttpCounters,
+    pub(crate) durations: RequestDurations,
     pub(crate) marks: Marks,
     pub(crate) standing_lines: FixedHeaderLines,
     /// Who wants to know of every request.
@@ -77,12 +79,14 @@ impl Exchange {
         mode: PoolMode,
         blocks: BlockPool,
         bodies: BodyBudget,
+        route_count: usize,
     ) -> Self {
         Self {
             limits,
             requests_per_turn: limits.pipelined_per_tick_max,
             blocks,
             counters: HttpCounters::default(),
+            durations: RequestDurations::new(route_count),
             marks: Marks::default(),
             standing_lines: FixedHeaderLines::new(),
             access_log: None,
@@ -417,6 +421,7 @@ impl Exchange {
             match turn.answered() {
                 Some(status) if !turn.written.manner.closes() => {
                     self.counters.count_response(status);
+                    self.durations.count_at_once(turn.route, status);
                     true
                 }
                 _ => {

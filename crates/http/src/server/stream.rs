@@ -289,6 +289,7 @@ impl Exchange {
             token: RequestToken::new(connection.socket.slot() as u32, pending.sequence),
             shard_index: shard.shard_index,
             state: pending.state,
+            route: pending.route,
         };
         let flow = service.stream(event, &mut response, &mut context);
         let written = Written::of(&response);
@@ -457,6 +458,10 @@ impl Exchange {
         }
         if let Some(status) = written.sent {
             self.counters.count_response(status);
+            if pending.is_of_service {
+                let Pending { route, started_ns, .. } = pending;
+                self.durations.count_late(route, status, started_ns, now_ns);
+            }
         }
         // A body that stops before its end is cut, so that the client sees it: one that ends with the
         // connection by a reset, since a FIN would be its end.

@@ -2,10 +2,10 @@
 
 use crate::support::{MODES, PATIENCE, RawClient, TestServer, config, driver, pool_mode};
 use millpond_http::{
-    Flow, LimitValues, Limits, MetricsAccess, MetricsText, Plaintext, Request, Response,
-    ServeConfig, Service, ServiceContext,
+    Completions, Flow, LimitValues, Limits, MetricsAccess, MetricsText, Plaintext, Request,
+    RequestToken, Response, ServeConfig, Service, ServiceContext, StatusCode,
 };
-use millpond_io::Address;
+use millpond_io::{Address, Waker};
 use std::time::Instant;
 
 const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -276,4 +276,81 @@ fn metrics_have_a_listener_of_their_own() {
         std::net::TcpStream::connect(metrics).is_err(),
         "it ended with the server"
     );
+}
+
+/// A service with two routes, one of which answers late.
+struct Routed {
+    waiting: Vec<RequestToken>,
+    waker: Waker,
+}
+
+impl Service for Routed {
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        if request.path() == b"/late" {
+            context.route = 1;
+            self.waiting.push(context.token);
+            self.waker.wake();
+            return Flow::Pending;
+        }
+        let _ = response.send(StatusCode::NOT_FOUND, None, b"");
+        Flow::Done
+    }
+
+    fn on_wake(&mut self, completions: &mut Completions<'_>) {
+        for token in self.waiting.drain(..) {
+            completions.respond(token, |response, _| {
+                let _ = response.send(StatusCode::OK, None, b"late");
+            });
+        }
+    }
+
+    fn routes(&self) -> &'static [&'static str] {
+        &["at once", "late"]
+    }
+}
+
+/// Goal: durations of requests are a histogram as Prometheus reads it: cumulative buckets that end at the count, with the
+/// route and the class of status; scrapes themselves are not in it.
+#[test]
+fn durations_are_histograms() {
+    for mode in MODES {
+        let server = TestServer::start(config(Limits::default(), mode), |start| Routed {
+            waiting: Vec::new(),
+            waker: start.waker,
+        });
+        let mut client = server.connect();
+        for path in ["/late", "/no", "/late"] {
+            client.ask(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            client.ask(SCRAPE);
+        }
+        let text = client.ask(SCRAPE).text();
+        let name = "millpond_http_request_duration_seconds";
+        assert!(text.contains(&format!("# TYPE {name} histogram\n")), "{text}");
+        for (labels, count) in [
+            ("route=\"at once\",status_class=\"4xx\"", 1.0),
+            ("route=\"late\",status_class=\"2xx\"", 2.0),
+        ] {
+            let found = value(&text, &format!("{name}_count{{{labels}}}"));
+            assert_eq!(found, count, "{text}");
+            let buckets: Vec<f64> = text
+                .lines()
+                .filter(|line| line.starts_with(&format!("{name}_bucket{{{labels},le=")))
+                .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+                .collect();
+            assert!(buckets.is_sorted(), "{buckets:?}");
+            assert_eq!(buckets.len(), 18);
+            assert_eq!(buckets.last(), Some(&count));
+            let sum = value(&text, &format!("{name}_sum{{{labels}}}"));
+            assert!(sum > 0.0, "{text}");
+        }
+        let counts = text
+            .lines()
+            .filter(|line| line.starts_with(&format!("{name}_count")));
+        assert_eq!(counts.count(), 2, "{text}");
+    }
 }
