@@ -16,7 +16,8 @@
 
 mod upstream;
 
-use std::cell::RefCell;
+use std::borrow::Cow;
+use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -27,18 +28,20 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use millpond_io::connection_pool::PoolConfig;
 use millpond_io::{Driver, ShardContext, TimerId, Waker as ShardWaker, monotonic_ns};
-use millpond_mempool::{BlockPool, Buffer, Handle, PinSlab, PoolError, PoolMode, PoolStats, Slab};
+use millpond_mempool::{
+    BlockPool, Buffer, Handle, PinSlab, Pool, PoolError, PoolMode, PoolStats, Pooled, Slab,
+};
 use upstream::{BODY_BYTES_MAX, Upstreams};
 
 use crate::client::{Client, ExchangeEvent, ExchangeId};
 use crate::completions::Completions;
 use crate::head::{Framing, HeadFields, RequestHead};
-use crate::head_text::{Field, FieldValue, RequestTarget};
+use crate::head_text::{Field, FieldName, FieldValue, HeadTextError, RequestTarget};
 use crate::limits::Limits;
 use crate::method::Method;
 use crate::parse::parse_request_head;
 use crate::request::Request;
-use crate::response::{Response, SendError};
+use crate::response::{BodyLength, Response, SendError, WriteError};
 use crate::service::{
     Flow, Interest, RequestToken, Service, ServiceContext, ShardStart, StreamEvent,
 };
@@ -133,15 +136,26 @@ where
         };
         let place = &self.places[handle.index() as usize];
         place.task.is_queued.store(false, Ordering::Release);
-        match poll(future, &place.waker) {
+        let polled = poll(future, &place.waker);
+        let body = place.body;
+        let is_ready = polled.is_ready();
+        let is_whole = self.shard.send_parts(body, response, is_ready).is_ok();
+        match polled {
             Poll::Ready(reply) => {
                 self.end(handle);
-                // Without memory nothing is sent, which becomes 503.
-                let _ = reply.send(response);
+                // Without memory nothing is sent, which becomes 503; what was begun and is not finished is cut.
+                let _ = match reply.body {
+                    ReplyBody::Begun if is_whole => response.finish().is_ok(),
+                    ReplyBody::Begun => false,
+                    _ => reply.send(response).is_ok(),
+                };
                 Flow::Done
             }
-            Poll::Pending if self.shard.wants_body(place.body) => Flow::Stream(Interest::BODY),
-            Poll::Pending => Flow::Stream(Interest::default()),
+            Poll::Pending if is_whole => Flow::Stream(self.shard.interest(body)),
+            Poll::Pending => {
+                self.end(handle);
+                Flow::Done
+            }
         }
     }
 
@@ -227,12 +241,18 @@ where
         let handle = handle_of(context.state);
         let body = self.places[handle.index() as usize].body;
         let taken = match event {
-            StreamEvent::Body(bytes) => self.shard.body_came(body, bytes, &context.pools.blocks),
+            StreamEvent::Body(bytes) => {
+                let blocks = &context.pools.blocks;
+                let taken = self.shard.body_came(body, bytes, blocks);
+                taken.map_err(WriteError::Memory)
+            }
             StreamEvent::BodyEnd { .. } => {
                 self.shard.body_ended(body);
                 Ok(())
             }
-            StreamEvent::Room | StreamEvent::Resumed => Ok(()),
+            // So that the future finds room when it is polled.
+            StreamEvent::Room => self.shard.send_parts(body, response, false),
+            StreamEvent::Resumed => Ok(()),
         };
         if taken.is_err() {
             self.end(handle);
@@ -310,6 +330,8 @@ impl fmt::Debug for AsyncShard {
 
 struct Local {
     bodies: RefCell<Slab<BodyCell>>,
+    /// Tables of the fields of requests whose handlers look at them.
+    fields: Pool<HeadFields>,
     sleeps: RefCell<Sleeps>,
     upstreams: RefCell<Upstreams>,
     client: Client,
@@ -344,6 +366,7 @@ impl AsyncShard {
         Self {
             local: Rc::new(Local {
                 bodies: RefCell::new(Slab::new("http_async_bodies", mode)),
+                fields: Pool::new("http_async_fields", mode),
                 sleeps: RefCell::new(Sleeps {
                     slab: Slab::new("http_sleeps", mode),
                     fresh: Vec::new(),
@@ -370,14 +393,47 @@ impl AsyncShard {
             blocks: blocks.clone(),
             head_bytes,
             head: *request.head,
+            fields: OnceCell::new(),
             body,
         };
         Ok((request, body))
     }
 
-    fn wants_body(&self, body: Handle<BodyCell>) -> bool {
+    /// What the future waits for.
+    fn interest(&self, body: Handle<BodyCell>) -> Interest {
         let bodies = self.local.bodies.borrow();
-        bodies.get(body).is_some_and(|cell| cell.is_wanted)
+        bodies.get(body).map_or(Interest::default(), |cell| Interest {
+            body: cell.is_wanted,
+            room: cell.wants_room || !cell.outgoing.is_empty(),
+        })
+    }
+
+    /// Writes what the future has begun and given of its response: as much as there is room for, or all of it.
+    fn send_parts(
+        &self,
+        body: Handle<BodyCell>,
+        response: &mut Response<'_>,
+        is_last: bool,
+    ) -> Result<(), WriteError> {
+        let mut bodies = self.local.bodies.borrow_mut();
+        let Some(cell) = bodies.get_mut(body) else {
+            return Ok(());
+        };
+        if let Some((head, length)) = cell.begun.take() {
+            head.start(response, length)?;
+        }
+        let room_bytes = if is_last {
+            usize::MAX
+        } else {
+            response.room_bytes()
+        };
+        let count = cell.outgoing.len().min(room_bytes);
+        if count > 0 {
+            response.write(&cell.outgoing[..count])?;
+            cell.outgoing.consume_front(count);
+            cell.wants_room &= !cell.outgoing.is_empty();
+        }
+        Ok(())
     }
 
     fn body_came(
@@ -414,6 +470,7 @@ impl AsyncShard {
 
     fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
         visit(self.local.bodies.borrow().stats());
+        visit(self.local.fields.stats());
         visit(self.local.sleeps.borrow().slab.stats());
         visit(self.local.upstreams.borrow().stats());
         self.local.client.visit_pool_stats(visit);
@@ -421,6 +478,7 @@ impl AsyncShard {
 
     fn trim_pools(&self) -> usize {
         self.local.bodies.borrow_mut().trim()
+            + self.local.fields.trim()
             + self.local.sleeps.borrow_mut().slab.trim()
             + self.local.upstreams.borrow_mut().trim()
             + self.local.client.trim_pools()
@@ -537,6 +595,12 @@ struct BodyCell {
     is_ended: bool,
     /// The future waits for a part.
     is_wanted: bool,
+    /// Status and fields of a response that the future has begun and the server has not sent.
+    begun: Option<(Reply, BodyLength)>,
+    /// Of the response's body, what the future has written and the server has not.
+    outgoing: Buffer,
+    /// The future waits until that is empty.
+    wants_room: bool,
 }
 
 /// A request, owned: its head was copied once into pooled memory, its body is read when asked for.
@@ -547,6 +611,8 @@ pub struct AsyncRequest {
     blocks: BlockPool,
     head_bytes: Buffer,
     head: RequestHead,
+    /// Once a field was asked for.
+    fields: OnceCell<Pooled<HeadFields>>,
     body: Handle<BodyCell>,
 }
 
@@ -602,7 +668,12 @@ impl AsyncRequest {
         RequestTarget::received(self.path())
     }
 
-    /// Value of the first field with this name. Looks through the head again: ask once.
+    /// All query parameters, decoded: see [`Request::query_pairs`].
+    pub fn query_pairs(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+        form_urlencoded::parse(self.query().unwrap_or_default())
+    }
+
+    /// Value of the first field with this name, compared without regard to case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.field(name).map(FieldValue::as_bytes)
@@ -611,11 +682,43 @@ impl AsyncRequest {
     /// The same as a value that another message can have.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<FieldValue<'_>> {
-        let mut fields = HeadFields::new();
-        // It was accepted before, under limits that are no wider.
-        parse_request_head(&self.head_bytes, &Limits::OF_ACCEPTED_HEADS, &mut fields).ok()?;
-        let value = fields.value_of(&self.head_bytes, name.as_bytes())?;
-        Some(FieldValue::known(value))
+        let value = match self.fields() {
+            Ok(fields) => fields.value_of(&self.head_bytes, name.as_bytes()),
+            // Without memory for the table it is parsed for this call.
+            Err(_) => {
+                let mut fields = HeadFields::new();
+                self.parse_fields(&mut fields);
+                fields.value_of(&self.head_bytes, name.as_bytes())
+            }
+        };
+        value.map(FieldValue::known)
+    }
+
+    /// All fields in the order they came.
+    ///
+    /// # Errors
+    /// No memory for the table of fields, which the first call makes.
+    pub fn headers(&self) -> Result<impl Iterator<Item = (&[u8], &[u8])>, PoolError> {
+        let spans = self.fields()?.spans().iter();
+        let bytes = &*self.head_bytes;
+        Ok(spans.map(move |span| (span.name.of(bytes), span.value.of(bytes))))
+    }
+
+    /// The table of fields, made when it is first asked for, and kept with the request.
+    fn fields(&self) -> Result<&HeadFields, PoolError> {
+        if let Some(fields) = self.fields.get() {
+            return Ok(fields);
+        }
+        let mut fields = self.shard.local.fields.insert(HeadFields::new())?;
+        self.parse_fields(&mut fields);
+        Ok(self.fields.get_or_init(|| fields))
+    }
+
+    fn parse_fields(&self, fields: &mut HeadFields) {
+        // Under limits that are no narrower than those under which the server accepted it.
+        let limits = &Limits::OF_ACCEPTED_HEADS;
+        let parsed = parse_request_head(&self.head_bytes, limits, fields);
+        debug_assert!(parsed.is_ok());
     }
 
     /// The shard's pool, for what the handler builds.
@@ -644,6 +747,22 @@ impl AsyncRequest {
             }
         }
         Ok(body)
+    }
+
+    /// Begins a response whose body the handler writes in parts, with status and fields of `head`. What the handler returns
+    /// at the end is [`ResponseBody::finish`]; if it returns another [`Reply`] the response is cut, so that the client
+    /// sees that something is missing.
+    pub fn begin(&mut self, head: Reply, length: BodyLength) -> ResponseBody {
+        let mut bodies = self.shard.local.bodies.borrow_mut();
+        if let Some(cell) = bodies.get_mut(self.body) {
+            cell.begun = Some((head, length));
+        }
+        drop(bodies);
+        ResponseBody {
+            shard: self.shard.clone(),
+            blocks: self.blocks.clone(),
+            body: self.body,
+        }
     }
 
     /// Waits for so long, at least, and about 17 ms longer at most.
@@ -705,11 +824,58 @@ impl AsyncShard {
     }
 }
 
+/// The body of a response that was begun: see [`AsyncRequest::begin`].
+pub struct ResponseBody {
+    shard: AsyncShard,
+    blocks: BlockPool,
+    body: Handle<BodyCell>,
+}
+
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ResponseBody")
+            .finish_non_exhaustive()
+    }
+}
+
+impl ResponseBody {
+    /// Writes the next part, which is copied once. Waits while the client does not read what was written before, so a
+    /// response of any length takes the memory of one part and of the connection's output.
+    ///
+    /// # Errors
+    /// No memory.
+    pub async fn write(&mut self, part: &[u8]) -> Result<(), PoolError> {
+        poll_fn(|_context| self.poll_write(part)).await
+    }
+
+    /// Never wakes by itself: the server polls when there is room.
+    fn poll_write(&self, part: &[u8]) -> Poll<Result<(), PoolError>> {
+        let mut bodies = self.shard.local.bodies.borrow_mut();
+        let Some(cell) = bodies.get_mut(self.body) else {
+            return Poll::Ready(Ok(()));
+        };
+        if !cell.outgoing.is_empty() {
+            cell.wants_room = true;
+            return Poll::Pending;
+        }
+        Poll::Ready(cell.outgoing.extend_from_slice(&self.blocks, part))
+    }
+
+    /// The end of the body, for the handler to return.
+    #[must_use]
+    pub const fn finish(self) -> Reply {
+        Reply::new(StatusCode::OK, ReplyBody::Begun)
+    }
+}
+
 /// An answer.
 #[derive(Debug)]
 pub struct Reply {
     status: StatusCode,
     content_type: Option<FieldValue<'static>>,
+    /// Fields that the handler added. Checked when they were.
+    fields: Vec<(FieldName<'static>, String)>,
     body: ReplyBody,
 }
 
@@ -717,16 +883,32 @@ pub struct Reply {
 enum ReplyBody {
     Static(&'static [u8]),
     Pooled(Buffer),
+    /// Of a response that was begun before.
+    Begun,
 }
 
 impl Reply {
+    const fn new(status: StatusCode, body: ReplyBody) -> Self {
+        Self {
+            status,
+            content_type: None,
+            fields: Vec::new(),
+            body,
+        }
+    }
+
+    /// An answer without a body or with one that follows: see [`AsyncRequest::begin`].
+    #[must_use]
+    pub const fn empty(status: StatusCode) -> Self {
+        Self::new(status, ReplyBody::Static(b""))
+    }
+
     /// An answer with a text of the program's own.
     #[must_use]
     pub const fn text(status: StatusCode, text: &'static str) -> Self {
         Self {
-            status,
             content_type: Some(FieldValue::TEXT_PLAIN),
-            body: ReplyBody::Static(text.as_bytes()),
+            ..Self::new(status, ReplyBody::Static(text.as_bytes()))
         }
     }
 
@@ -738,17 +920,59 @@ impl Reply {
         body: Buffer,
     ) -> Self {
         Self {
-            status,
             content_type: Some(content_type),
-            body: ReplyBody::Pooled(body),
+            ..Self::new(status, ReplyBody::Pooled(body))
         }
     }
 
+    /// The same with a field that is only known at run time. A `Content-Type` replaces the one there is.
+    ///
+    /// # Errors
+    /// A value that cannot stand in a header section.
+    pub fn with_field(
+        mut self,
+        name: FieldName<'static>,
+        value: impl Into<String>,
+    ) -> Result<Self, HeadTextError> {
+        let value = value.into();
+        FieldValue::new(&value)?;
+        if name == FieldName::CONTENT_TYPE {
+            self.content_type = None;
+        }
+        self.fields.push((name, value));
+        Ok(self)
+    }
+
     fn send(&self, response: &mut Response<'_>) -> Result<(), SendError> {
-        let body: &[u8] = match &self.body {
+        if self.fields.is_empty() {
+            return response.send(self.status, self.content_type, self.body());
+        }
+        response.send_with(self.status, &self.all_fields(), self.body())
+    }
+
+    /// Begins a body with its own as the first part.
+    fn start(&self, response: &mut Response<'_>, length: BodyLength) -> Result<(), WriteError> {
+        response.start(self.status, &self.all_fields(), length)?;
+        match self.body() {
+            [] => Ok(()),
+            part => response.write(part),
+        }
+    }
+
+    fn body(&self) -> &[u8] {
+        match &self.body {
             ReplyBody::Static(text) => text,
             ReplyBody::Pooled(buffer) => buffer,
-        };
-        response.send(self.status, self.content_type, body)
+            ReplyBody::Begun => &[],
+        }
+    }
+
+    fn all_fields(&self) -> Vec<Field<'_>> {
+        let content_type = self.content_type.map(|value| (FieldName::CONTENT_TYPE, value));
+        let added = self.fields.iter();
+        content_type
+            .into_iter()
+            .chain(added.map(|(name, value)| (*name, FieldValue::known(value.as_bytes()))))
+            .collect()
     }
 }

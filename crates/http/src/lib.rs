@@ -46,12 +46,14 @@ pub mod request;
 pub mod service;
 pub mod response;
 mod streaming;
+pub mod handler;
 pub mod completions;
 pub mod router;
 pub mod asynchronous;
 mod connection;
 mod connections;
 pub mod counters;
+pub mod durations;
 mod server;
 pub mod encode;
 pub mod plaintext;
@@ -64,7 +66,7 @@ pub mod client;
 pub mod proxy;
 
 pub use access_log::{AccessLogConfig, AccessLogFormat, AccessLogTarget};
-pub use asynchronous::{AsyncRequest, AsyncService, AsyncShard, Reply};
+pub use asynchronous::{AsyncRequest, AsyncService, AsyncShard, Reply, ResponseBody};
 pub use body::{BodyDecoder, BodyStep};
 pub use body_budget::{BodyBudget, BodyHold};
 pub use client::{
@@ -72,9 +74,11 @@ pub use client::{
     IdenticalResponses, LastHead, OutgoingRequest,
 };
 pub use completions::Completions;
+pub use durations::{DurationHistogram, ROUTES_MAX};
 pub use encode::encode_request;
 pub use error::{BodyError, ParseError};
 pub use files::{Files, FilesConfig, FilesError, Site};
+pub use handler::{Handler, HandlerError};
 pub use head::{FieldSpan, Framing, HeadFields, RequestHead, ResponseHead, Version};
 pub use head_text::{
     Authority, Field, FieldName, FieldValue, HeadPart, HeadTextError, ReceivedFields, RequestTarget,

@@ -2,6 +2,8 @@
 //!
 //! A body that a service wants in parts is not here: it comes to `Service::stream`.
 
+use std::borrow::Cow;
+
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 
 use crate::body_budget::BodyHold;
@@ -85,6 +87,12 @@ impl<'a> Request<'a> {
                 _ => None,
             }
         })
+    }
+
+    /// All query parameters in their order, decoded as those of an HTML form: `+` is a space, and what is not UTF-8 is
+    /// replaced. Allocates only for what is encoded.
+    pub fn query_pairs(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a> {
+        form_urlencoded::parse(self.query().unwrap_or_default())
     }
 
     /// Host and port the request is for; may be empty.

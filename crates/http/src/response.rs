@@ -9,12 +9,13 @@ use crate::encode::{
     encode_last_chunk, encode_response, encode_response_head,
 };
 use crate::head::ResponseFraming;
+use crate::handler::HandlerError;
 use crate::head_text::{Field, FieldName, FieldValue};
 use crate::log::{FixedHeaderLines, GivenLines};
 use crate::proxy::Failure;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, room_bytes};
-use millpond_mempool::{BlockPool, Buffer, PoolError};
+use millpond_mempool::{BlockPool, Buffer, BufferWriter, PoolError};
 use std::fmt;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -174,6 +175,30 @@ impl Response<'_> {
         body: &[u8],
     ) -> Result<(), SendError> {
         self.encode(status, None, fields, body)
+    }
+
+    /// Answers with a body that `write` writes: `write!`, or a serializer. It is gathered in pooled memory, so that its length
+    /// is known, and copied once. If `write` fails nothing is sent.
+    ///
+    /// ```
+    /// # use millpond_http::{FieldName, FieldValue, HandlerError, Response, StatusCode};
+    /// # fn answer(response: &mut Response<'_>, value: &serde_json::Value) -> Result<(), HandlerError> {
+    /// let fields = [(FieldName::CONTENT_TYPE, FieldValue::JSON)];
+    /// response.send_written(StatusCode::OK, &fields, |out| serde_json::to_writer(out, value))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// That of `write`, or a [`SendError`].
+    pub fn send_written<E: Into<HandlerError>>(
+        &mut self,
+        status: StatusCode,
+        fields: &[Field<'_>],
+        write: impl FnOnce(&mut BufferWriter<'_>) -> Result<(), E>,
+    ) -> Result<(), HandlerError> {
+        let mut body = Buffer::new();
+        write(&mut body.writer(self.blocks)).map_err(Into::into)?;
+        Ok(self.send_with(status, fields, &body)?)
     }
 
     /// Begins an answer whose body follows through [`Self::write`].

@@ -7,12 +7,15 @@
 mod support;
 #[path = "../examples/json.rs"]
 mod json;
+#[path = "../examples/quickstart.rs"]
+mod quickstart;
 #[path = "../examples/upload.rs"]
 mod upload;
 #[path = "../examples/upstream.rs"]
 mod upstream;
 
-use millpond_http::{Limits, Plaintext};
+use millpond_http::{Handler, Limits, Plaintext};
+use std::sync::atomic::AtomicU64;
 use support::TestServer;
 
 /// Goal: routes, parameters and escapes.
@@ -42,6 +45,34 @@ fn json_answers_with_json() {
     );
     assert_eq!(ask("DELETE /echo", "").0, 405);
     assert_eq!(ask("GET /hello", "").0, 404);
+}
+
+/// Goal: state is shared, parameters are decoded, JSON goes in and out, and mistakes have their status.
+#[test]
+fn quickstart_answers_with_json() {
+    let served = AtomicU64::new(0);
+    let served: &'static AtomicU64 = Box::leak(Box::new(served));
+    let server = TestServer::with_limits(Limits::default(), move |_| {
+        Handler::new(move |request, response| quickstart::answer(request, response, served))
+    });
+    let mut client = server.connect();
+    let mut ask = |line: &str, body: &str| {
+        let length = body.len();
+        let response = client.ask(format!(
+            "{line} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"
+        ));
+        (response.status, response.text())
+    };
+    let first = ask("GET /hello?a=b&name=you+%26+me", "");
+    assert_eq!(
+        first,
+        (200, "{\"hello\":\"you & me\",\"request\":1}".to_owned())
+    );
+    let second = ask("GET /hello", "").1;
+    assert_eq!(second, "{\"hello\":\"world\",\"request\":2}");
+    assert_eq!(ask("POST /echo", "[1, {}]"), (200, "[1,{}]".to_owned()));
+    assert_eq!(ask("POST /echo", "[1, {").0, 400);
+    assert_eq!(ask("DELETE /echo", "").0, 404);
 }
 
 /// Goal: an upload is counted and hashed part by part, as the same bytes at once would be.

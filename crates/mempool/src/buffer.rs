@@ -260,6 +260,12 @@ impl Buffer {
         Ok(())
     }
 
+    /// This buffer and a pool to grow from, as a [`std::io::Write`] that appends: for `write!`, serializers and the
+    /// like. Its errors are of the kind `OutOfMemory` and carry the [`PoolError`].
+    pub const fn writer<'a>(&'a mut self, pool: &'a BlockPool) -> BufferWriter<'a> {
+        BufferWriter { buffer: self, pool }
+    }
+
     /// Appends one byte, growing where needed.
     #[inline]
     pub fn push(&mut self, pool: &BlockPool, byte: u8) -> Result<(), PoolError> {
@@ -379,5 +385,27 @@ impl fmt::Debug for Buffer {
             .field("len", &self.len())
             .field("capacity", &self.capacity())
             .finish()
+    }
+}
+
+/// Appends to a [`Buffer`]: see [`Buffer::writer`].
+#[derive(Debug)]
+pub struct BufferWriter<'a> {
+    buffer: &'a mut Buffer,
+    pool: &'a BlockPool,
+}
+
+impl std::io::Write for BufferWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let appended = self.buffer.extend_from_slice(self.pool, bytes);
+        appended.map_err(|error| std::io::Error::new(std::io::ErrorKind::OutOfMemory, error))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }

@@ -80,7 +80,7 @@ mod pool_mode;
 
 pub use arena::Arena;
 pub use block_pool::{BLOCK_ALIGN_MAX, BLOCK_BYTES_MAX, Block, BlockPool, ClassStats};
-pub use buffer::Buffer;
+pub use buffer::{Buffer, BufferWriter};
 pub use buffer_pool::{BufferPool, Lease};
 pub use heap::{free_heap_bytes, give_back_free_heap, map_large_blocks};
 pub use malloc::MempoolAlloc;

@@ -2,11 +2,12 @@
 
 use crate::support::{PATIENCE, TestServer, wait_until};
 use millpond_http::{
-    AsyncRequest, AsyncService, AsyncShard, FieldValue, LimitValues, Limits, Reply, Service,
-    ShardStart,
+    AsyncRequest, AsyncService, AsyncShard, BodyLength, FieldName, FieldValue, LimitValues, Limits,
+    Reply, Service, ShardStart,
 };
 use millpond_http::{Method, StatusCode};
 use std::future::poll_fn;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
@@ -83,6 +84,45 @@ async fn handle(mut request: AsyncRequest, shared: Arc<Shared>) -> Reply {
             let mut body = millpond_mempool::Buffer::new();
             body.extend_from_slice(request.blocks(), agent).unwrap();
             Reply::bytes(StatusCode::OK, FieldValue::TEXT_PLAIN, body)
+        }
+        (Method::GET, b"/told") => {
+            // Each twice: the second look is at the table that the first has made.
+            let mut text = String::new();
+            for _ in 0..2 {
+                for (name, value) in request.headers().unwrap() {
+                    text += &format!("{}={};", name.escape_ascii(), value.escape_ascii());
+                }
+            }
+            for (name, value) in request.query_pairs() {
+                text += &format!("{name}={value};");
+            }
+            let mut body = millpond_mempool::Buffer::new();
+            write!(body.writer(request.blocks()), "{text}").unwrap();
+            let tag = format!("\"{}\"", text.len());
+            Reply::bytes(StatusCode::OK, FieldValue::TEXT_PLAIN, body)
+                .with_field(FieldName::CONTENT_TYPE, "text/csv")
+                .and_then(|reply| reply.with_field(FieldName::ETAG, tag))
+                .unwrap_or_else(|_| Reply::text(StatusCode::INTERNAL_SERVER_ERROR, "tag"))
+        }
+        (Method::GET, b"/counted") => {
+            let mut body = request.begin(Reply::text(StatusCode::OK, "begin\n"), BodyLength::Unknown);
+            for number in 0..100_000_u32 {
+                if number % 30_000 == 7 {
+                    request.sleep(1).await;
+                }
+                body.write(format!("{number}\n").as_bytes()).await.unwrap();
+            }
+            body.finish()
+        }
+        (Method::GET, b"/broken-off") => {
+            let mut body = request.begin(Reply::empty(StatusCode::OK), BodyLength::Known(10));
+            body.write(b"half").await.unwrap();
+            Reply::text(StatusCode::INTERNAL_SERVER_ERROR, "too late")
+        }
+        (Method::GET, b"/too-short") => {
+            let mut body = request.begin(Reply::empty(StatusCode::OK), BodyLength::Known(10));
+            body.write(b"half").await.unwrap();
+            body.finish()
         }
         (Method::POST, b"/double") => {
             let mut body = request.read_body(1000).await.unwrap();
@@ -267,4 +307,43 @@ fn a_connection_is_idle_after_a_late_answer() {
     }
     client.send(post);
     assert_eq!(client.response().status, 200);
+}
+
+/// Goal: a handler sees all fields and parameters, and gives its reply fields that it knows only then; one that
+/// could end the header section is refused.
+#[test]
+fn fields_and_parameters_both_ways() {
+    let (server, _shared) = serve();
+    let mut client = server.connect();
+    let response =
+        client.ask("GET /told?a=1+2&b=%C3%A9&c HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nx-one: 2\r\n\r\n");
+    let fields = "Host=a;X-One=1;x-one=2;";
+    let expected = format!("{fields}{fields}a=1 2;b=\u{e9};c=;");
+    assert_eq!(response.text(), expected);
+    assert_eq!(response.header("content-type"), Some("text/csv"));
+    let tag = format!("\"{}\"", expected.len());
+    assert_eq!(response.header("etag"), Some(&*tag));
+    let split = Reply::text(StatusCode::OK, "").with_field(FieldName::ETAG, "a\r\nX: y");
+    assert!(split.is_err());
+}
+
+/// Goal: a handler writes a body in parts of any number, waits while its client does not read, and holds no more memory
+/// meanwhile; one that stops before the end is cut; one in response to HEAD is not sent.
+#[test]
+fn handlers_write_bodies_in_parts() {
+    let (server, _shared) = serve();
+    let numbers: String = (0..100_000).map(|number| format!("{number}\n")).collect();
+    let mut client = server.connect();
+    client.send("GET /counted HTTP/1.1\r\nHost: a\r\n\r\n");
+    // The handler is far ahead of what is read here, unless it waits.
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(client.response().text(), format!("begin\n{numbers}"));
+    client.send("HEAD /counted HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.response_to_head().status, 200);
+    for path in ["/broken-off", "/too-short"] {
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let received = client.rest();
+        assert!(received.ends_with(b"\r\n\r\nhalf"), "{}", received.escape_ascii());
+    }
 }

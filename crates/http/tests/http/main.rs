@@ -21,6 +21,7 @@ mod streaming;
 mod files;
 mod hostile;
 mod asynchronous;
+mod handlers;
 mod exchanges;
 mod calls;
 mod idle_memory;
