@@ -194,7 +194,9 @@ fn sections_of(command: &Command) -> Vec<(String, String)> {
         ("Flags".to_owned(), String::new()),
     ];
     for arg in command.get_arguments() {
-        if arg.is_hide_set() || ["help", "version"].contains(&arg.get_id().as_str()) {
+        // What every command has; `load` has a version flag of its own, as wrk does.
+        let is_common = arg.get_id() == "help" || arg.get_short() == Some('V');
+        if arg.is_hide_set() || is_common {
             continue;
         }
         let heading = match (arg.is_positional(), arg.get_help_heading()) {
