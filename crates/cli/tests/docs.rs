@@ -53,19 +53,16 @@ fn pages() -> Vec<PathBuf> {
 /// What is wrong with a link of a page: no file, or no heading of that name in it.
 fn broken(page: &Page, path: &Path, target: &str) -> Option<String> {
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-    let file = match file {
-        "" => path.to_owned(),
-        file => path.parent().unwrap().join(file),
-    };
-    if !file.exists() {
-        return Some(format!("there is no {target}"));
+    let no_heading = || format!("there is no heading for {target}");
+    if file.is_empty() {
+        return (!page.has_anchor(anchor)).then(no_heading);
     }
-    let is_there = match (anchor, target.starts_with('#')) {
-        ("", _) => true,
-        (anchor, true) => page.has_anchor(anchor),
-        (anchor, false) => Page::read(&file).has_anchor(anchor),
-    };
-    (!is_there).then(|| format!("there is no heading for {target}"))
+    let file = path.parent().unwrap().join(file);
+    match file.exists() {
+        false => Some(format!("there is no {target}")),
+        true if anchor.is_empty() || Page::read(&file).has_anchor(anchor) => None,
+        true => Some(no_heading()),
+    }
 }
 
 /// Goal: whatever a page tells to type is understood, and whatever it points at is there.

@@ -237,7 +237,7 @@ fn item_of(arg: &Arg) -> String {
 /// `` `-t`, `--threads N` ``.
 fn names_of(arg: &Arg) -> String {
     let values = arg.get_value_names().unwrap_or_default();
-    let values: Vec<&str> = values.iter().map(|name| name.as_str()).collect();
+    let values: Vec<&str> = values.iter().map(clap::builder::Str::as_str).collect();
     let mut value = values.join(" ");
     if arg.get_num_args().is_some_and(|count| count.max_values() > values.len().max(1)) {
         value += "...";

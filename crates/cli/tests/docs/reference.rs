@@ -26,7 +26,7 @@ fn texts(directory: &Path) -> BTreeMap<String, String> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     let text = |path: &Path| std::fs::read_to_string(path).unwrap();
     entries
-        .map(|entry| entry.unwrap())
+        .map(Result::unwrap)
         .map(|entry| (entry.file_name().into_string().unwrap(), text(&entry.path())))
         .collect()
 }
