@@ -157,8 +157,7 @@ fn page_of(command: &Command) -> String {
         markdown(about.trim_end()),
         usage.trim_end()
     );
-    let inner: String = shown_subcommands(command).map(link_to).collect();
-    push_section(&mut text, "Commands", &inner);
+    push_section(&mut text, "Commands", &links_below(command, ""));
     for (heading, items) in sections_of(command) {
         push_section(&mut text, &heading, &items);
     }
@@ -177,14 +176,16 @@ fn push_section(text: &mut String, heading: &str, body: &str) {
     }
 }
 
-fn link_to(command: &Command) -> String {
-    let about = command.get_about().map(ToString::to_string);
-    format!(
-        "- [`{}`]({}): {}\n",
-        words_of(command),
-        file_name(command),
-        markdown(&about.unwrap_or_default())
-    )
+/// All that is below a command, so that each page is one click from the first.
+fn links_below(command: &Command, indent: &str) -> String {
+    let link = |inner: &Command| {
+        let about = inner.get_about().map(ToString::to_string);
+        let about = markdown(&about.unwrap_or_default());
+        let below = links_below(inner, &format!("{indent}  "));
+        let (words, file) = (words_of(inner), file_name(inner));
+        format!("{indent}- [`{words}`]({file}): {about}\n{below}")
+    };
+    shown_subcommands(command).map(link).collect()
 }
 
 /// Arguments under the headings of help, in the order of help.
