@@ -81,7 +81,7 @@ enum Command {
     #[cfg(feature = "entity")]
     Entity(entity::EntityFlags),
     Version(doctor::VersionFlags),
-    Pages(printing::PagesFlags),
+    Pages(help::PagesFlags),
 }
 
 impl Cli {

@@ -1,6 +1,5 @@
 //! What README.md and docs say: each command is one that this `millpond` understands, each link leads
-//! somewhere, the dashboard asks for metrics that there are, and the page on operating knows every flag and
-//! every metric.
+//! somewhere, the dashboard asks for metrics that there are, and the reference has every flag and every metric.
 //!
 //! `--help` behind a command line makes the command read every word of it as it would any day, refuse
 //! what it does not know, and do nothing. What it cannot see so is a flag that is missing, or two that
@@ -30,19 +29,40 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The pages that somebody reads who wants to know what to type.
+/// The pages that somebody reads who wants to know what to type: all of docs, and those of the folders with examples.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> = ["README.md", "benches/README.md", "examples/README.md"]
         .map(|name| root().join(name))
         .into();
     pages.retain(|page| page.is_file());
-    let docs = std::fs::read_dir(root().join("docs")).unwrap();
-    pages.extend(
-        docs.map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "md")),
-    );
+    let mut directories = vec![root().join("docs")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => directories.push(path),
+                false => pages.push(path),
+            }
+        }
+    }
+    pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
     pages.sort();
     pages
+}
+
+/// What is wrong with a link of a page: no file, or no heading of that name in it.
+fn broken(page: &Page, path: &Path, target: &str) -> Option<String> {
+    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let no_heading = || format!("there is no heading for {target}");
+    if file.is_empty() {
+        return (!page.has_anchor(anchor)).then(no_heading);
+    }
+    let file = path.parent().unwrap().join(file);
+    match file.exists() {
+        false => Some(format!("there is no {target}")),
+        true if anchor.is_empty() || Page::read(&file).has_anchor(anchor) => None,
+        true => Some(no_heading()),
+    }
 }
 
 /// Goal: whatever a page tells to type is understood, and whatever it points at is there.
@@ -59,8 +79,8 @@ fn documented_commands_are_understood() {
             }
         }
         for (line, target) in page.links() {
-            if !path.parent().unwrap().join(&target).exists() {
-                complaints.push(format!("{}:{line}: there is no {target}", path.display()));
+            if let Some(why) = broken(&page, &path, &target) {
+                complaints.push(format!("{}:{line}: {why}", path.display()));
             }
         }
     }
@@ -72,7 +92,7 @@ fn documented_commands_are_understood() {
 /// What a block's own language says against it; blocks of Rust are compiled and run elsewhere.
 fn complaint(block: &Block) -> Option<String> {
     match &*block.language {
-        "" | "rust" | "rust,standalone_crate" => None,
+        "" | "text" | "rust" | "rust,standalone_crate" => None,
         "sh" => {
             let output = Command::new("bash")
                 .args(["-n", "-c", &block.text])
@@ -117,7 +137,7 @@ fn blocks_are_in_their_language() {
 fn planted_mistakes_are_found() {
     let text = "\
 Say `millpond serve plaintext --lissen 127.0.0.1:1`, or `millpond load --driver
-kqueue URL`, and `--no-such-flag`; see [nothing](nothing.md).
+kqueue URL`, and `--no-such-flag`; see [nothing](nothing.md), [none](#no-such-heading).
 
 ```
 millpond grind
@@ -153,7 +173,14 @@ millpond compare --rounds 4 \\
     let expected = expected.map(|(line, words)| (line, words.to_owned()));
     assert_eq!(wrong, expected);
     let links: Vec<_> = page.links().collect();
-    assert_eq!(links, [(2, "nothing.md".to_owned())]);
+    let expected = [(2, "nothing.md"), (2, "#no-such-heading")];
+    assert_eq!(links, expected.map(|(line, target)| (line, target.to_owned())));
+    let path = root().join("docs/page.md");
+    for (_, target) in links {
+        assert!(broken(&page, &path, &target).is_some(), "{target}");
+    }
+    let page = Page::of("# One, two: `three`\n");
+    assert_eq!(broken(&page, &path, "#one-two-three"), None);
 }
 
 /// Goal: each file that a page for developers names in the repository is there.

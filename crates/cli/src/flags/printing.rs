@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use clap::{Args, CommandFactory};
-use clap_complete::Shell;
+use clap::Args;
 use millpond_load::{
     Connecting, Ended, LoadRecord, Observer, Progress, RequestSample, SAMPLES_MAX, Second,
 };
@@ -23,7 +22,7 @@ use crate::output::{Exit, JsonFile};
 use super::baseline::BaselineFlags;
 use super::connections::{Form, Streams};
 use super::watcher::Watcher;
-use super::{Cli, Failure, baseline};
+use super::{Failure, baseline};
 
 /// The flags of what is printed and written.
 #[derive(Args, Debug)]
@@ -517,50 +516,6 @@ fn trusted(record: &LoadRecord) -> Outcome {
         LoadStatus::Ok => Outcome::Passed("OK".to_owned()),
         LoadStatus::Suspect => Outcome::Passed(format!("with care: {reasons}")),
         LoadStatus::Invalid => Outcome::Error(reasons),
-    }
-}
-
-// `millpond pages`: manual pages and shell completions, made from the flags themselves.
-//
-// Hidden: `cargo xtask dist` calls it for whoever packs Millpond. The other way round, linking this
-// command into `xtask`, would keep the checks from running while the command does not compile.
-
-/// Write the manual pages and shell completions, for packagers
-#[derive(Args, Debug)]
-#[command(
-    hide = true,
-    after_help = "Examples:
-  millpond pages share
-
-makes share/man/man1, share/bash-completion and the like."
-)]
-pub(crate) struct PagesFlags {
-    /// Where to; what is missing of it is made
-    directory: PathBuf,
-}
-
-/// Where each shell looks below a prefix's `share`, and what it calls the file.
-const COMPLETIONS: [(Shell, &str, &str); 3] = [
-    (Shell::Bash, "bash-completion/completions", "millpond"),
-    (Shell::Zsh, "zsh/site-functions", "_millpond"),
-    (Shell::Fish, "fish/vendor_completions.d", "millpond.fish"),
-];
-
-impl PagesFlags {
-    pub(super) fn run(self) -> Result<Exit, Failure> {
-        let shown = self.directory.display().to_string();
-        let failed = |error: &dyn Display| Failure::failed(format!("{shown}: {error}"));
-        let manual = self.directory.join("man/man1");
-        fs::create_dir_all(&manual).map_err(|error| failed(&error))?;
-        clap_mangen::generate_to(Cli::command(), &manual).map_err(|error| failed(&error))?;
-        for (shell, place, name) in COMPLETIONS {
-            let directory = self.directory.join(place);
-            fs::create_dir_all(&directory).map_err(|error| failed(&error))?;
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "millpond", &mut text);
-            fs::write(directory.join(name), text).map_err(|error| failed(&error))?;
-        }
-        Ok(Exit::Success)
     }
 }
 

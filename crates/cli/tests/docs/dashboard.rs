@@ -20,6 +20,11 @@ impl Exported {
         self.labels.keys().map(String::as_str)
     }
 
+    /// Its type and labels, as the reference writes them.
+    pub(crate) fn facts(&self, name: &str) -> Option<(&str, &BTreeSet<String>)> {
+        Some((self.kind.get(name)?, self.labels.get(name)?))
+    }
+
     fn read(&mut self, text: &str) {
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# HELP ") {
@@ -32,10 +37,8 @@ impl Exported {
                 self.kind.insert(name.to_owned(), kind.to_owned());
             } else {
                 let name = line.split(['{', ' ']).next().unwrap_or_default();
-                // Scrapers add these two.
-                let mut labels = BTreeSet::from(["instance".to_owned(), "job".to_owned()]);
+                let labels = self.labels.entry(name.to_owned()).or_default();
                 labels.extend(labels_in(line));
-                self.labels.insert(name.to_owned(), labels);
             }
         }
     }
@@ -191,7 +194,9 @@ fn metrics_explain_themselves_and_the_dashboard_reads_them() {
 
 /// What is wrong with a query.
 fn complaint(query: &str, exported: &Exported) -> Option<String> {
-    let asked = labels_asked(query);
+    let mut asked = labels_asked(query);
+    // Scrapers add these two.
+    asked.retain(|label| label != "instance" && label != "job");
     for name in metrics_in(query) {
         let Some(labels) = exported.labels.get(&name) else {
             return Some(format!("nobody exports {name}"));

@@ -1,5 +1,6 @@
 //! A page of Markdown, as far as commands and links go.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// What opens and closes a block of code.
@@ -12,6 +13,8 @@ pub(crate) struct Page {
     /// Commands of blocks and of code within sentences, with the line they begin in.
     commands: Vec<(usize, String)>,
     links: Vec<(usize, String)>,
+    /// What a link may name behind `#`, as GitHub makes it of the headings.
+    anchors: BTreeSet<String>,
     blocks: Vec<Block>,
 }
 
@@ -32,12 +35,16 @@ impl Page {
         let mut page = Self {
             commands: Vec::new(),
             links: Vec::new(),
+            anchors: BTreeSet::new(),
             blocks: Vec::new(),
         };
         let mut prose = String::new();
         let mut lines = text.lines().zip(1..);
         while let Some((line, number)) = lines.next() {
             let Some(language) = line.trim_start().strip_prefix(FENCE) else {
+                if line.starts_with('#') {
+                    page.anchors.insert(anchor_of(line));
+                }
                 prose.push_str(line);
                 prose.push('\n');
                 continue;
@@ -71,7 +78,11 @@ impl Page {
         &self.blocks
     }
 
-    /// Targets within the repository, without what stands behind `#`.
+    pub(crate) fn has_anchor(&self, anchor: &str) -> bool {
+        self.anchors.contains(anchor)
+    }
+
+    /// Targets within the repository, with what stands behind `#`; nothing in front of it is this page.
     pub(crate) fn links(&self) -> impl Iterator<Item = (usize, String)> {
         self.links.iter().cloned()
     }
@@ -115,13 +126,22 @@ impl Page {
         for (start, _) in text.match_indices("](") {
             let target = &text[start + 2..];
             let target = &target[..target.find(')').unwrap_or(target.len())];
-            let path = target.split('#').next().unwrap_or_default();
-            if !path.is_empty() && !target.contains("://") {
+            if !target.is_empty() && !target.contains("://") {
                 let line = first_line + text[..start].matches('\n').count();
-                self.links.push((line, path.to_owned()));
+                self.links.push((line, target.to_owned()));
             }
         }
     }
+}
+
+/// `## On a cluster` becomes `on-a-cluster`.
+fn anchor_of(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words.chars().filter_map(|it| match it {
+        ' ' => Some('-'),
+        it => (it.is_alphanumeric() || it == '-' || it == '_').then_some(it),
+    });
+    kept.collect()
 }
 
 fn is_command(text: &str) -> bool {

@@ -21,7 +21,7 @@ use super::server::{Launch, Server};
 /// `--memory` of the entity servers that are attacked.
 const MEMORY: &str = "128MiB";
 const MEMORY_BYTES: u64 = 128 << 20;
-/// What the process takes beside `--memory`, as docs/operating.md says.
+/// What the process takes beside `--memory`, as docs/explanation/memory-of-the-servers.md says.
 const PROCESS_BYTES: u64 = 32 << 20;
 /// Of each connection: its state, and what the engine and malloc lose beside it.
 const CONNECTION_BYTES: u64 = 4 << 10;

@@ -70,8 +70,9 @@ pub(super) struct EntityFlags {
     /// off: when the kernel has its log. The death of the server loses nothing; the loss of power loses
     /// what the kernel had not yet written, by default up to half a minute.
     ///
-    /// Under all three a failed write or sync ends writing: they are refused with 503 until a restart,
-    /// which reads back what is really there.
+    /// Under all three a write or sync that fails for good ends writing: writes are refused with 503 until a
+    /// restart, which reads back what is really there. Where descriptors, memory or room are short, writes go
+    /// on by themselves once there is enough.
     #[arg(long, value_name = "always|interval:MS|off", default_value_t = SyncPolicy::Always)]
     sync: SyncPolicy,
     /// Memory for all of it, 16MiB or more; with the process itself 32 MiB more are resident
@@ -79,7 +80,7 @@ pub(super) struct EntityFlags {
     /// Half of it is for values that are read, an eighth for the engine's blocks and indexes, three
     /// sixteenths for writes that are not yet in tables, an eighth for requests that wait for the store and
     /// large values on their way, and the rest for batches and range reads. What the engine takes for the
-    /// longest value, up to 16 times its length, comes on top: --max-value should be a small part of it.
+    /// longest record comes on top: up to 18 times 240 KiB, the longest part of a value, whatever --max-value is.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory, default_value = "256MiB")]
     memory: u64,
     /// Memory for values that are read, shared out among the shards, in place of half of --memory; a
@@ -109,7 +110,7 @@ pub(super) struct EntityFlags {
     #[arg(long, conflicts_with_all = ["accept_loss", "checkpoints"])]
     read_only: bool,
     /// Make checkpoints in DIR when asked to, by PUT /v0/admin/checkpoint?name=NAME; only where --listen
-    /// is on the loopback or a unix socket
+    /// is on the loopback or a unix socket, or with --write-tokens
     #[arg(long, value_name = "DIR")]
     checkpoints: Option<PathBuf>,
     /// Only who sends `Authorization: Bearer TOKEN` with one of these may write: a token of 16 letters or

@@ -148,7 +148,7 @@ fn a_client_says_nothing_through_a_trusted_peer() {
     assert_eq!(lines(head, &asked), expected);
 }
 
-/// One row of the table "what clients and trusted peers may say" of docs/operating.md: a line that is sent, and
+/// One row of the table "what clients and trusted peers may say" of docs/reference/proxy.md: a line that is sent, and
 /// the lines of that kind that the upstream gets from a client, and from a trusted peer.
 struct Row {
     documented: &'static str,
@@ -220,7 +220,7 @@ const ROWS: [Row; 9] = [
 /// Goal: each row of the documented table holds, and there is no row without a test.
 #[test]
 fn what_is_documented_of_trusted_peers_holds() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/proxy.md");
     let text = std::fs::read_to_string(path).unwrap();
     let (_, table) = text.split_once("| field | from a client |").unwrap();
     let rows = table
