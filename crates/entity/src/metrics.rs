@@ -81,7 +81,7 @@ impl Metrics {
         );
         counter(
             out,
-            "millpond_entity_no_room_total",
+            "millpond_entity_disk_full_total",
             "Writes refused because the disk has no room.",
             self.sum(|s| &s.no_room),
         );
@@ -191,7 +191,7 @@ impl Metrics {
         );
         counter(
             out,
-            "millpond_entity_slow_readers_cut_total",
+            "millpond_entity_slow_readers_disconnected_total",
             "Readers of large values and ranges that were cut because others waited for what they held.",
             self.sum(|s| &s.slow_readers_cut),
         );
@@ -311,7 +311,7 @@ fn write_engine(engine: &EngineCounters, out: &mut MetricsText<'_>) {
             &engine.flushes,
         ),
         (
-            "millpond_entity_engine_write_bytes_per_s_max",
+            "millpond_entity_engine_write_bytes_per_second_max",
             "To what the engine slows writes down; 0: it does not.",
             &engine.write_bytes_per_s_max,
         ),

@@ -307,7 +307,7 @@ pub enum LimitsError {
     },
 }
 
-/// What a peer ran into: an index into the counts of how often each limit struck.
+/// What a peer ran into: an index into the counts of how often each limit was hit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
 pub enum Limit {
@@ -352,11 +352,11 @@ impl Limit {
     pub(crate) const COUNT: usize = 17;
 }
 
-/// One limit as `/metrics` shows it: the field's name, its value, and what struck counts it.
+/// One limit as `/metrics` shows it: the field's name, its value, and what counts its hits.
 pub(crate) type NamedLimit = (&'static str, u64, Option<Limit>);
 
 impl LimitValues {
-    /// Every limit by the name of its field. Those that only shape another one strike with it.
+    /// Every limit by the name of its field. Those that only shape another one are counted with it.
     pub(crate) fn named(&self) -> [NamedLimit; Limit::COUNT + 3] {
         use Limit as L;
         let of = |name, value: u64, limit: L| (name, value, Some(limit));

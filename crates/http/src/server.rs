@@ -377,7 +377,7 @@ impl<S: Service> Server<S> {
     fn go_on_with_answered<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         while let Some(socket) = self.exchange.to_reset.pop() {
             // What it was sent and does not read would stay with the kernel.
-            self.exchange.counters.strike(Limit::Contended);
+            self.exchange.counters.count_limit_hit(Limit::Contended);
             shard.driver.reset(socket);
             self.forget(shard, socket);
         }

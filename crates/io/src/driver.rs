@@ -190,7 +190,7 @@ pub struct DriverCounters {
     /// Kernel events dropped because their socket was gone.
     pub stale_events: u64,
     /// Events that were handled in a later tick than they came in: its budget was spent.
-    pub put_off: u64,
+    pub deferred: u64,
     /// Receives that found no buffer and were made again: of a ring.
     pub receive_starvations: u64,
     /// Sockets closed while the kernel still had operations on them: of a ring.

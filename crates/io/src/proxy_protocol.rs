@@ -438,7 +438,7 @@ impl ProxyHeadFailure {
             Self::TooLong => "too_long",
             Self::Timeout => "timeout",
             Self::Closed => "closed",
-            Self::Crowded => "crowded",
+            Self::Crowded => "overloaded",
             Self::Memory => "memory",
         }
     }

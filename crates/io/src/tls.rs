@@ -121,7 +121,7 @@ impl TlsFailure {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::ClearText => "clear_text",
+            Self::ClearText => "plaintext",
             Self::NotTls => "not_tls",
             Self::Malformed => "malformed",
             Self::Protocol => "protocol",

@@ -90,7 +90,7 @@ pub(crate) struct Rounds {
     /// What the rounds to come are made of.
     plan: Plan,
     /// By candidate.
-    strikes: Vec<Strikes>,
+    failed_runs: Vec<FailedRuns>,
     runs_done: u32,
     /// In all rounds.
     runs_begun: u32,
@@ -103,13 +103,13 @@ pub(crate) struct Rounds {
 
 /// The failed runs of a candidate.
 #[derive(Clone, Copy, Debug, Default)]
-struct Strikes {
+struct FailedRuns {
     in_a_row: u32,
     /// Those that are its own, in all.
     own: u32,
 }
 
-impl Strikes {
+impl FailedRuns {
     fn add(&mut self, failure: Option<&FailureCause>) {
         self.in_a_row = failure.map_or(0, |_| self.in_a_row + 1);
         self.own += u32::from(failure.is_some_and(FailureCause::is_its_own));
@@ -131,7 +131,7 @@ impl Rounds {
             stopped: String::new(),
             left_after: vec![None; candidates.len()],
             plan: plan.clone(),
-            strikes: vec![Strikes::default(); candidates.len()],
+            failed_runs: vec![FailedRuns::default(); candidates.len()],
             runs_done: 0,
             runs_begun: 0,
             runs_ended: 0,
@@ -271,9 +271,9 @@ impl Rounds {
     ) {
         let mut names = Vec::new();
         let all = course.candidates.iter().zip(&mut self.left_after);
-        for ((candidate, left_after), strikes) in all.zip(&self.strikes) {
+        for ((candidate, left_after), failed_runs) in all.zip(&self.failed_runs) {
             let is_open = open.iter().any(|one| one.candidate == candidate.name);
-            let is_decided = !is_open && !strikes.is_out();
+            let is_decided = !is_open && !failed_runs.is_out();
             if candidate.role == Role::Candidate && is_decided && left_after.is_none() {
                 *left_after = Some(self.begun);
                 names.push(candidate.name.as_str());
@@ -299,7 +299,7 @@ impl Rounds {
 
     /// Candidates that take part in the next round.
     fn count_tried(&self) -> u32 {
-        let tried = (0..self.strikes.len()).filter(|&index| self.is_tried(index));
+        let tried = (0..self.failed_runs.len()).filter(|&index| self.is_tried(index));
         u32::try_from(tried.count()).unwrap_or(u32::MAX)
     }
 
@@ -334,7 +334,7 @@ impl Rounds {
         course: &Course<'_>,
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<(), LabError> {
-        let is_out = |index: usize| self.strikes.get(index).is_some_and(|it| it.is_out());
+        let is_out = |index: usize| self.failed_runs.get(index).is_some_and(|it| it.is_out());
         let mut roles = (0..).zip(course.candidates.iter().map(|one| one.role));
         let mut others = roles.clone().filter(|&(_, role)| role == Role::Candidate);
         let has_others = others.clone().next().is_some();
@@ -445,7 +445,7 @@ impl Rounds {
 
     /// A candidate that keeps failing is passed over, and so is one that is decided.
     fn is_tried(&self, index: usize) -> bool {
-        let is_out = self.strikes.get(index).is_some_and(|it| it.is_out());
+        let is_out = self.failed_runs.get(index).is_some_and(|it| it.is_out());
         let has_left = self.left_after.get(index).is_some_and(Option::is_some);
         !is_out && !has_left
     }
@@ -514,8 +514,8 @@ impl Rounds {
         self.runs_done += u32::from(is_done);
         self.collection
             .add(index, scored.measures, &scored.latencies);
-        if let Some(strikes) = self.strikes.get_mut(index) {
-            strikes.add(cause.as_ref());
+        if let Some(failed_runs) = self.failed_runs.get_mut(index) {
+            failed_runs.add(cause.as_ref());
         }
         if let (Some(sentence), Some(cause)) = (&failure, cause) {
             self.leave_out_if_too_bad(index, candidate, (sentence, cause), round + 1, events);
@@ -542,7 +542,7 @@ impl Rounds {
         round: u32,
         events: &mut dyn FnMut(&LabEvent),
     ) {
-        let is_out = self.strikes.get(index).is_some_and(|it| it.is_out());
+        let is_out = self.failed_runs.get(index).is_some_and(|it| it.is_out());
         if !is_out || candidate.role == Role::Baseline {
             return;
         }

@@ -34,18 +34,19 @@ pub(super) struct Attack {
     pub(super) is_good_first: bool,
 }
 
-const HEAD_TIME: &str = "millpond_http_limit_strikes_total{shard=\"0\",limit=\"head_timeout_ns\"}";
-const IDLE_TIME: &str = "millpond_http_limit_strikes_total{shard=\"0\",limit=\"idle_timeout_ns\"}";
+const HEAD_TIME: &str = "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"head_timeout_ns\"}";
+const IDLE_TIME: &str = "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"idle_timeout_ns\"}";
 const BODY_RATE: &str =
-    "millpond_http_limit_strikes_total{shard=\"0\",limit=\"body_rate_bytes_per_s_min\"}";
-const WRITE_STALL: &str = "millpond_http_limit_strikes_total{shard=\"0\",limit=\"write_stall_ns\"}";
+    "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"body_rate_bytes_per_s_min\"}";
+const WRITE_STALL: &str =
+    "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"write_stall_ns\"}";
 const CONNECTIONS: &str =
-    "millpond_http_limit_strikes_total{shard=\"0\",limit=\"connections_max\"}";
+    "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"connections_max\"}";
 const ADDRESS: &str =
-    "millpond_http_limit_strikes_total{shard=\"0\",limit=\"connections_per_address_max\"}";
-const HEAD_BYTES: &str = "millpond_http_limit_strikes_total{shard=\"0\",limit=\"head_bytes_max\"}";
+    "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"connections_per_address_max\"}";
+const HEAD_BYTES: &str = "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"head_bytes_max\"}";
 const PIPELINED: &str =
-    "millpond_http_limit_strikes_total{shard=\"0\",limit=\"pipelined_per_tick_max\"}";
+    "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"pipelined_per_tick_max\"}";
 const OK: &str = "millpond_http_responses_total{shard=\"0\",status=\"200\"}";
 const BAD: &str = "millpond_http_responses_total{shard=\"0\",status=\"400\"}";
 const REFUSED_METHOD: &str = "millpond_http_responses_total{shard=\"0\",status=\"405\"}";

@@ -194,8 +194,8 @@ fn a_mirror_gets_its_share() {
         found.and_then(|count| count.parse::<u64>().ok())
     };
     assert_eq!(count("requests_total", ""), Some(5));
-    eventually("answers", || {
-        count("answers_total", ",class=\"2xx\"") == Some(5)
+    eventually("responses", || {
+        count("responses_total", ",class=\"2xx\"") == Some(5)
     });
     let said = format!("50% of them are copied to {}", servers[1].address);
     eventually("a line", || proxy.process.stderr_so_far().contains(&said));

@@ -355,7 +355,7 @@ fn whoever_does_not_speak_tls_is_turned_away() {
                 &format!("millpond_tls_handshake_failures_total{labels}"),
             )
         };
-        assert_eq!((failed("clear_text"), failed("not_tls")), (1, 2));
+        assert_eq!((failed("plaintext"), failed("not_tls")), (1, 2));
         eventually("its end is seen", || failed("closed") == 1);
         assert_eq!(failed("timeout"), 0);
         assert_eq!(failed("malformed") + failed("misbehaved"), 1);

@@ -48,7 +48,7 @@ fn full_disk_refuses_puts_first_and_takes_them_again() {
     assert_eq!(client.delete(b"other"), 202);
     store.set_disk(disk(499));
     wait_until(|| client.delete(b"other") == 507);
-    assert!(client.metric("millpond_entity_no_room_total ") >= 2);
+    assert!(client.metric("millpond_entity_disk_full_total ") >= 2);
     assert_eq!(client.get(b"id").status, 200);
     assert_eq!(client.metric("millpond_entity_poisoned "), 0);
     store.set_disk(disk(1000));

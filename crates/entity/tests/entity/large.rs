@@ -57,18 +57,18 @@ fn half_sent(server: &TestServer, body: &[u8]) -> Vec<(Client, Vec<u8>)> {
             (client, rest.to_vec())
         })
         .collect();
-    assert_eq!(struck(&mut server.connect()), 0);
+    assert_eq!(limit_hits(&mut server.connect()), 0);
     halves
 }
 
 /// How often a body found no memory.
-fn struck(client: &mut Client) -> u64 {
-    let struck = |shard| {
+fn limit_hits(client: &mut Client) -> u64 {
+    let limit_hits = |shard| {
         format!(
-            "millpond_http_limit_strikes_total{{shard=\"{shard}\",limit=\"bodies_bytes_max\"}} "
+            "millpond_http_limit_exceeded_total{{shard=\"{shard}\",limit=\"bodies_bytes_max\"}} "
         )
     };
-    client.metric(&struck(0)) + client.metric(&struck(1))
+    client.metric(&limit_hits(0)) + client.metric(&limit_hits(1))
 }
 
 /// Goal: beside large bodies on their way in one more is not read, short ones are, and it is taken as soon as
@@ -94,7 +94,7 @@ fn body_waits_for_others() -> bool {
         .send(&request("PUT", &target(b"second"), &second))
         .unwrap();
     let mut client = server.connect();
-    wait_until(|| struck(&mut client) == 1);
+    wait_until(|| limit_hits(&mut client) == 1);
     assert_eq!(client.put(b"short", &second[..60_000]), 201);
     let is_unanswered = waiting.has_nothing();
     for (client, rest) in &mut halves {
@@ -227,7 +227,7 @@ fn readers_that_stand_still_give_way() {
     // Those that stand still hold all of it after a while.
     wait_until(|| {
         assert!(client.get(b"large").body == body);
-        client.metric("millpond_entity_slow_readers_cut_total ") >= 1
+        client.metric("millpond_entity_slow_readers_disconnected_total ") >= 1
     });
     drop(stuck);
     let stuck: Vec<Client> = (0..2).map(|_| ask("/v0/entities?start=small")).collect();
@@ -241,7 +241,7 @@ fn readers_that_stand_still_give_way() {
         let reply = range.read_reply(false).unwrap().unwrap();
         reply.status == 200 && !range.read_chunks().unwrap().is_empty()
     });
-    assert!(client.metric("millpond_entity_slow_readers_cut_total ") >= 2);
+    assert!(client.metric("millpond_entity_slow_readers_disconnected_total ") >= 2);
     drop(stuck);
 }
 

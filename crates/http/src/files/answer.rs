@@ -372,7 +372,7 @@ impl Files {
         match step {
             Step::Complete => Todo::Nothing,
             Step::Broken => {
-                self.counters().cut.add(1);
+                self.counters().transfers_aborted.add(1);
                 Todo::Nothing
             }
             Step::NeedsRoom | Step::NeedsDisk => Todo::Send(transfer, step),

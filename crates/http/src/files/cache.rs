@@ -251,8 +251,8 @@ counters! {
         "Reads of bytes that were not in memory, done by the disk thread.";
     transfers "gauge" "millpond_files_transfers"
         "Requests now that wait for the disk or whose file is being sent.";
-    cut "counter" "millpond_files_cut_total"
-        "Answers cut short, because their file shrank or could not be read while being sent.";
+    transfers_aborted "counter" "millpond_files_transfers_aborted_total"
+        "Responses cut short because their file shrank or could not be read while it was sent.";
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(super) enum Cell {
     FailedConnect,
     FailedTimeout,
     FailedBroken,
-    FailedAnswer,
+    FailedResponse,
     FailedLocal,
     ClientGone,
     Ejections,
@@ -214,7 +214,7 @@ impl<C: CellIndex, const N: usize> Registry<C, N> {
                 for &(label, value, cell) in metric.cells {
                     let sum = entry.sum(cell);
                     match label {
-                        "" => out.sample(metric.name, &[(named.0, &named.1)], sum),
+                        "" => out.sample_count(metric.name, &[(named.0, &named.1)], sum),
                         label => {
                             out.sample(metric.name, &[(named.0, &named.1), (label, &value)], sum);
                         }
@@ -273,8 +273,8 @@ pub(super) const REFUSALS: Shown<NoCell> = Shown {
     metrics: &[],
     failures: (
         "millpond_proxy_refused_total",
-        "Requests that were answered here since they could go to no upstream, by the error type of RFC 9209 and \
-         the cause; those there were.",
+        "Requests that the proxy refused because they could go to no upstream, by the error type of RFC 9209 and \
+         the cause; only those that occurred.",
     ),
 };
 
@@ -284,7 +284,7 @@ pub(super) const UPSTREAMS: Shown<Cell> = Shown {
     metrics: &METRICS,
     failures: (
         "millpond_upstream_errors_total",
-        "Tries without a whole answer, by the error type of RFC 9209 and the cause; those there were.",
+        "Tries without a complete response, by the error type of RFC 9209 and the cause; only those that occurred.",
     ),
 };
 
@@ -310,9 +310,9 @@ const METRICS: [Metric<Cell>; 17] = [
         cells: &[("", "", Cell::Retries)],
     },
     Metric {
-        name: "millpond_upstream_answers_total",
+        name: "millpond_upstream_responses_total",
         kind: "counter",
-        help: "Answers by class of their status.",
+        help: "Responses by class of their status.",
         cells: &[
             ("class", "1xx", Cell::Answers1xx),
             ("class", "2xx", Cell::Answers2xx),
@@ -324,12 +324,12 @@ const METRICS: [Metric<Cell>; 17] = [
     Metric {
         name: "millpond_upstream_failures_total",
         kind: "counter",
-        help: "Tries without a whole answer, by cause; local and client are not the upstream's fault.",
+        help: "Tries without a complete response, by cause; local and client are not the upstream's fault.",
         cells: &[
             ("cause", "connect", Cell::FailedConnect),
             ("cause", "timeout", Cell::FailedTimeout),
             ("cause", "broken", Cell::FailedBroken),
-            ("cause", "answer", Cell::FailedAnswer),
+            ("cause", "response", Cell::FailedResponse),
             ("cause", "local", Cell::FailedLocal),
             ("cause", "client", Cell::ClientGone),
         ],
@@ -337,7 +337,7 @@ const METRICS: [Metric<Cell>; 17] = [
     Metric {
         name: "millpond_upstream_ejections_total",
         kind: "counter",
-        help: "Times it was taken out for failures in a row.",
+        help: "Times it was ejected after consecutive failures.",
         cells: &[("", "", Cell::Ejections)],
     },
     Metric {
@@ -356,15 +356,15 @@ const METRICS: [Metric<Cell>; 17] = [
         ],
     },
     Metric {
-        name: "millpond_upstream_first_byte_ns_total",
+        name: "millpond_upstream_first_byte_seconds_total",
         kind: "counter",
-        help: "Nanoseconds from having a connection to the first byte of the answer, added up.",
+        help: "Sum of the times from having a connection to the first byte of the response.",
         cells: &[("", "", Cell::FirstByteNs)],
     },
     Metric {
         name: "millpond_upstream_body_bytes_total",
         kind: "counter",
-        help: "Bytes of answers' bodies.",
+        help: "Bytes of response bodies.",
         cells: &[("", "", Cell::BodyBytes)],
     },
     Metric {
@@ -396,7 +396,7 @@ const METRICS: [Metric<Cell>; 17] = [
         kind: "gauge",
         help: "Connections to it, up to a second ago.",
         cells: &[
-            ("state", "parked", Cell::Parked),
+            ("state", "idle", Cell::Parked),
             ("state", "in_use", Cell::InUse),
         ],
     },

@@ -591,7 +591,7 @@ const METRICS: [Metric<MirrorCell>; 10] = [
         ],
     },
     Metric {
-        name: "millpond_mirror_answers_total",
+        name: "millpond_mirror_responses_total",
         kind: "counter",
         help: "Responses of the mirror by class of their status; all are dropped.",
         cells: &[
@@ -604,31 +604,31 @@ const METRICS: [Metric<MirrorCell>; 10] = [
     Metric {
         name: "millpond_mirror_failures_total",
         kind: "counter",
-        help: "Copies without a whole response.",
+        help: "Copies without a complete response.",
         cells: &[("", "", MirrorCell::Failed)],
     },
     Metric {
-        name: "millpond_mirror_answers_cut_total",
+        name: "millpond_mirror_responses_too_long_total",
         kind: "counter",
         help: "Responses that were longer than a mirror's may be; the connection was closed.",
         cells: &[("", "", MirrorCell::AnswersCut)],
     },
     Metric {
-        name: "millpond_mirror_first_byte_ns_total",
+        name: "millpond_mirror_first_byte_seconds_total",
         kind: "counter",
-        help: "Nanoseconds from having a connection to the first byte of the response, of whole ones, added up.",
+        help: "Sum of the times from having a connection to the first byte of a complete response.",
         cells: &[("", "", MirrorCell::FirstByteNs)],
     },
     Metric {
-        name: "millpond_mirror_total_ns_total",
+        name: "millpond_mirror_duration_seconds_total",
         kind: "counter",
-        help: "Nanoseconds from the beginning of a copy to the end of its response, of whole ones, added up.",
+        help: "Sum of the times from the beginning of a copy to the end of its complete response.",
         cells: &[("", "", MirrorCell::TotalNs)],
     },
     Metric {
         name: "millpond_mirror_body_bytes_total",
         kind: "counter",
-        help: "Bytes of the bodies of whole responses.",
+        help: "Bytes of the bodies of complete responses.",
         cells: &[("", "", MirrorCell::BodyBytes)],
     },
     Metric {

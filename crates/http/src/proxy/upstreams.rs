@@ -90,7 +90,7 @@ const fn cell_of(failure: Failure) -> Cell {
         | Failure::BadChunks
         | Failure::BadAnswer
         | Failure::SwitchNotAsked
-        | Failure::OtherProtocol => Cell::FailedAnswer,
+        | Failure::OtherProtocol => Cell::FailedResponse,
         Failure::NoneUsable
         | Failure::Saturated
         | Failure::Local
@@ -844,7 +844,7 @@ const FAILURES: [Cell; 4] = [
     Cell::FailedConnect,
     Cell::FailedTimeout,
     Cell::FailedBroken,
-    Cell::FailedAnswer,
+    Cell::FailedResponse,
 ];
 
 impl State {

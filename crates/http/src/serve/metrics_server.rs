@@ -258,13 +258,13 @@ const KINDS: [Kind; 11] = [
         name: "connections_refused",
         level: LogLevel::Warn,
         sentence: "connections refused with 503: --max-connections are open and none is idle",
-        count: |shard| shard.http.struck(Limit::Connections),
+        count: |shard| shard.http.limit_hits(Limit::Connections),
     },
     Kind {
         name: "address_refused",
         level: LogLevel::Warn,
         sentence: "connections refused with 503: --max-connections-per-address from one address",
-        count: |shard| shard.http.struck(Limit::AddressConnections),
+        count: |shard| shard.http.limit_hits(Limit::AddressConnections),
     },
     Kind {
         name: "connections_shed",
@@ -289,32 +289,32 @@ const KINDS: [Kind; 11] = [
         name: "head_timeouts",
         level: LogLevel::Debug,
         sentence: "heads took longer than --head-timeout",
-        count: |shard| shard.http.struck(Limit::HeadTime),
+        count: |shard| shard.http.limit_hits(Limit::HeadTime),
     },
     Kind {
         name: "body_timeouts",
         level: LogLevel::Debug,
         sentence: "bodies came slower than --min-body-rate",
-        count: |shard| shard.http.struck(Limit::BodyRate),
+        count: |shard| shard.http.limit_hits(Limit::BodyRate),
     },
     Kind {
         name: "write_stalls",
         level: LogLevel::Debug,
         sentence: "connections cut: their peers did not take the answer for --write-stall",
-        count: |shard| shard.http.struck(Limit::WriteStall),
+        count: |shard| shard.http.limit_hits(Limit::WriteStall),
     },
     Kind {
         name: "contended_bodies_cut",
         level: LogLevel::Warn,
         sentence: "uploads refused with 408: others waited for the memory that they held, and they \
                    were the slowest (--contended-grace)",
-        count: |shard| shard.http.struck(Limit::Contended),
+        count: |shard| shard.http.limit_hits(Limit::Contended),
     },
     Kind {
         name: "drain_cut",
         level: LogLevel::Warn,
         sentence: "connections cut: they were not done within --drain-timeout",
-        count: |shard| shard.http.struck(Limit::Drain),
+        count: |shard| shard.http.limit_hits(Limit::Drain),
     },
 ];
 

@@ -79,7 +79,7 @@ impl Exchange {
         let queue = &mut self.body_queue;
         let tried = queue.tried.take_if(|tried| tried.socket == socket);
         if tried.is_none() {
-            self.counters.strike(Limit::Bodies);
+            self.counters.count_limit_hit(Limit::Bodies);
         }
         if queue.waiting.len() >= WAITING_MAX {
             let is_head = connection.is_head_request();

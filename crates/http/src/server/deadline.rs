@@ -181,7 +181,7 @@ impl<S: Service> Server<S> {
         for IdleConnection { socket, since_ns } in overdue.drain(..) {
             let overdue_ns = since_ns.saturating_add(self.exchange.idle_timeout_ns);
             if overdue_ns <= shard.now_ns {
-                self.exchange.counters.strike(Limit::IdleTime);
+                self.exchange.counters.count_limit_hit(Limit::IdleTime);
                 self.cut(shard, socket);
             } else {
                 // Each one that goes leaves the others more time, which ends as well.
@@ -205,7 +205,7 @@ impl<S: Service> Server<S> {
         };
         let exchange = &mut self.exchange;
         if connection.is_blocked {
-            exchange.counters.strike(Limit::WriteStall);
+            exchange.counters.count_limit_hit(Limit::WriteStall);
             // A crowd that does not read would leave the kernel with all that it was sent.
             shard.driver.reset(socket);
             self.forget(shard, socket);
@@ -219,7 +219,7 @@ impl<S: Service> Server<S> {
             };
             if connection.is_answered() {
                 // It does not even send the rest that nobody wants.
-                exchange.counters.strike(Limit::BodyRate);
+                exchange.counters.count_limit_hit(Limit::BodyRate);
                 self.cut(shard, socket);
                 return;
             }
@@ -228,7 +228,7 @@ impl<S: Service> Server<S> {
             return;
         }
         if connection.is_idle() {
-            exchange.counters.strike(Limit::IdleTime);
+            exchange.counters.count_limit_hit(Limit::IdleTime);
             self.cut(shard, socket);
         }
     }
@@ -335,7 +335,7 @@ impl<S: Service> Server<S> {
     pub(super) fn drain_expired<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.drain.is_over = true;
         for socket in self.sockets(|_| true) {
-            self.exchange.counters.strike(Limit::Drain);
+            self.exchange.counters.count_limit_hit(Limit::Drain);
             self.cut(shard, socket);
         }
     }

@@ -130,11 +130,11 @@ impl Exchange {
         let was_gathering = connection.gathering.is_some();
         while served.bytes < bytes.len() && !connection.must_wait() {
             if connection.output.len() >= self.limits.output_bytes_max {
-                self.put_off(connection, Limit::Output);
+                self.defer_response(connection, Limit::Output);
                 break;
             }
             if served.request_count >= self.requests_per_turn {
-                self.put_off(connection, Limit::Pipelined);
+                self.defer_response(connection, Limit::Pipelined);
                 break;
             }
             if connection.gathering.is_none() && connection.stream.is_none() {
@@ -254,8 +254,8 @@ impl Exchange {
 
     /// The connection had its share of the tick: the rest of its requests waits for the next.
     #[cold]
-    fn put_off(&mut self, connection: &mut Connection, limit: Limit) {
-        self.counters.strike(limit);
+    fn defer_response(&mut self, connection: &mut Connection, limit: Limit) {
+        self.counters.count_limit_hit(limit);
         self.marks.mark_backlogged(connection);
     }
 

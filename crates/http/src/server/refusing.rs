@@ -70,7 +70,7 @@ impl Exchange {
         is_head: bool,
     ) -> Option<StatusCode> {
         if let Some(limit) = refusal.limit() {
-            self.counters.strike(limit);
+            self.counters.count_limit_hit(limit);
         }
         let stream = connection.stream.take();
         if stream.is_some_and(|stream| stream.sent.is_some()) {
@@ -97,7 +97,7 @@ impl Exchange {
     ) {
         self.standing_lines.refresh(now_ns);
         if let Some(limit) = refusal.limit() {
-            self.counters.strike(limit);
+            self.counters.count_limit_hit(limit);
         }
         let mut output = Buffer::new();
         if self.encode_refusal(&mut output, refusal, false).is_ok() {

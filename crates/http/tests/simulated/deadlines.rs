@@ -1,5 +1,5 @@
 //! Deadlines to the granule, in virtual time: minutes of patience cost nothing here, and no slow
-//! machine can make one strike early.
+//! machine can make one expire early.
 
 use crate::stage::{MILLISECOND_NS, SECOND_NS, Stage};
 use millpond_http::counters::HttpCounters;

@@ -279,7 +279,7 @@ impl EpollDriver {
         }
         // What it still sends until then must not count as prompt.
         socket.usage = Usage::NEW;
-        self.counters.put_off += 1;
+        self.counters.deferred += 1;
         self.fail_later(id, error);
     }
 
@@ -605,8 +605,8 @@ impl Waiting {
 impl EpollDriver {
     /// To a later tick.
     #[inline(never)]
-    fn put_off(&mut self, id: SocketId, flags: EventFlags) {
-        self.counters.put_off += 1;
+    fn defer(&mut self, id: SocketId, flags: EventFlags) {
+        self.counters.deferred += 1;
         self.keep(id, flags);
     }
 

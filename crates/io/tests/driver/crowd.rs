@@ -88,7 +88,7 @@ pub(crate) fn a_crowd_waits_behind_who_is_served<W: World>(world: &W) {
         came_before.iter().all(|before| *before <= 12),
         "{came_before:?}"
     );
-    assert!(pond.driver.counters().put_off > 0);
+    assert!(pond.driver.counters().deferred > 0);
 }
 
 /// Four hundred that did not read their answers were reported anew in every tick until they had their
@@ -100,7 +100,7 @@ pub(crate) fn who_waits_is_told_of_once<W: World>(world: &W) {
     for _ in 0..2 {
         pond.answers(&mut peer, regular);
     }
-    let before = pond.driver.counters().put_off;
+    let before = pond.driver.counters().deferred;
     for other in &mut crowd {
         other.write_all(b"x").unwrap();
     }
@@ -113,8 +113,8 @@ pub(crate) fn who_waits_is_told_of_once<W: World>(world: &W) {
             .filter(|seen| matches!(seen, Seen::Received(socket, _) if *socket != regular));
         received += others.count();
     }
-    let put_off = pond.driver.counters().put_off - before;
-    assert!(put_off <= CROWD, "{put_off}");
+    let deferred = pond.driver.counters().deferred - before;
+    assert!(deferred <= CROWD, "{deferred}");
 }
 
 /// A server that was asked to stop took a client that waited for its turn for an idle one, and reset it
@@ -424,7 +424,7 @@ pub(crate) fn nobody_waits_without_regulars<W: World>(world: &W) {
         bytes.count()
     };
     pond.run_until(|seen| received(seen) == 100);
-    assert_eq!(pond.driver.counters().put_off, 0);
+    assert_eq!(pond.driver.counters().deferred, 0);
 }
 
 /// Each peer writes until nobody takes more.

@@ -132,7 +132,7 @@ fn who_crashes_twice_is_left_out() {
         .map(|one| one.name)
         .collect();
     assert_eq!(names, ["glibc", "glibc (again)", "y"]);
-    let mut of_machine = Strikes::default();
+    let mut of_machine = FailedRuns::default();
     for failure in [Some(FailureCause::Other), None, Some(FailureCause::Other)] {
         of_machine.add(failure.as_ref());
         assert!(!of_machine.is_out());

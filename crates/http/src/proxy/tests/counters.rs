@@ -19,8 +19,8 @@ fn shards_are_added_up() {
     for line in [
         "millpond_upstream_tries_total{upstream=\"a:1\"} 3",
         "millpond_upstream_tries_total{upstream=\"b:2\"} 0",
-        "millpond_upstream_answers_total{upstream=\"a:1\",class=\"5xx\"} 1",
-        "millpond_upstream_connections{upstream=\"b:2\",state=\"parked\"} 7",
+        "millpond_upstream_responses_total{upstream=\"a:1\",class=\"5xx\"} 1",
+        "millpond_upstream_connections{upstream=\"b:2\",state=\"idle\"} 7",
         "millpond_upstream_errors_total{upstream=\"b:2\",error=\"tls_certificate_error\",\
          cause=\"certificate_expired\"} 2",
     ] {

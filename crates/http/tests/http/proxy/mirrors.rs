@@ -162,7 +162,7 @@ fn a_mirror_gets_what_the_upstream_gets() {
         expected.sort();
         assert_eq!(sorted(&copied), expected);
         wait_until("answers", || {
-            labelled(&server, "millpond_mirror_answers_total", "2xx") == requests.len() as u64
+            labelled(&server, "millpond_mirror_responses_total", "2xx") == requests.len() as u64
         });
         wait_until("an end", || {
             metric(&server, "millpond_mirror_in_flight") == 0
@@ -376,7 +376,7 @@ fn clients_see_nothing_of_a_bad_mirror() {
         }
         if what == "does not stop" {
             wait_until("a cut", || {
-                metric(&server, "millpond_mirror_answers_cut_total") > 0
+                metric(&server, "millpond_mirror_responses_too_long_total") > 0
             });
         }
     }

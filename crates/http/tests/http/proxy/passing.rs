@@ -211,7 +211,11 @@ fn the_living_upstream_serves() {
     );
     assert_eq!(value("millpond_upstream_ejections_total", &dead, ""), 1);
     assert_eq!(
-        value("millpond_upstream_answers_total", &alive, ",class=\"2xx\""),
+        value(
+            "millpond_upstream_responses_total",
+            &alive,
+            ",class=\"2xx\""
+        ),
         20
     );
     assert_eq!(value("millpond_upstream_retries_total", &alive, ""), 3);

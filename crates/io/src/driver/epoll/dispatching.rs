@@ -193,7 +193,7 @@ impl EpollDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         if !self.waiting.admits_next(usage, &mut self.scheduler) {
-            return self.put_off(id, flags);
+            return self.defer(id, flags);
         }
         let turn_bytes = self.turn_bytes;
         self.turn_bytes = self.turn_bytes_of_others();

@@ -238,7 +238,7 @@ impl SimDriver {
             return false;
         }
         if !std::mem::replace(&mut socket.is_waiting, true) {
-            counters.put_off += 1;
+            counters.deferred += 1;
             waiting.push_back(id);
         }
         true

@@ -426,7 +426,7 @@ impl UringDriver {
         if self.scheduler.admits_end(socket.usage, Work::End) {
             return self.remove_failed(id, error, pools, handler);
         }
-        self.counters.put_off += 1;
+        self.counters.deferred += 1;
         self.fail_later(id, error);
     }
 

@@ -219,7 +219,7 @@ impl UringDriver {
                             let work = socket.usage.work();
                             if !self.resumed.is_empty() || !self.scheduler.admits(work) {
                                 self.hold(id, bytes, pools);
-                                return self.put_off(id);
+                                return self.defer(id);
                             }
                         }
                         socket.usage.received(bytes.len());
@@ -394,14 +394,14 @@ impl UringDriver {
         }
         socket.has_held_finish = true;
         if is_wanted {
-            self.put_off(id);
+            self.defer(id);
         }
     }
 
     /// Something of it is held now, until it has its turn.
     #[cold]
-    fn put_off(&mut self, id: SocketId) {
-        self.counters.put_off += 1;
+    fn defer(&mut self, id: SocketId) {
+        self.counters.deferred += 1;
         self.resumed.push(id);
         if let Some(socket) = self.sockets.get_mut(handle_of(id))
             && socket.receive == ReceiveOperation::Multishot
