@@ -34,7 +34,7 @@ const TESTS: [&str; 4] = ["cluster::", "api::", "records::", "range::"];
 /// How nodes and clients know each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Access {
-    /// Not at all, in clear text.
+    /// Not at all, in plaintext.
     Open,
     /// By certificates on both sides, and passwords.
     Secured,

@@ -1,8 +1,8 @@
-//! The first hour of somebody who has found this repository: does everything work that it tells him to do?
+//! The first hour of a new user of this repository: does everything work that it tells them to do?
 //!
 //! A fresh clone in a directory of its own, with an empty target directory: the two commands of
 //! README.md, its recipes, word by word as they stand there, and every example. The first thing
-//! that fails ends the hour, as it would end his. Crates that were fetched before are used unless
+//! that fails ends the hour, as it would end theirs. Crates that were fetched before are used unless
 //! `--crates` asks for none; packages of the system are not taken away.
 
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Entities on a cluster of Apache Cassandra or ScyllaDB, in the place of an engine of this process.
+//! Entities on a cluster of Apache Cassandra or ScyllaDB, instead of an engine of this process.
 //!
 //! ```text
 //! shard: handler -> ShardLink::submit -> Lane -> worker: write, read    (one task for each job)
@@ -83,12 +83,12 @@ pub enum ClusterError {
         /// Which one.
         url: String,
     },
-    /// The nodes answer neither in clear text nor with a refusal.
+    /// The nodes answer neither in plaintext nor with a refusal.
     #[error(
         "{url} closes the connection, or answers in another protocol than CQL: give --store-tls if its \
          nodes speak TLS, or another port"
     )]
-    NotClearText {
+    NotPlaintext {
         /// Which one.
         url: String,
     },

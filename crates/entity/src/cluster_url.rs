@@ -154,7 +154,7 @@ impl fmt::Display for ClusterUrl {
     }
 }
 
-/// How the nodes and this process know each other. The default: not at all, in clear text.
+/// How the nodes and this process know each other. The default: not at all, in plaintext.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClusterSecurity {
     /// For nodes that ask for a password.
@@ -168,7 +168,7 @@ pub struct ClusterSecurity {
 pub struct ClusterLogin {
     /// A role that may log in.
     pub user: String,
-    /// Its password. Without TLS the nodes get it in clear text.
+    /// Its password. Without TLS the nodes get it in plaintext.
     pub password: String,
 }
 

@@ -21,7 +21,7 @@
 //!                    +<- keeper: how the engine is doing, and whether the disk has room
 //! ```
 //!
-//! Where one machine is too small, a cluster of Apache Cassandra or ScyllaDB stands in the place of the
+//! Where one machine is too small, a cluster of Apache Cassandra or ScyllaDB replaces the
 //! writer, read and scan threads (`cluster`, with the feature `distributed`; `cluster_url` says which).
 //!
 //! Invariants: a shard never waits for a disk; nothing is acknowledged that a restart could lose

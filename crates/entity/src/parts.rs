@@ -316,7 +316,7 @@ fn count_parts(snapshot: &impl Snapshot, set: Version, announced: u32) -> Result
 // shard: Job -> LargeAnswers::begin -> Response::write ...     as there is room
 // ```
 // On the path: what is not large is copied into the connection's output at once, for which the output
-// is made. Of what is large every reader would have a copy of his own there, for as long as he takes;
+// is made. Of what is large every reader would have a copy of its own there, for as long as it takes;
 // so it stays in the read thread's buffer, of which there are only so many bytes at a time. While others wait
 // for these, the client that reads slowest for what it holds is cut (`millpond_http::body_budget`).
 

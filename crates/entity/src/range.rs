@@ -124,7 +124,7 @@ impl Ranges {
         Ok(state)
     }
 
-    /// Gives up the read whose client is furthest behind the rate that is demanded while others wait
+    /// Stops the read whose client is furthest behind the rate that is demanded while others wait
     /// (`millpond_http::body_budget`). Its exchange ends when there is room again, or as one that stalls.
     fn give_up_slowest(&mut self, now_ns: u64) -> bool {
         let dues = self.open.iter().filter_map(|&handle| {

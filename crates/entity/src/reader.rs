@@ -107,7 +107,7 @@ impl<S: Store> Reader<'_, S> {
         }
     }
 
-    /// Reads what there is room for by now, of the next few in their turn, and gives up on what waited long
+    /// Reads what there is room for by now, of the next few in their turn, and drops what waited long
     /// enough. One that fits does not stand behind one that does not.
     fn look_after_waiting(&mut self, now: Instant) {
         let large = &self.shared.large;

@@ -209,7 +209,7 @@ impl Scanner {
     #[must_use]
     pub fn link(&self, shard_index: usize, waker: Waker) -> ScanLink {
         let _ = self.shared.wakers[shard_index].set(waker.clone());
-        // A scan has one turn under way at most, and scans are few; those that were given up
+        // A scan has one turn under way at most, and scans are few; those that were stopped
         // meanwhile may add theirs.
         let (sender, mailbox) = Mailbox::new(usize::MAX, waker);
         let fresh = self.shared.replies[shard_index].set(sender).is_ok();

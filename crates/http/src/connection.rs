@@ -681,7 +681,7 @@ impl Gathering {
 /// A request that came in one piece, as nearly all do. It is parsed in place and not moved through
 /// `Advance`, which costs as much as parsing a field.
 ///
-/// Who pipelines mostly repeats himself. A head that is byte for byte the one before it means the same,
+/// A client that pipelines mostly repeats the same head. One that is byte for byte the one before it means the same,
 /// so the one that is parsed already serves again, as does the table of its fields. To be dropped after
 /// a `read` that failed.
 pub(crate) struct Whole<'s> {

@@ -302,7 +302,7 @@ impl Service for Files {
         let mut answers = std::mem::take(&mut self.answers);
         self.disk.drain_into(&mut answers);
         for answer in answers.drain(..) {
-            // A request that was given up has no task: what was read for it goes.
+            // A request that was cancelled has no task: what was read for it goes.
             let Some(task) = self.tasks.get_mut(Handle::from_bits(answer.state)) else {
                 continue;
             };

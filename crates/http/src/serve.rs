@@ -93,7 +93,7 @@ pub struct ServeConfig {
     /// How long a shard may look for events before it sleeps, while that pays; 0: never. See
     /// [`millpond_io::Driver::set_busy_poll`].
     pub busy_poll_ns: u64,
-    /// Sockets that listen already, in the place of `listen`, which then only says where.
+    /// Sockets that listen already, instead of `listen`, which then only says where.
     pub handed_over: Option<HandedOver>,
     /// Who is told when the server is ready, reads files again, and stops.
     pub service_manager: Option<ServiceManager>,
@@ -114,7 +114,7 @@ pub struct ServeConfig {
     pub reread: Option<Reread>,
     /// Which peers `GET /metrics` is answered for on the main listener.
     pub metrics_access: MetricsAccess,
-    /// A listener of its own for `/metrics`, in clear text, if wanted.
+    /// A listener of its own for `/metrics`, in plaintext, if wanted.
     pub metrics_listen: Option<Address>,
     /// Further pages of that listener.
     pub status_pages: Vec<StatusPage>,

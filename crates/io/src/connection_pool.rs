@@ -21,7 +21,7 @@
 //!
 //! Invariants: connections (leased, parked and in the making) never exceed either cap; a connection
 //! is handed out only if nothing arrived on it since it was given back; who asked first is served
-//! first, unless he wants a connection of his own; a lease ends exactly once.
+//! first, unless it wants a connection of its own; a lease ends exactly once.
 
 mod leasing;
 mod waiting;

@@ -313,7 +313,7 @@ pub trait Driver: Sized {
     }
 
     /// The peer has ended its sending with a FIN that TLS did not announce (`close_notify`): something may be
-    /// missing. Never so in clear text.
+    /// missing. Never so in plaintext.
     fn is_truncated(&mut self, _socket: SocketId) -> bool {
         false
     }

@@ -1,7 +1,7 @@
 //! Sockets that whoever started this process had opened for it, as systemd does for a unit with a
 //! `.socket` beside it.
 //!
-//! In the place of binding. The one who started us keeps the sockets open while this process is
+//! Instead of binding. The one who started us keeps the sockets open while this process is
 //! replaced, so that clients wait and none is refused; and ports below 1024 need no rights here.
 //! `LISTEN_PID` says that they are meant for this process, `LISTEN_FDS` how many there are, from
 //! descriptor 3 on.

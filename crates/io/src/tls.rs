@@ -33,8 +33,8 @@
 //! of each ready socket, which the driver below bounds.
 //!
 //! A driver speaks TLS as a server, on what it accepts, or as a client, on what it connects; the other
-//! kind stays in clear text. The layer has a session for both, and nothing but that session's
-//! `records` tells them apart.
+//! kind stays in plaintext. The layer has a session for both, and nothing but that session's
+//! `records` distinguishes them.
 
 mod awaited;
 mod certificates;
@@ -59,8 +59,8 @@ pub use driver::Tls;
 #[repr(usize)]
 #[non_exhaustive]
 pub enum TlsFailure {
-    /// The peer speaks clear-text HTTP.
-    ClearText,
+    /// The peer speaks plaintext HTTP.
+    Plaintext,
     /// What the peer sent is no TLS.
     NotTls,
     /// A record or message that cannot be read.
@@ -98,7 +98,7 @@ pub enum TlsFailure {
 impl TlsFailure {
     /// All of them, in order.
     pub const ALL: [Self; 17] = [
-        Self::ClearText,
+        Self::Plaintext,
         Self::NotTls,
         Self::Malformed,
         Self::Protocol,
@@ -121,7 +121,7 @@ impl TlsFailure {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::ClearText => "plaintext",
+            Self::Plaintext => "plaintext",
             Self::NotTls => "not_tls",
             Self::Malformed => "malformed",
             Self::Protocol => "protocol",

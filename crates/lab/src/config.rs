@@ -21,7 +21,7 @@ use crate::target::Target;
 use crate::variant::Variant;
 use crate::{allocator, matrix, plan, suitability};
 
-/// Ten rounds until the first look: the exact signed-rank interval of 10 pairs has 95 % coverage and, for effects as large
+/// Ten rounds until the first interim analysis: the exact signed-rank interval of 10 pairs has 95 % coverage and, for effects as large
 /// as allocators show, 80 % power at 2 %.
 pub const ROUNDS_DEFAULT: u32 = 10;
 /// Half a minute of it goes to trying out the candidates.

@@ -154,7 +154,7 @@ impl ServerInfo {
     /// Asks the server behind `probe`; nothing is known if it does not answer as ours does.
     pub(crate) fn ask(probe: &Probe) -> Self {
         if probe.tls.is_some() {
-            // Ours is asked in clear text; of others this is not known anyway.
+            // Ours is asked in plaintext; of others this is not known anyway.
             return Self::default();
         }
         let metrics = Probe {

@@ -211,7 +211,7 @@ impl Collection {
         }
     }
 
-    /// The candidates that are compared, as they are now, for a look.
+    /// The candidates that are compared, as they are now, for an interim analysis.
     pub(crate) fn so_far(&self) -> Vec<CandidateRounds> {
         let all = self.candidates.iter().zip(&self.is_left_out);
         let compared = all.filter(|&(_, &is_left_out)| !is_left_out);

@@ -170,7 +170,7 @@ pub(crate) fn nothing_to_compare(candidates: &[Candidate], left_out: &[LeftOut])
 }
 
 impl Smoke {
-    /// What hangs is given up sooner, now that it is known how fast the baseline answers.
+    /// What hangs is stopped sooner, now that it is known how fast the baseline answers.
     fn adjust_timeout(&self, workshop: &mut RunContext) {
         let slowest = self.per_s.iter().copied().reduce(f64::min);
         if let Some(per_s) = slowest {

@@ -49,7 +49,7 @@ pub struct Probe {
     pub host: String,
     /// Path and query.
     pub path: String,
-    /// TLS; `None`: clear text.
+    /// TLS; `None`: plaintext.
     pub tls: Option<TlsClient>,
 }
 

@@ -3,7 +3,7 @@
 //! `compare` makes the plan, this runs it. After the rounds that the plan names, and only then, the
 //! data are looked at: when every verdict of the three questions is decided, the comparison is
 //! over. The price of looking is in the plan's significance
-//! (`millpond_measure::statistics::Looks`). A candidate all of whose verdicts are decided at a look
+//! (`millpond_measure::statistics::InterimAnalyses`). A candidate all of whose verdicts are decided at an interim analysis
 //! takes no part in later rounds. Time that is left becomes more slices of each round, not more
 //! rounds. The number of rounds stays as planned: it may not depend on what was found. A candidate
 //! that fails twice is left out, with its cause; without the baseline, or without another
@@ -16,7 +16,7 @@ use millpond_measure::analysis::{
     Design, ExpectedWidth, OpenVerdict, expected_widths, open_verdicts,
 };
 use millpond_measure::record::{FailureCause, LeftOut, LeftOutWhen, Margins, Role, RoundStatus};
-use millpond_measure::statistics::Looks;
+use millpond_measure::statistics::InterimAnalyses;
 use millpond_measure::units::format_percent;
 
 use crate::error::LabError;
@@ -57,16 +57,16 @@ pub(crate) struct Course<'a> {
     pub(crate) fill_until: Option<Instant>,
     /// More connections come at once than may wait at the server.
     pub(crate) has_small_backlog: bool,
-    /// When rounds that were not asked for are given up.
+    /// When rounds that were not asked for are dropped.
     pub(crate) deadline: Instant,
     pub(crate) stop: &'a AtomicBool,
 }
 
 impl Course<'_> {
-    /// What the data are judged by at each look.
+    /// What the data are judged by at each interim analysis.
     fn design(&self) -> Design {
         Design {
-            looks: Looks::planned(self.plan.looks.len()),
+            looks: InterimAnalyses::planned(self.plan.looks.len()),
             margins: self.margins,
         }
     }
@@ -82,7 +82,7 @@ pub(crate) struct Rounds {
     /// Rounds begun.
     pub(crate) begun: u32,
     /// The rounds after which the data were looked at.
-    pub(crate) looked_after: Vec<u32>,
+    pub(crate) analysed_after: Vec<u32>,
     /// Why there were no more rounds.
     pub(crate) stopped: String,
     /// By candidate: after how many rounds all its verdicts were decided, so that it took no part in later ones.
@@ -127,7 +127,7 @@ impl Rounds {
             failures: Vec::new(),
             left_out: Vec::new(),
             begun: 0,
-            looked_after: Vec::new(),
+            analysed_after: Vec::new(),
             stopped: String::new(),
             left_after: vec![None; candidates.len()],
             plan: plan.clone(),
@@ -181,9 +181,9 @@ impl Rounds {
                 break;
             }
         }
-        // However it ended, this was a look.
-        if self.looked_after.last() != Some(&self.begun) {
-            self.looked_after.push(self.begun);
+        // However it ended, this was an analysis.
+        if self.analysed_after.last() != Some(&self.begun) {
+            self.analysed_after.push(self.begun);
         }
         self.stopped.push_str(&self.left_text(course.candidates));
         Ok(())
@@ -203,7 +203,7 @@ impl Rounds {
     }
 
     /// Says how wide the intervals will be: who sees that an hour will not decide need not wait for it. No claim is
-    /// made, so this is no look.
+    /// made, so this is no analysis.
     fn forecast(&self, course: &Course<'_>, events: &mut dyn FnMut(&LabEvent)) {
         let rounds = course.plan.rounds;
         if rounds <= self.begun {
@@ -219,9 +219,9 @@ impl Rounds {
         }
     }
 
-    /// Looks at the data. True if there is no reason for another round.
+    /// Analyses the data. True if there is no reason for another round.
     fn is_answered(&mut self, course: &Course<'_>, events: &mut dyn FnMut(&LabEvent)) -> bool {
-        self.looked_after.push(self.begun);
+        self.analysed_after.push(self.begun);
         let looks = &course.plan.looks;
         let is_last = looks.last() == Some(&self.begun);
         if course.is_fixed {
@@ -232,7 +232,7 @@ impl Rounds {
         let open = open_verdicts(&candidates, course.design());
         if open.is_empty() {
             self.stopped = match is_last {
-                true => "the last look: no verdict is undecided".to_owned(),
+                true => "the last analysis: no verdict is undecided".to_owned(),
                 false => format!(
                     "stopped after {} of at most {} rounds: no verdict is undecided",
                     self.begun, course.plan.rounds
@@ -560,7 +560,7 @@ impl Rounds {
         self.left_out.push(left_out);
     }
 
-    /// Gives up rounds that were not asked for once they no longer fit, but never those a verdict needs.
+    /// Drops rounds that were not asked for once they no longer fit, but never those a verdict needs.
     fn out_of_time(&self, rounds_done: u32, course: &Course<'_>) -> bool {
         if course.is_fixed || rounds_done < course.plan.rounds_min {
             return false;

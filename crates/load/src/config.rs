@@ -23,7 +23,7 @@ const REPEATS_MAX: u64 = 1_000;
 pub const PIPELINE_MAX: usize = 1_024;
 /// Most connections: the files that Linux lets a process open, unless root has raised that.
 const CONNECTIONS_MAX: usize = 1 << 20;
-/// More threads than any machine has CPUs is a slip of the finger, and each takes megabytes.
+/// More threads than any machine has CPUs is a typo, and each takes megabytes.
 const THREADS_MAX: usize = 1_024;
 /// Default of [`LoadConfig::timeout_ns`]: wrk's.
 pub const TIMEOUT_NS_DEFAULT: u64 = 2_000_000_000;
@@ -176,7 +176,7 @@ pub struct LoadConfig {
     pub pipeline: usize,
     /// What lets the next request leave.
     pub mode: Mode,
-    /// An arrival that cannot be sent within this time of its intended start is given up unsent, and
+    /// An arrival that cannot be sent within this time of its intended start is dropped unsent, and
     /// counted apart. `None`: it is sent whenever there is a connection. Not for the closed loop.
     pub deadline_ns: Option<u64>,
     /// Uncounted time before the window.
@@ -192,7 +192,7 @@ pub struct LoadConfig {
     pub validation: Validation,
     /// How connections come and go.
     pub plan: ConnectionPlan,
-    /// TLS towards the target; `None`: clear text.
+    /// TLS towards the target; `None`: plaintext.
     pub tls: Option<TlsClient>,
     /// A request without an answer this long after its write has failed; also bounds connecting
     /// and the drain at the end.
@@ -200,7 +200,7 @@ pub struct LoadConfig {
     /// Longest head of a response, at most and by default [`RESPONSE_HEAD_BYTES_MAX`]. It has at most
     /// [`RESPONSE_FIELDS_MAX`] fields; bodies may have any length.
     pub response_head_bytes_max: usize,
-    /// How long is waited for all connections to be open before anything is sent. If some are not, they are given up,
+    /// How long is waited for all connections to be open before anything is sent. If some are not, they are abandoned,
     /// the others are measured, and the verdict is INVALID. With a ramp it is the first alone that is waited for.
     pub connect_within_ns: u64,
     /// A target without any connection for this long is gone, and the run ends, unless it keeps going.

@@ -124,7 +124,7 @@ pub enum ConnectFailure {
 }
 
 // Why requests failed, by kind, with the first of each kind as an example. Nothing here is on the path of a request
-// that is answered rightly.
+// that is answered successfully.
 
 /// Bytes of an answer that an example keeps.
 const EXAMPLE_BYTES_MAX: usize = 64;

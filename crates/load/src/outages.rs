@@ -287,7 +287,7 @@ impl StallWatch {
 
 // Whether a warm-up may end: throughput and median response time no longer change.
 //
-// 1. MSER (White 1997; MSER-5 with a slice in the place of five observations): of all beginnings
+// 1. MSER (White 1997; MSER-5 with a slice instead of five observations): of all beginnings
 //    that could be cut off, the one that leaves the smallest standard error of the mean. It has to
 //    lie in the first half, or the end of the transient has not been seen.
 // 2. Mann-Kendall (1945), without a trend at 5 %, over what that leaves: MSER by itself is blind to

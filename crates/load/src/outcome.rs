@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `session` and `worker` report here; once a second `timeline` takes the three clocks away; `run`
-//! merges the threads into one record. Invariant, asserted per request: slip + service == response.
+//! merges the threads into one record. Invariant, asserted per request: send delay + service == response.
 //! Wrong answers are not in the three clocks but have histograms of their own, so that both
 //! populations can be shown; how long requests without an answer were waited for is kept apart.
 
@@ -66,22 +66,22 @@ pub(crate) struct Outcome {
     pub(crate) response: LatencyHistogram,
     pub(crate) service: LatencyHistogram,
     pub(crate) slip: LatencyHistogram,
-    /// Service times that are response times too, of requests without slip: all of a closed loop.
+    /// Service times that are response times too, of requests without send delay: all of a closed loop.
     /// One histogram to record in and not three; [`Self::change`] shares them out.
     punctual: Tally,
     /// Response time of wrong answers.
     pub(crate) wrong_response: LatencyHistogram,
     /// Service time of wrong answers.
     pub(crate) wrong_service: LatencyHistogram,
-    /// The part of slip that is the generator's own: a connection was free and the time had come.
+    /// The part of the send delay that is the generator's own: a connection was free and the time had come.
     pub(crate) lateness: LatencyHistogram,
-    /// The rest of slip: no connection was free.
+    /// The rest of the send delay: no connection was free.
     pub(crate) blocked: LatencyHistogram,
     /// `None`: nobody wants to know. On the heap: most runs have none.
     pub(crate) stalls: Option<Box<StallWatch>>,
     /// The parts of service, of a sample.
     pub(crate) wake: WakeDelays,
-    /// Ages of requests that were given up, from their intended start.
+    /// Ages of requests that timed out, from their intended start.
     pub(crate) unanswered: LatencyHistogram,
     /// Connecting and waiting.
     pub(crate) phases: Phases,
@@ -115,7 +115,7 @@ pub(crate) struct Outcome {
     pub(crate) abandoned: u64,
     /// Counted arrivals due but never written.
     pub(crate) unsent: u64,
-    /// Counted arrivals given up unsent because they were too late.
+    /// Counted arrivals dropped unsent because they were too late.
     pub(crate) shed: u64,
     /// Right answers that arrived inside the rate's window, whenever their requests left.
     pub(crate) answered_in_window: u64,
@@ -328,12 +328,12 @@ impl Outcome {
         }
     }
 
-    /// An arrival that was due is given up without having been written.
+    /// An arrival that was due is dropped without having been written.
     pub(crate) fn never_sent(&mut self, intended_ns: u64, now_ns: u64) {
         self.never_sent_many(intended_ns, now_ns, 1);
     }
 
-    /// `count` neighbouring arrivals, one of which was due at `intended_ns`, are given up.
+    /// `count` neighbouring arrivals, one of which was due at `intended_ns`, are dropped.
     pub(crate) fn never_sent_many(&mut self, intended_ns: u64, now_ns: u64, count: u64) {
         self.unsent += count;
         self.errors.timeout += count;
@@ -341,7 +341,7 @@ impl Outcome {
             .record_many(now_ns.saturating_sub(intended_ns), count);
     }
 
-    /// An arrival is given up because it is later than its deadline.
+    /// An arrival is dropped because it is later than its deadline.
     pub(crate) fn shed(&mut self, arrival: &Arrival, now_ns: u64) {
         if arrival.counted {
             self.shed += 1;

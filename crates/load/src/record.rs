@@ -55,9 +55,9 @@ pub struct LoadRecord {
     pub driver: &'static str,
     /// How long a thread looked for answers before it slept, at most; 0: not at all.
     pub busy_poll_ns: u64,
-    /// Looks of that kind that found something, of all threads.
+    /// Busy polls that found something, of all threads.
     pub spins_paid: u64,
-    /// Looks of that kind in vain.
+    /// Busy polls that found nothing.
     pub spins_vain: u64,
     /// Time that all of them took, warm-up included.
     pub spun_ns: u64,
@@ -65,7 +65,7 @@ pub struct LoadRecord {
     pub rate_per_s: Option<f64>,
     /// The arrival process in words; `None` in a closed loop.
     pub arrivals: Option<String>,
-    /// Requests that were answered rightly: the samples of the three clocks.
+    /// Requests that were answered successfully: the samples of the three clocks.
     pub requests: u64,
     /// Right answers that the rate is of: those of `rate_window`, whenever their requests left.
     pub answered_in_window: u64,
@@ -83,7 +83,7 @@ pub struct LoadRecord {
     pub sent_late: u64,
     /// Requests due but never written, among the timeouts.
     pub unsent: u64,
-    /// Requests due but given up unsent because they were later than the deadline: neither answered
+    /// Requests due but dropped unsent because they were later than the deadline: neither answered
     /// nor failed, their ages among `unanswered`.
     pub shed: u64,
     /// Requests under way when the run was cut off; neither answered nor failed.
@@ -102,7 +102,7 @@ pub struct LoadRecord {
     pub batches: BatchClocks,
     /// Single requests, their beginnings since the epoch; empty unless asked for.
     pub samples: Samples,
-    /// The parts of `opening`, of connections over TLS; empty in clear text.
+    /// The parts of `opening`, of connections over TLS; empty in plaintext.
     pub openings: Openings,
     /// How the requests spread over the connections.
     pub connection_use: ConnectionUse,
@@ -137,9 +137,9 @@ pub struct LoadRecord {
     pub wrong_response: LatencyHistogram,
     /// From the actual write to the last byte of wrong answers.
     pub wrong_service: LatencyHistogram,
-    /// The part of slip that is the generator's own: a connection was free and the time had come.
+    /// The part of the send delay that is the generator's own: a connection was free and the time had come.
     pub lateness: LatencyHistogram,
-    /// The rest of slip: no connection was free.
+    /// The rest of the send delay: no connection was free.
     pub blocked: LatencyHistogram,
     /// The clocks without the requests that met a stall of the generator's own; `None`: not asked for.
     pub undisturbed: Option<Undisturbed>,
@@ -150,7 +150,7 @@ pub struct LoadRecord {
     pub kernel_service: LatencyHistogram,
     /// Service time of the same sample: the sum of both.
     pub sampled_service: LatencyHistogram,
-    /// Ages, from the intended start, of requests that were given up: lower bounds of latencies
+    /// Ages, from the intended start, of requests that were dropped or timed out: lower bounds of latencies
     /// that were never seen.
     pub unanswered: LatencyHistogram,
     /// When sending began, since the epoch; 0: it did not.
@@ -173,7 +173,7 @@ pub struct LoadRecord {
     pub thread_rates: LatencyHistogram,
     /// From asking for a connection to having it, of all that came up, before the window too.
     pub opening: LatencyHistogram,
-    /// Handshakes of all connections; `None` in clear text.
+    /// Handshakes of all connections; `None` in plaintext.
     pub tls: Option<LoadTls>,
     /// What each second was like, warm-up included.
     pub seconds: Vec<LoadSecond>,
@@ -233,7 +233,7 @@ impl LoadRecord {
         self
     }
 
-    /// Why not one request was answered rightly, as far as it is known.
+    /// Why no request succeeded, as far as it is known.
     #[must_use]
     pub fn why_none_is_right(&self) -> Option<String> {
         if self.requests > 0 {

@@ -11,7 +11,7 @@ use crate::outcome::InFlight;
 /// Requests that are kept at most by all threads together: some 200 MB.
 pub const SAMPLES_MAX: usize = 4_000_000;
 
-/// A request that was answered rightly.
+/// A request that was answered successfully.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestSample {
     /// When it was written.

@@ -112,7 +112,7 @@ pub(crate) struct ConnectStatistics {
     pub(crate) open: AtomicUsize,
     /// Sessions that have had a connection, each counted once.
     pub(crate) reached: AtomicUsize,
-    /// The wait for connections is over and some are missing: they are given up.
+    /// The wait for connections is over and some are missing: they are abandoned.
     pub(crate) is_short: AtomicBool,
     /// Connections that were open when their threads learned that sending begins.
     pub(crate) open_at_start: AtomicUsize,
@@ -333,7 +333,7 @@ pub struct AbortRule {
 /// One second as far as conditions ask.
 struct Kept {
     clocks: Clocks,
-    /// Requests that were given up after the timeout, which is less than they would have taken.
+    /// Requests that timed out, which is less than they would have taken.
     timeouts: u64,
     failed: u64,
     requests: u64,

@@ -251,7 +251,7 @@ impl Seconds {
     }
 }
 
-/// What a thread had handed over when it was given up.
+/// What a thread had handed over when it was abandoned.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lost {
     pub(crate) counts: Counts,

@@ -118,8 +118,8 @@ fn judge_end(record: &LoadRecord, verdict: &mut LoadVerdict) {
             verdict,
             LoadStatus::Invalid,
             match record.why_none_is_right() {
-                None => "no request was answered rightly".into(),
-                Some(why) => format!("no request was answered rightly; {why}"),
+                None => "no request succeeded".into(),
+                Some(why) => format!("no request succeeded; {why}"),
             },
         );
     }
@@ -273,14 +273,14 @@ fn judge_wake(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
 }
 
-/// What was given up unsent has no latency, so the latencies are of a selection.
+/// What was dropped unsent has no latency, so the latencies are of a selection.
 fn judge_shed(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(offered) = record.offered.filter(|_| record.shed > 0) else {
         return;
     };
     let share = record.shed as f64 / offered as f64;
     let reason = format!(
-        "{} of {offered} requests ({:.1} %) were later than the deadline and given up; latencies are \
+        "{} of {offered} requests ({:.1} %) were later than the deadline and dropped; latencies are \
          those of the others",
         record.shed,
         share * 100.0

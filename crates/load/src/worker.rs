@@ -110,7 +110,7 @@ pub(crate) struct Worker<'run> {
     pub(crate) batches: Option<Box<Batches>>,
     /// Single requests, if they are wanted.
     pub(crate) samples: Option<Box<Samples>>,
-    /// Parts of opening connections; empty in clear text.
+    /// Parts of opening connections; empty in plaintext.
     pub(crate) openings: Openings,
     /// Connections that are over.
     pub(crate) connection_use: ConnectionUse,

@@ -44,7 +44,7 @@ fn n_requests_are_exactly_n() {
         assert_eq!(record.ended, Ended::Complete);
         assert_eq!(record.statuses.get(&200), Some(&requests));
         assert!(record.requests_per_s > 0.0 && record.duration_ns > 0);
-        // Due when written: a closed loop has no slip.
+        // Due when written: a closed loop has no send delay.
         assert_eq!((record.slip.max(), record.offered), (0, None));
     }
 }
@@ -109,7 +109,7 @@ fn time_ends_the_window_and_warm_up_is_not_counted() {
     assert!(server.requests() >= record.requests);
     let rate = record.answered_in_window as f64 / 0.3;
     assert!((record.requests_per_s - rate).abs() < 1.0);
-    // Only requests under way at the two edges tell the two counts apart.
+    // Only requests under way at the two edges distinguish the two counts.
     assert!(record.answered_in_window.abs_diff(record.requests) <= 4);
 }
 

@@ -69,7 +69,7 @@ fn a_seed_asks_the_same_on_any_number_of_threads() {
     assert_eq!(one, ask(2, 8, 1, 5));
     assert_eq!(one, ask(1, 3, 16, 5));
     assert_ne!(one, ask(1, 1, 1, 6));
-    // Numbers of any length are announced rightly, or the server would have read nonsense.
+    // Numbers of any length are announced correctly, or the server would have read nonsense.
     assert!(one.iter().any(|text| text.contains("\"n\":9,")), "{one:?}");
     assert!(
         one.iter().any(|text| text.contains("\"n\":399,")),

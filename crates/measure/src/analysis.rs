@@ -20,13 +20,13 @@ use std::collections::BTreeSet;
 use crate::record::{
     Analysis, CandidateRounds, Margins, Measure, MeasureComparisons, Role, Settings,
 };
-use crate::statistics::{Comparison, Looks, smallest_rounds};
+use crate::statistics::{Comparison, InterimAnalyses, smallest_rounds};
 
 /// What was settled before the first round: how often the data are looked at, and what counts as the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Design {
     /// How often these rounds are looked at in all.
-    pub looks: Looks,
+    pub looks: InterimAnalyses,
     /// Up to which difference two candidates count as the same.
     pub margins: Margins,
 }
@@ -35,7 +35,7 @@ impl Default for Design {
     /// The number of rounds is fixed, and the margins are the usual ones.
     fn default() -> Self {
         Self {
-            looks: Looks::ONE,
+            looks: InterimAnalyses::ONE,
             margins: Margins::default(),
         }
     }

@@ -14,7 +14,7 @@ mod load;
 
 pub use comparison::{Advice, Choice, CostDifference, CostPart, FrontEntry, Recommendation};
 pub use comparison::{
-    Analysis, Coexistence, ComparisonRecord, Engine, LookSettings, MeasureComparisons, PoolsEffect,
+    Analysis, Coexistence, ComparisonRecord, Engine, InterimSettings, MeasureComparisons, PoolsEffect,
     QuestionVerdict, Settings, Subject, UnpinnedMemory, Verdicts,
 };
 pub use comparison::{LoadSteadiness, LoadWarmUp};

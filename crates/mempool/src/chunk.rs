@@ -143,7 +143,7 @@ fn unmap_pages(start: NonNull<u8>, size_bytes: usize) {
 
 // Chunks in a row, linked through their headers.
 
-/// How finely chunks are told apart by how full they are.
+/// How finely chunks are distinguished by how full they are.
 const FULLNESS_STEPS: usize = 32;
 
 /// Chunks of one owner, each in at most one list.

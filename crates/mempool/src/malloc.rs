@@ -39,7 +39,7 @@ use thread_slot::Stage;
 pub use thread_heap::prepare;
 
 /// A block of at least `size_bytes`, aligned to 16, if the calling thread has one ready; else
-/// [`allocate`] has to look for one. For who wants to do his own part of the work in between.
+/// [`allocate`] has to look for one. For callers that do a part of the work in between.
 #[inline(always)]
 #[must_use]
 pub fn allocate_ready(size_bytes: usize) -> Option<NonNull<u8>> {

@@ -29,7 +29,7 @@ const FILE_BYTES: usize = size_of::<HeapFile>();
 /// No such process.
 const ESRCH: c_int = 3;
 
-/// In the place of a thread's record: it counts into the shared one from now on.
+/// Instead of a thread's record: it counts into the shared one from now on.
 const SHARED_FROM_NOW_ON: usize = 1;
 /// No sample for this long: there are none.
 const NEVER_BYTES: u64 = i64::MAX as u64;

@@ -461,7 +461,7 @@ impl Runs {
         let us = |path: &str| number(&record, path).map(|ns| ns / 1e3);
         let short = number(&seen, "gaps_short")? / number(&seen, "arrivals")?;
         println!(
-            "slip p50 {:.1} us, p99 {:.1} us; short gaps {:.2} % {}",
+            "send delay p50 {:.1} us, p99 {:.1} us; short gaps {:.2} % {}",
             us("slip_ns/p50")?,
             us("slip_ns/p99")?,
             short * 100.0,

@@ -340,7 +340,7 @@ pub(super) fn named(name: &str) -> Option<&'static Attack> {
     ATTACKS.iter().find(|attack| attack.name == name)
 }
 
-/// Goal: attacks are told apart by their names, and each says how it shows.
+/// Goal: attacks are distinguished by their names, and each says how it shows.
 #[test]
 fn every_attack_has_a_name_and_shows() {
     let mut names: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();

@@ -1,6 +1,6 @@
 //! The deliberate mistakes, in the order in which the crates build on each other.
 //!
-//! Each is a slip that a reviewer could overlook, in a rule that users depend on. An entry that
+//! Each is a mistake that a reviewer could overlook, in a rule that users depend on. An entry that
 //! survives is a hole in the fast tier: the test is what has to be added, not the entry weakened.
 
 /// One deliberate mistake.

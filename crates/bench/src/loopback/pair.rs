@@ -85,7 +85,7 @@ impl From<&ConnectionUse> for Spread {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PairSample {
-    /// Requests answered rightly: 200, and a body of the length agreed on.
+    /// Requests answered successfully: 200, and a body of the length agreed on.
     pub requests: u64,
     /// Failures by phase.
     pub errors: LoadErrors,

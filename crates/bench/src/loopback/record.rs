@@ -166,7 +166,7 @@ impl LoopbackRecord {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// Requests that were not answered rightly, of all runs.
+    /// Requests that were not answered successfully, of all runs.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.candidates.iter().map(CandidateRecord::failures).sum()

@@ -272,7 +272,7 @@ pub(super) fn run<M: Memory>(plan: &Plan, survivors: Survivors) -> Outcome {
 
 // Blocks of recorded sizes that live for a random time.
 //
-// Most objects die young: three blocks of four go in the place of a random one of 64 young ones,
+// Most objects die young: three blocks of four replace a random one of 64 young ones,
 // the fourth in that of a random one of 16,384 old ones. Places and sizes are drawn beforehand.
 
 const YOUNG_COUNT: u16 = 64;

@@ -42,7 +42,7 @@ pub(super) struct ArrivalFlags {
     /// Send at the moments in FILE: a line each, in seconds after the start, ascending
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "bursts"])]
     trace: Option<PathBuf>,
-    /// Give up, unsent, what is later than this; it is counted apart
+    /// Drop, unsent, requests later than this; it is counted apart
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     pub(super) deadline: Option<u64>,
 }
@@ -261,7 +261,7 @@ fn parse_trace(text: &str) -> Result<Vec<u64>, String> {
 const STEP_NS_DEFAULT: u64 = 2_000_000_000;
 /// Uncounted time before it, as a share of it: one over this.
 const WARM_UP_SHARE: u64 = 4;
-/// Closer than this, a longer run would be needed to tell two rates apart.
+/// Closer than this, a longer run would be needed to distinguish two rates.
 const PRECISION_MIN: f64 = 0.001;
 
 /// The flags of a search.
@@ -411,7 +411,7 @@ fn exit_of(report: &SearchReport) -> Exit {
         SearchEnd::Interrupted => Exit::Interrupted,
         SearchEnd::TargetGone | SearchEnd::Failed => Exit::Failed,
         _ if !has_answers => {
-            output::note("no request was answered rightly");
+            output::note("no request succeeded");
             Exit::Failed
         }
         SearchEnd::Found => Exit::Success,
@@ -564,7 +564,7 @@ impl LimitFlags {
     }
 }
 
-/// The library's sentence with the flag in the place of the field.
+/// The library's sentence with the flag instead of the field.
 pub(super) fn in_flags(error: &LimitsError) -> String {
     let LimitsError::OutOfRange {
         name,

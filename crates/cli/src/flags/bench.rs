@@ -240,7 +240,7 @@ struct LoopbackFlags {
 
 /// A process cannot hold both ends of more.
 const CONNECTIONS_MAX: u64 = 500_000;
-/// More than any machine has CPUs is a slip of the finger.
+/// More than any machine has CPUs is a typo.
 const THREADS_MAX: u64 = 1024;
 /// Bodies are gathered in memory.
 const BODY_BYTES_MAX: u64 = 16 << 20;

@@ -88,9 +88,9 @@ port goes in its command or in an --env value. Without it the variable PORT is
 tried, and, for root, a network namespace for each; if neither works, they live
 one after the other, which is less sharp.
 
-Rounds end at the first look at the data that finds every verdict decided. The
-looks are few and chosen beforehand, and share the 5 % of false claims among
-them; --rounds N fixes the number, and the data are looked at once.
+Rounds end at the first interim analysis that finds every verdict decided. The
+interim analyses are few and planned beforehand, and share the 5 % of false
+claims among them; --rounds N fixes the number, with one analysis at the end.
 
 What your server is asked, how it is reached and which answers are right is
 described with the flags of `millpond load`. In --unix, {port} is a number that

@@ -43,7 +43,8 @@ const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
 /// Put a server under load and time its answers
 ///
 /// Three clocks are always on: response (from when a request was meant to leave), service (from when
-/// it left) and slip (the difference, which is the generator's or the server's backlog). Without
+/// it left) and send delay (slip_ns in JSON: the difference, the generator's or the server's
+/// backlog). Without
 /// --rate each connection asks again as soon as it is answered; with it, requests leave on a fixed
 /// schedule whatever the server does.
 #[derive(Args, Debug)]
@@ -122,7 +123,7 @@ pub(crate) struct LoadFlags {
     /// their age. For --find-max and --abort too
     #[arg(long, value_name = "all|successful", default_value = "all")]
     slo_of: SloPopulation,
-    /// Write what became of the run and of each objective to FILE as JUnit XML, as build servers show
+    /// Write what became of the run and of each objective to FILE as JUnit XML, as CI shows
     /// tests
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse, conflicts_with = "find_max")]
     junit: Option<JsonFile>,
@@ -374,7 +375,7 @@ fn judge(slo: &Slo, record: &LoadRecord) -> Vec<SloOutcome> {
     outcomes
 }
 
-/// The library's sentence, with the flag in the place of a setting of its name.
+/// The library's sentence, with the flag instead of a setting of its name.
 fn refused(error: &LoadError) -> Failure {
     let LoadError::Setting { name, problem } = error else {
         return Failure::usage(error);
@@ -405,7 +406,7 @@ fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
         Ended::Complete if record.requests == 0 && record.errors.total() > 0 => {
             let why = record.why_none_is_right();
             output::note(format!(
-                "not one request was answered rightly; {} failed; {}",
+                "all {} requests failed; {}",
                 record.errors.total(),
                 why.as_deref().unwrap_or("the cause is not known")
             ));

@@ -275,7 +275,7 @@ impl RequestFlags {
         }))
     }
 
-    /// What stands in the place of the requests that a script makes: `body` is kept for it. Its
+    /// What replaces the requests that a script makes: `body` is kept for it. Its
     /// fields may be any, those of a workload may not.
     pub(super) fn workload_of_script(
         &self,

@@ -133,7 +133,7 @@ pub(super) struct CommonFlags {
     /// CPU time that others then lack; the clients must not need the same CPUs. 0 is off
     #[arg(long, value_name = "US", value_parser = parse_busy_poll_ns, default_value = "0")]
     busy_poll: u64,
-    /// Memory pools; off: one malloc and one free in the place of every pool call; arena-only: so
+    /// Memory pools; off: one malloc and one free instead of every pool call; arena-only: so
     /// for all but the temporaries of requests; checked: for debugging, ends the server at what it
     /// does wrong with pooled memory (guard: where it does it; fail=N: the N-th allocation of
     /// every pool is refused)
@@ -146,7 +146,7 @@ pub(super) struct CommonFlags {
     /// the request on), all or none. A proxy passes /metrics on, whatever this says
     #[arg(long, value_name = "loopback|all|none", default_value = "loopback")]
     metrics_access: MetricsAccess,
-    /// Serve /metrics on a listener of its own, in clear text and for whoever reaches it; unix:PATH for a socket
+    /// Serve /metrics on a listener of its own, in plaintext and for whoever reaches it; unix:PATH for a socket
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen: Option<Address>,
     /// Write how it went to FILE when the server stops
@@ -182,7 +182,7 @@ impl FromStr for Listen {
     }
 }
 
-/// More threads than any machine has CPUs is a slip of the finger.
+/// More threads than any machine has CPUs is a typo.
 const SHARDS_MAX: u64 = 1024;
 
 fn parse_shards(text: &str) -> Result<usize, String> {

@@ -388,7 +388,7 @@ fn a_terminal_gets_the_live_view() {
 }
 
 /// Goal: a line for each request in the order of writing, whose parts fit in one another; at a rate
-/// slip is told, and the kernel's service time of some.
+/// the send delay is shown, and the kernel's service time of some.
 #[test]
 fn each_request_has_a_line() {
     let directory = tempfile::tempdir().unwrap();
@@ -419,7 +419,7 @@ fn each_request_has_a_line() {
     assert!(rows.iter().any(|row| row[5].is_some()));
     let since_ns = rows[49][0].unwrap() - rows[0][0].unwrap();
     let slip_ns: u64 = rows.iter().filter_map(|row| row[1]).sum();
-    // 49 intervals of 5 ms, from the first one's own slip on.
+    // 49 intervals of 5 ms, from the first one's own delay on.
     assert!(since_ns + slip_ns >= 245_000_000, "{since_ns} {slip_ns}");
 }
 

@@ -201,7 +201,7 @@ fn a_mirror_gets_its_share() {
     eventually("a line", || proxy.process.stderr_so_far().contains(&said));
 }
 
-/// Goal: node's answers, in chunks, come through, and its echo of an uploaded body is whole.
+/// Goal: responses of Node.js, in chunks, come through, and its echo of an uploaded body is whole.
 #[test]
 fn node_echoes_through_the_proxy() {
     const SCRIPT: &str = "const s = require('http').createServer((q, a) => { a.writeHead(200); q.pipe(a); });\
@@ -312,7 +312,7 @@ fn write_config(path: &Path, upstreams: &[&str]) {
     .unwrap();
 }
 
-/// Goal: SIGHUP takes the file's upstreams in the place of the old ones while wrk runs, and no request
+/// Goal: SIGHUP takes the file's upstreams instead of the old ones while wrk runs, and no request
 /// fails; a file with a mistake changes nothing and says where it is.
 #[test]
 fn sighup_reads_the_file_again() {

@@ -2,7 +2,7 @@
 //!
 //! `worker` runs it for each write. A plain write is one message to each copy. A transaction is
 //! several rounds between them (Paxos), and only one can be under way in a partition: so those of
-//! this process queue here for theirs, in order, in the place of meeting each other there. It may
+//! this process queue here for theirs, in order, instead of meeting each other there. It may
 //! have been done, and would then be taken for somebody else's; the client is told that nobody
 //! knows.
 

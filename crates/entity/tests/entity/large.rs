@@ -377,7 +377,7 @@ fn readers_that_wait_leave_room_to_writers() {
 /// The place of a range read that waits for memory outlived the read: nobody else who waited was looked at
 /// before there was room for it, and whoever asked and left again and again made the list grow.
 ///
-/// Goal: one that was given up makes nobody wait.
+/// Goal: one that was stopped makes nobody wait.
 #[test]
 fn a_range_that_was_given_up_makes_nobody_wait() {
     const LONG: usize = 500 << 10;

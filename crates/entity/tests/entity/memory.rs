@@ -345,7 +345,7 @@ fn mix(server: &ServerProcess, seed: u64, bytes: &[u8]) -> u64 {
 }
 
 /// At 64 MiB it was exceeded by 20 MiB, and by more where there was more: every thread's arena kept blocks of parts, bytes of
-/// paused uploads waited in the driver, and what the cache had given up stayed beside what came.
+/// paused uploads waited in the driver, and what the cache had evicted stayed beside what came.
 ///
 /// Goal: 64 clients that mix values of 1 byte to 64 MiB, beside a cache full of small ones, leave the process within its
 /// budget.

@@ -150,7 +150,7 @@ fn conditional_writes() {
     });
 }
 
-/// Goal: of many who add to one list at once, each on what he saw, no addition is lost and none is made
+/// Goal: of many clients that add to one list at once, each to what it read, no addition is lost and none is made
 /// twice. A cluster may say that it does not know what became of one (504; a busy machine, whose nodes were
 /// late, failed this test with it): whoever reads again then sees it, or that it is not there.
 #[test]

@@ -131,7 +131,7 @@ impl Cache {
             && ENTRY_BYTES as u64 + size_bytes <= self.capacity_bytes as u64
     }
 
-    /// Keeps a file in the place of an earlier version of it; others make room. Returns where, and
+    /// Keeps a file instead of an earlier version of it; others make room. Returns where, and
     /// how many were thrown out, unless it is too large for the whole cache.
     pub(super) fn insert(
         &mut self,

@@ -101,7 +101,7 @@ pub(super) fn select<'a>(
     let (mut if_modified, mut if_unmodified) = (Single::Missing, Single::Missing);
     let (mut range, mut if_range) = (Single::Missing, Single::Missing);
     for (name, value) in fields {
-        // No name below is shorter; most fields of most requests are told apart by their first byte.
+        // No name below is shorter; most fields of most requests are distinguished by their first byte.
         match name {
             [b'i' | b'I', ..] if name.len() >= 8 => {
                 if name.eq_ignore_ascii_case(b"if-none-match") {

@@ -116,7 +116,7 @@ pub(super) struct ClientPeer {
     text: [u8; TEXT_BYTES_MAX],
     length: u8,
     is_v6: bool,
-    /// Tells many clients apart; the same for equal ones.
+    /// Distinguishes clients; the same for equal ones.
     pub(super) salt: u64,
     /// Its word about who it speaks for is taken.
     pub(super) is_trusted: bool,

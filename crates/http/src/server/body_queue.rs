@@ -154,7 +154,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Somebody waits: who holds what he waits for has to keep up.
+    /// A request waits: the client that holds the memory has to keep up.
     fn have_slowest_cut(&mut self, now_ns: u64) {
         let exchange = &self.exchange;
         let Some(first) = exchange.body_queue.waiting.front() else {

@@ -65,7 +65,7 @@ pub(crate) struct Exchange {
     /// How long a connection may be idle, with as many as there are now.
     pub(super) idle_timeout_ns: u64,
     pub(super) fields: HeadFields,
-    /// Tells apart the requests of a slot.
+    /// Distinguishes the requests of a slot.
     pub(super) sequence: u32,
     /// Room for the next answers, kept until the tick ends.
     pub(super) spare_output: Buffer,

@@ -221,8 +221,8 @@ impl Exchange {
         }
     }
 
-    /// What was written has left: who waits for that has his turn. One who goes on from outside
-    /// ([`crate::Completions::continue_with`]) may have written more than a block, and had his turn too early.
+    /// What was written has left: a response that waits for that continues. One that is continued from outside
+    /// ([`crate::Completions::continue_with`]) may have written more than a block, and continued too early.
     pub(super) fn offer_room(&mut self, connection: &mut Connection) {
         let waits = connection
             .stream

@@ -271,7 +271,7 @@ fn a_peer_that_does_not_read_is_cut() {
     let mut scraper = server.connect();
     wait_for_limit_hit(&mut scraper, "write_stall_ns");
     assert_eq!(limit_hits(&mut scraper, "write_stall_ns"), 1);
-    // By a reset: the kernel keeps nothing to offer him again.
+    // By a reset: the kernel keeps nothing to offer the client again.
     let end = deaf.stream.read_to_end(&mut Vec::new());
     assert_eq!(
         end.map_err(|error| error.kind()),

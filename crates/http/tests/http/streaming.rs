@@ -412,7 +412,7 @@ fn a_graceful_stop_waits_for_parts() {
     client.expect_end();
 }
 
-/// Goal: methods without a body in the answer are told apart by the server alone.
+/// Goal: methods without a body in the response are distinguished by the server alone.
 #[test]
 fn head_of_an_upload_is_answered_without_a_body() {
     let (server, _) = serve(Limits::default());

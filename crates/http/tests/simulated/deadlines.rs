@@ -281,7 +281,7 @@ fn a_body_has_a_least_rate() {
     assert_time(steady.borrow().first_heard_ns(), 120 * SECOND_NS);
 }
 
-/// Goal: who does not read what he asked for is cut after the stall limit and the time that an
+/// Goal: a client that does not read its response is disconnected after the stall limit and the time that an
 /// honest slow reader needs; one who reads again before that gets everything.
 #[test]
 fn a_write_has_its_time() {

@@ -1,5 +1,5 @@
 //! The proxy over the simulated network: clients and upstreams that stall, close, dribble and lie at
-//! every stage, on top of what the network does by itself; in clear text or with TLS, on either side.
+//! every stage, on top of what the network does by itself; in plaintext or with TLS, on either side.
 //!
 //! What must hold whatever the seed: an upstream never gets a body that is not the one its client sent,
 //! a client never gets an answer that is not whole, a failure with a known status or a cut, and nothing

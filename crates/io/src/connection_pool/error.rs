@@ -61,7 +61,7 @@ impl HandshakeError {
             Some(TlsFailure::CertificateExpired) => Self::CertificateExpired,
             Some(TlsFailure::Certificate) => Self::Certificate,
             Some(TlsFailure::PeerAlert) => Self::Alert,
-            Some(TlsFailure::Malformed | TlsFailure::NotTls | TlsFailure::ClearText) => {
+            Some(TlsFailure::Malformed | TlsFailure::NotTls | TlsFailure::Plaintext) => {
                 Self::NotTls
             }
             Some(TlsFailure::Incompatible | TlsFailure::Protocol) => Self::Incompatible,

@@ -169,7 +169,7 @@ impl ConnectionPool {
         if let Some(expires_ns) = expires_ns {
             self.plan_sweep(shard, expires_ns);
         }
-        // Room may be made of it, for who wants one to himself or for another key.
+        // Room may be made of it, for a request that wants a connection of its own, or for another key.
         if has_waiters {
             self.advance(shard, key);
         }

@@ -287,7 +287,7 @@ pub enum Place {
 pub struct Target {
     /// Where.
     pub place: Place,
-    /// TLS, with the identities of both sides, or clear text. The shard's driver must be
+    /// TLS, with the identities of both sides, or plaintext. The shard's driver must be
     /// [`crate::tls::Tls`].
     #[cfg(feature = "tls")]
     pub tls: Option<TlsClient>,
@@ -298,7 +298,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// At one address, in clear text, with room for 256 connections.
+    /// At one address, in plaintext, with room for 256 connections.
     #[must_use]
     pub fn at(address: Address) -> Self {
         Self::new(Place::Addresses(vec![address]))

@@ -88,7 +88,7 @@ impl ConnectionPool {
         Ok(WaiterId(handle))
     }
 
-    /// Who asked does not want a connection any more. One that is in the making for him goes on, for
+    /// The request does not want a connection any more. One that is being opened for it goes on, for
     /// the next who asks. If the outcome is out already, nothing happens: it is to be taken.
     pub fn cancel<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, waiter: WaiterId) {
         self.leave_queue(shard, waiter.0);
@@ -236,7 +236,7 @@ impl ConnectionPool {
     }
 
     /// Closes a parked connection for the sake of one to be opened for `key`; false if none is to be
-    /// had. One of its own only makes room for who wants a connection to himself, or when no other
+    /// had. One of its own only makes room for a request that wants a connection of its own, or when no other
     /// key has any.
     fn make_room<D: Driver>(
         &mut self,

@@ -17,7 +17,7 @@ use crate::timer_wheel::{TimerId, TimerWheel};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// A peer that takes no byte of the queue for this long is given up.
+/// A peer that takes no byte of the queue for this long is disconnected.
 const STALL_NS: u64 = 30_000_000_000;
 
 /// How long the peer has to finish after our FIN.

@@ -78,7 +78,7 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// The same, where something in clear text comes before the handshake: the head of the PROXY
+    /// The same, where something in plaintext comes before the handshake: the head of the PROXY
     /// protocol. A connection is reported as connected without TLS then, and its handshake begins with
     /// [`crate::Driver::send_below_tls`], by which time is known for whom it is.
     #[must_use]
@@ -337,8 +337,8 @@ pub struct TlsOptions {
     /// The protocols spoken inside, for ALPN. A peer that offers others only is refused; one that
     /// offers none is not.
     pub protocols: Vec<Vec<u8>>,
-    /// What somebody is told who begins with a capital letter, as HTTP in clear text does.
-    pub clear_text_answer: &'static [u8],
+    /// What somebody is told who begins with a capital letter, as HTTP in plaintext does.
+    pub plaintext_response: &'static [u8],
     /// From accepting a connection to the end of its handshake.
     pub handshake_timeout_ns: u64,
     /// Bytes a peer may send before the handshake is over. It is looked at after each receive.
@@ -453,8 +453,8 @@ impl ServerSource {
         self.shared.options.handshake_bytes_max
     }
 
-    pub(super) fn clear_text_answer(&self) -> &'static [u8] {
-        self.shared.options.clear_text_answer
+    pub(super) fn plaintext_response(&self) -> &'static [u8] {
+        self.shared.options.plaintext_response
     }
 }
 

@@ -76,9 +76,9 @@ impl<D: Driver> Tls<D> {
         Self::over(inner, layer)
     }
 
-    /// Clear text on all sockets, for [`Self::awaiting_heads`]: [`Driver::tls_counters`] has nothing to
+    /// Plaintext on all sockets, for [`Self::awaiting_heads`]: [`Driver::tls_counters`] has nothing to
     /// tell.
-    pub fn in_clear_text(inner: D, mode: PoolMode) -> Self {
+    pub fn in_plaintext(inner: D, mode: PoolMode) -> Self {
         let layer = Layer::new(None, None, mode, inner.clock_ns());
         Self {
             is_clear: true,

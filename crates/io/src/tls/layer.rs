@@ -35,9 +35,9 @@ const UNREAD_NS: u64 = 200_000_000;
 
 /// All of [`super::Tls`] but the driver below it.
 pub(super) struct Layer {
-    /// For sockets that are accepted; without it they stay in clear text.
+    /// For sockets that are accepted; without it they stay in plaintext.
     pub(super) source: Option<ServerSource>,
-    /// For sockets that are connected; without it they stay in clear text.
+    /// For sockets that are connected; without it they stay in plaintext.
     pub(super) client: Option<TlsClient>,
     /// What the most patient of the clients so far takes of a server before its handshake is over.
     client_bytes_max: usize,
@@ -195,7 +195,7 @@ impl Layer {
         server.unwrap_or(0).max(self.client_bytes_max)
     }
 
-    /// Takes in a socket that stays in clear text.
+    /// Takes in a socket that stays in plaintext.
     pub(super) fn take_clear(&mut self, socket: SocketId) -> Result<(), PoolError> {
         self.insert(Session::new(socket, None))
     }
@@ -512,7 +512,7 @@ impl Layer {
     }
 
     /// A peer that speaks TLS is spoken to first; the owner hears of it when the handshake is over, or at
-    /// once if it is for him to begin.
+    /// once if it is the owner that begins.
     fn note_connected<D: Driver>(&mut self, inner: &mut D, socket: SocketId) {
         let speaks_first = self
             .session(socket)
@@ -717,11 +717,11 @@ impl Layer {
         };
         let mut answer = Buffer::new();
         let failure = if first.is_ascii_uppercase() {
-            let text = self.source.as_ref().map(ServerSource::clear_text_answer);
+            let text = self.source.as_ref().map(ServerSource::plaintext_response);
             let text = text.unwrap_or_default();
             // Without memory it is closed without a word.
             let _ = answer.extend_from_slice(&self.blocks, text);
-            TlsFailure::ClearText
+            TlsFailure::Plaintext
         } else {
             TlsFailure::NotTls
         };

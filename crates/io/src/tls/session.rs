@@ -24,7 +24,7 @@ const SMALL_RECORD_BYTES: usize = 64;
 /// does not.
 pub(super) struct Session {
     pub(super) socket: SocketId,
-    /// `None`: clear text.
+    /// `None`: plaintext.
     records: Option<Records>,
     /// Received and not consumed: bytes nobody has looked at, or the beginning of a record.
     pub(super) incoming: Buffer,
@@ -49,7 +49,7 @@ pub(super) struct Session {
     pub(super) is_queued: bool,
     /// The driver below keeps bytes that the kernel did not take.
     pub(super) is_blocked: bool,
-    /// The owner was told so, or that his plaintext waits.
+    /// The owner was told so, or that its plaintext waits.
     pub(super) has_told_blocked: bool,
     /// The peer's FIN came.
     pub(super) has_fin: bool,

@@ -101,7 +101,7 @@ pub(crate) fn a_silent_address_times_out<W: World>(world: &W) {
     );
     let key = pond.key(address, 1);
     let begin_ns = world.now_ns();
-    // The first runs into his own deadline, the second into that of connecting.
+    // The first runs into its own deadline, the second into that of connecting.
     pond.wait_for(key, 1, 50 * MS);
     pond.wait_for(key, 2, LATE_NS);
     let phase = AcquirePhase::Connect;

@@ -275,7 +275,7 @@ fn exact_memory(machine: &Machine) -> Option<Finding> {
     Some(match machine.text("proc/self/smaps_rollup") {
         Some(text) if text.contains("Pss_Anon:") => ok(
             "memory counts",
-            "exact, shared pages told apart (smaps_rollup)",
+            "exact, shared pages distinguished (smaps_rollup)",
         ),
         Some(_) => weak(
             "memory counts",

@@ -176,7 +176,7 @@ fn cpus(machine: &Machine) -> Finding {
             ),
         )
         .remedy(
-            "give whole CPUs in the place of a quota (--cpuset-cpus 0-1, AllowedCPUs=), and --shards as \
+            "give whole CPUs instead of a quota (--cpuset-cpus 0-1, AllowedCPUs=), and --shards as \
              many",
         ),
         _ => ok("CPUs", format!("{of_cpus}, no quota")),

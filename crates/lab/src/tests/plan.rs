@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::{IDLE_DEFAULT, TIME_BUDGET_DEFAULT};
 
-/// Goal: a load program of the user's keeps its length; rounds are what is given up.
+/// Goal: a load program of the user's keeps its length; rounds are what is dropped.
 #[test]
 fn a_load_program_keeps_its_length() {
     let load = Duration::from_secs(2);
@@ -12,7 +12,7 @@ fn a_load_program_keeps_its_length() {
     };
     let plan = Plan::make(&known);
     assert_eq!(plan.throughput_phase, load);
-    // Two and a half seconds each: 24 rounds of four candidates fit, in two looks.
+    // Two and a half seconds each: 24 rounds of four candidates fit, with two analyses.
     assert_eq!((plan.rounds, plan.looks.as_slice()), (24, &[10, 24][..]));
     assert!(!plan.over_budget && plan.requests.is_empty());
     let tight = Known {
@@ -289,7 +289,7 @@ fn the_users_wishes_win() {
     );
 }
 
-/// Goal: time that ten rounds do not need becomes looks, not longer phases; few candidates are
+/// Goal: time that ten rounds do not need becomes interim analyses, not longer phases; few candidates are
 /// looked at early, and what is said of it is in the plan.
 #[test]
 fn ample_time_means_more_looks() {
@@ -326,7 +326,7 @@ fn ample_time_means_more_looks() {
         ..ample.clone()
     };
     assert_eq!(Plan::make(&fixed).looks, [40]);
-    // A whole night: the looks stay few.
+    // A whole night: the analyses stay few.
     let night = Known {
         left: Duration::from_secs(36_000),
         ..ample

@@ -14,7 +14,7 @@ fn plan() -> Plan {
     })
 }
 
-/// Nothing ends it but its looks.
+/// Nothing ends it but its interim analyses.
 fn course<'a>(candidates: &'a [Candidate], plan: &'a Plan) -> Course<'a> {
     static RUNNING: AtomicBool = AtomicBool::new(false);
     Course {
@@ -182,7 +182,7 @@ fn a_look_ends_what_is_decided() {
         };
         let mut notes = Vec::new();
         let is_over = rounds.is_answered(&course, &mut |event| notes.push(event.clone()));
-        assert_eq!(rounds.looked_after, [begun]);
+        assert_eq!(rounds.analysed_after, [begun]);
         assert_eq!(rounds.stopped.is_empty(), !is_over, "{}", rounds.stopped);
         (is_over, rounds.stopped, notes)
     };

@@ -33,7 +33,7 @@ fn config(directory: &Path, words: &[String], address: SocketAddr) -> ProfileCon
     config
 }
 
-/// The server whose calls are known, asked `line` in the place of a load.
+/// The server whose calls are known, asked `line` instead of a load.
 fn known(directory: &Path, line: &str) -> ProfileConfig {
     let program = compile_c(directory, "known", include_str!("known_server.c"), &["-g"]);
     let address = free_address();

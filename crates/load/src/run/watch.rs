@@ -252,7 +252,7 @@ struct Opening {
 /// each has been open.
 const TOGETHER_WITHIN_NS: u64 = 1_000_000_000;
 
-/// As long as an address takes to be given up, for each of them, and a moment between two.
+/// As long as an address takes to time out, for each of them, and a moment between two.
 fn first_within_ns(config: &LoadConfig) -> u64 {
     let addresses = config.target.addresses.len() as u64;
     config.timeout_ns.saturating_mul(2 * addresses - 1)

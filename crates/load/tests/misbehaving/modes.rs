@@ -164,6 +164,6 @@ pub(crate) const TLS: &[Mode] = &[
     Mode { name: "a handshake that stalls", start: Start::ClearToTls, conduct: |talk| talk.until_gone(), is_silent: true, told: "no answer within 1000 ms", wrk: "nothing", ab: "exit 119", curl: 28, ..NO_HANDSHAKE },
     Mode { name: "closes in the handshake", start: Start::ClearToTls, conduct: |talk| talk.leave_unread(), told: "Connection reset by peer", ..NO_HANDSHAKE },
     Mode { name: "a handshake that is refused", start: Start::ClearToTls, conduct: |talk| { talk.send("\x15\x03\x01\0\x02\x02\x28"); talk.until_gone() }, told: "the TLS handshake failed: it refused with an alert", ..NO_HANDSHAKE },
-    Mode { name: "clear text where TLS is spoken", start: Start::ClearToTls, conduct: |talk| { talk.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"); talk.until_gone() }, told: "the TLS handshake failed: what it sends is no TLS: check scheme and port", ..NO_HANDSHAKE },
+    Mode { name: "plaintext where TLS is spoken", start: Start::ClearToTls, conduct: |talk| { talk.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"); talk.until_gone() }, told: "the TLS handshake failed: what it sends is no TLS: check scheme and port", ..NO_HANDSHAKE },
     Mode { name: "bytes that are no TLS", start: Start::ClearToTls, conduct: |talk| { talk.send("\x16\x03\x03\x7f\x7f0123456789"); talk.until_gone() }, told: "the TLS handshake failed: what it sends is no TLS: check scheme and port", ..NO_HANDSHAKE },
 ];

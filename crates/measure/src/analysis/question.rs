@@ -322,7 +322,7 @@ impl<'a> Answer<'a> {
             let how = if self.is_equal {
                 format!("the same within {}", self.margin())
             } else {
-                "not told apart".to_owned()
+                "not distinguished".to_owned()
             };
             let plural = what.replace("gives", "give").replace("needs", "need");
             let leaders = match leaders.as_slice() {

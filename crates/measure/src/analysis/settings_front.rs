@@ -201,7 +201,7 @@ fn mark_front(settings: &mut [SettingAnswer]) -> Vec<String> {
         .collect()
 }
 
-/// Whether neither memory nor CPU tells two settings apart.
+/// Whether neither memory nor CPU distinguishes two settings.
 fn is_alike(settings: &[SettingAnswer], one: usize, other: usize) -> bool {
     let (one, other) = (&settings[one], &settings[other]);
     let is_told = |a: &Option<Comparison>, b: &Option<Comparison>| {

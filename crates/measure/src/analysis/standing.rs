@@ -1,7 +1,7 @@
 //! How two candidates stand to each other, read from the comparisons of both with the baseline.
 //!
 //! There is one set of comparisons for each measure: that of the table. Against the baseline its verdict
-//! holds. Two candidates are told apart by their two intervals alone: what lies between their furthest ends
+//! holds. Two candidates are distinguished by their two intervals alone: what lies between their furthest ends
 //! is where their own ratio can lie. That is more cautious than a comparison of the two would be, needs no
 //! other correction, and everybody can check it on the page.
 

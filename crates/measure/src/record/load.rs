@@ -111,11 +111,11 @@ pub struct LoadHistograms {
     /// Of wrong answers: from the actual send to the last byte.
     #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
     pub wrong_service: LatencyHistogram,
-    /// The part of slip that is the generator's own.
+    /// The part of the send delay that is the generator's own.
     pub lateness: LatencyHistogram,
-    /// The rest of slip: no connection was free.
+    /// The rest of the send delay: no connection was free.
     pub blocked: LatencyHistogram,
-    /// Ages of requests that were given up.
+    /// Ages of requests that timed out.
     pub unanswered: LatencyHistogram,
     /// From an answer's arrival in the kernel to the generator being awake for it, of a sample.
     pub wake_delay: LatencyHistogram,
@@ -195,11 +195,11 @@ pub struct LoadReport {
     pub pipeline: u32,
     /// Kernel interface of the generator: `epoll` or `uring`.
     pub driver: String,
-    /// How long one of its threads looked for answers before it slept, at most; 0: not at all.
+    /// How long one of its threads polled for responses before it slept, at most; 0: not at all.
     pub busy_poll_ns: u64,
-    /// Looks of that kind that found something.
+    /// Busy polls that found something.
     pub spins_paid: u64,
-    /// Looks of that kind in vain.
+    /// Busy polls that found nothing.
     pub spins_vain: u64,
     /// Time that all of them took.
     pub spun_ns: u64,
@@ -236,10 +236,10 @@ pub struct LoadReport {
     pub errors: LoadErrors,
     /// From asking for a connection to having it, of all that came up, before the window too.
     pub opening_ns: LatencySummary,
-    /// Of `opening_ns` over TLS: until the connection below stood; absent in clear text.
+    /// Of `opening_ns` over TLS: until the connection below stood; absent in plaintext.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport_ns: Option<LatencySummary>,
-    /// Of `opening_ns` over TLS: the handshake; absent in clear text.
+    /// Of `opening_ns` over TLS: the handshake; absent in plaintext.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake_ns: Option<LatencySummary>,
     /// With `-B`: whole batches, from the intended start of the first request to the last byte of all.
@@ -248,7 +248,7 @@ pub struct LoadReport {
     /// With `-B`: the same from the actual send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_service_ns: Option<LatencySummary>,
-    /// Handshakes; absent in clear text.
+    /// Handshakes; absent in plaintext.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<LoadTls>,
     /// What came of the cookies that the server set; absent if nobody kept any.
@@ -304,9 +304,9 @@ pub struct LoadReport {
     pub waiting_ns: LatencySummary,
     /// From the intended start to the actual send.
     pub slip_ns: LatencySummary,
-    /// The part of slip that is the generator's own; `None` in the closed loop.
+    /// The part of the send delay that is the generator's own; `None` in the closed loop.
     pub client_late_ns: Option<LatencySummary>,
-    /// The rest of slip: no connection was free; `None` in the closed loop.
+    /// The rest of the send delay: no connection was free; `None` in the closed loop.
     pub no_connection_ns: Option<LatencySummary>,
     /// From an answer's arrival in the kernel to the generator being awake for it, of a sample.
     pub wake_delay_ns: Option<LatencySummary>,
@@ -600,7 +600,7 @@ pub struct LoadCookies {
     pub deleted: u64,
     /// There was no room for it, so the requests lacked it.
     pub overflowed: u64,
-    /// It was no cookie, or one for TLS alone on a connection in clear text.
+    /// It was no cookie, or one for TLS alone on a connection in plaintext.
     pub unusable: u64,
 }
 
@@ -910,7 +910,7 @@ pub struct LoadSecond {
     pub bytes_received: u64,
     /// Counted requests that left in it.
     pub sent: u64,
-    /// Arrivals given up unsent in it, because they were later than the deadline.
+    /// Arrivals dropped unsent in it, because they were later than the deadline.
     pub shed: u64,
     /// Failures by phase.
     pub errors: LoadErrors,

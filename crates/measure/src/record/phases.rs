@@ -297,7 +297,7 @@ pub struct PhasesAnswer {
 
 // Memory of one run over time: every sample while it is measured, and in the record what a drawing can show.
 
-/// More points are not told apart in a drawing, and a record holds hundreds of runs.
+/// More points cannot be distinguished in a drawing, and a record holds hundreds of runs.
 const POINTS_MAX: usize = 48;
 
 /// What a run was at, for a time.

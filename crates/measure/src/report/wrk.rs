@@ -332,15 +332,15 @@ fn verdict_lines(report: &LoadReport) -> String {
     wrapped(&format!("  {sentence}"), WIDTH, "    ")
 }
 
-/// The table of the three clocks, and of the parts of slip and service that are known.
+/// The table of the three clocks, and of the parts of send delay and service that are known.
 fn clock_rows(report: &LoadReport) -> String {
     let mut text = format!(
         "\n  {:<10}{:>10}{:>10}{:>10}{:>10}{:>10}\n",
         "Clocks", "50%", "90%", "99%", "99.9%", "max"
     );
     let parts = [
-        ("Late", &report.client_late_ns, "slip: generator"),
-        ("Blocked", &report.no_connection_ns, "slip: none free"),
+        ("Late", &report.client_late_ns, "delay: generator"),
+        ("Blocked", &report.no_connection_ns, "delay: none free"),
         ("Wake", &report.wake_delay_ns, "service: unread"),
         ("Kernel", &report.kernel_service_ns, "service: outside"),
         ("Sampled", &report.sampled_service_ns, "Wake and Kernel"),
@@ -348,7 +348,7 @@ fn clock_rows(report: &LoadReport) -> String {
     let clocks = [
         ("Response", &report.response_ns, "since it was due"),
         ("Service", &report.service_ns, "since it left"),
-        ("Slip", &report.slip_ns, "before it left"),
+        ("Delay", &report.slip_ns, "before it left"),
     ];
     // Connections that stay are opened once, which says little.
     let has_churn = report.opening_ns.count > u64::from(report.connections) || report.tls.is_some();
@@ -473,7 +473,7 @@ pub fn format_binary(value: f64) -> String {
     scaled(value, 1_024.0, &["", "K", "M", "G", "T"], 2)
 }
 
-// wrk2's text: wrk's, with HdrHistogram's spectrum in the place of the short distribution.
+// wrk2's text: wrk's, with HdrHistogram's spectrum instead of the short distribution.
 //
 // *Recorded* is from the intended start, *uncorrected* from the actual send: the response and the
 // service clock of the same run. wrk2 throws its first ten seconds away and says what they were like, a line for each

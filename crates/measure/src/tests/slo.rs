@@ -40,7 +40,7 @@ fn objectives_are_judged_one_by_one() {
     let expected = [true, false, true, false, true, true, true, false];
     assert_eq!(judged(slo, &nobody, 0), expected);
     assert_eq!(judged("errors<1%, errors<0.5%", &nobody, 1), [true, false]);
-    // There was no open loop: a promise about slip is not kept by silence.
+    // There was no open loop: a promise about the send delay is not kept by silence.
     assert_eq!(judged("slip.p99<1s", &nobody, 0), [false]);
 }
 

@@ -488,7 +488,7 @@ fn lock() -> MutexGuard<'static, First> {
     FIRST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-// The bytes that tell fresh, freed and forbidden memory apart, and finding the one that changed.
+// The bytes that distinguish fresh, freed and forbidden memory, and finding the one that changed.
 //
 // The values are those debuggers' users know from other systems. None is 0 or a letter, which
 // stray writes mostly are, and none makes a pointer.

@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// The same, on `address` if one is given, and with an early end told apart from a failure to start at all.
+    /// The same, on `address` if one is given, and with an early end distinguished from a failure to start at all.
     pub(crate) fn try_start(
         launch: &Launch,
         words: &[&str],

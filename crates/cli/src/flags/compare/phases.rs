@@ -458,7 +458,7 @@ impl CompareFlags {
         Ok((exit, file))
     }
 
-    /// Puts the preset's server and load in the place of the user's.
+    /// Replaces the user's server and load by the preset's.
     pub(super) fn prepare(&mut self, preset: Preset) -> Result<(), Failure> {
         if self.allocators.is_none() {
             self.allocators = Some(preset.allocators_here());

@@ -192,7 +192,7 @@ impl LengthFlags {
     }
 }
 
-// The user's own load program in the place of ours, and what its output says.
+// The user's own load program instead of ours, and what its output says.
 
 // No doc comment: clap would show it as what the command does.
 #[derive(Args, Debug)]
@@ -207,13 +207,13 @@ pub(in crate::flags) struct LoadCommandFlags {
     /// unit and direction. The first group of the pattern counts, of its last match
     #[arg(long, value_name = "METRIC", value_parser = Metric::parse, requires = "load_cmd")]
     load_metric: Vec<Metric>,
-    /// When it is given up
+    /// When it is stopped
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2m")]
     load_within: u64,
     /// How often it runs in each run before the time that counts, for servers that warm up
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000), default_value = "0", requires = "load_cmd")]
     load_warm_up: u32,
-    /// Where your server listens, on 127.0.0.1, in the place of --url
+    /// Where your server listens, on 127.0.0.1, instead of --url
     #[arg(
         long,
         value_name = "PORT",

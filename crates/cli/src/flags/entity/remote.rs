@@ -437,7 +437,7 @@ pub(super) struct Server<'a> {
     pub(super) authorization: Option<&'a str>,
 }
 
-/// A socket, in clear text or not.
+/// A socket, in plaintext or not.
 enum Stream {
     Clear(TcpStream),
     Tls(Box<BlockingTls>),

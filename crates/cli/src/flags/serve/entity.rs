@@ -33,7 +33,7 @@ pub(super) struct EntityFlags {
     /// Where the data lives; the directory is made, the one it stands in has to exist
     #[arg(long, value_name = "DIR", default_value = "millpond-data")]
     data: PathBuf,
-    /// Keep the data on a cluster of Apache Cassandra or ScyllaDB, in the place of --data: some of its
+    /// Keep the data on a cluster of Apache Cassandra or ScyllaDB, instead of --data: some of its
     /// nodes, and a keyspace
     ///
     /// Behind the keyspace, with ? before the first and & before the others:

@@ -69,7 +69,7 @@ fn load_speaks_tls() {
         assert!([1, 2].contains(&finished.code()), "{finished:?}");
         assert!(finished.stderr.contains(part), "{finished:?}");
     }
-    // A server in clear text is no TLS server.
+    // A server in plaintext is no TLS server.
     let clear = Server::start(&["plaintext"]);
     let finished = run(&mut millpond(&[
         "load",

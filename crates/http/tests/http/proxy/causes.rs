@@ -230,9 +230,9 @@ fn certificates_are_refused_by_their_cause() {
     }
 }
 
-/// Goal: an upstream that speaks clear text where TLS is expected is told as that.
+/// Goal: an upstream that speaks plaintext where TLS is expected is told as that.
 #[test]
-fn clear_text_is_no_handshake() {
+fn plaintext_is_no_handshake() {
     let raw = RawUpstream::start(|peer, _| {
         peer.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
         peer.rest();

@@ -308,7 +308,7 @@ fn handshakes_that_fail_are_told_apart() {
             "connection_timeout; details=\"the upstream did not accept a connection in time\"",
         ),
     ] {
-        // In clear text below, so that no handshake goes on.
+        // In plaintext below, so that no handshake goes on.
         let upstream = RawUpstream::start(move |peer, _| {
             if stalls {
                 peer.rest();

@@ -26,7 +26,7 @@ impl OtherServer {
         Self::with_script("python", "python3", "upstream.py").expect("python3 starts")
     }
 
-    /// Node's http server; `None` where there is no node, which is said aloud.
+    /// Node.js's http server; `None` where there is no Node.js, which is said aloud.
     pub(super) fn node() -> Option<Self> {
         Self::with_script("node", "node", "upstream.js")
     }

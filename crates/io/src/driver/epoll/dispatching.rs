@@ -126,7 +126,7 @@ impl EpollDriver {
             let usage = socket.usage;
             return self.handle_other(id, flags, usage, buffer, pools, handler);
         }
-        // What nearly all events are, before the rest is told apart.
+        // What nearly all events are, before the rest is distinguished.
         if socket.life.stage() == Stage::Open
             && flags == EventFlags::IN
             && socket.life.receiving() == Receiving::On

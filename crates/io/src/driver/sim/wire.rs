@@ -296,7 +296,7 @@ impl FaultPlan {
     /// always. A bug that needs one fault to be frequent and another absent is found that way,
     /// which a fixed mixture of all would hide.
     ///
-    /// Resets are not among them: whoever draws a plan decides whether his oracle allows them.
+    /// Resets are not among them: the plan decides whether the oracle allows them.
     #[must_use]
     pub fn drawn(seed: u64) -> Self {
         // Not the stream that a network with the same seed draws from.

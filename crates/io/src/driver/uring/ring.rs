@@ -431,7 +431,7 @@ impl Operation {
     }
 }
 
-/// More sockets than slots can be told apart.
+/// More sockets than slots can be distinguished.
 pub(super) const fn is_slot_nameable(slot: u32) -> bool {
     slot <= SLOT_MASK
 }

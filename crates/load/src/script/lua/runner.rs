@@ -231,7 +231,7 @@ impl Runner {
     /// the head is another than the last one.
     fn tell(&mut self, index: u32, status: u16) -> Scripted<()> {
         let Answer { head, body } = &self.answers[index as usize];
-        // A function that the script has put in the place of another may take more.
+        // A function with which the script replaced another may take more.
         for _ in 0..2 {
             if self.wanted >= WANTS_FIELDS && *head != self.shown {
                 self.shown.clear();

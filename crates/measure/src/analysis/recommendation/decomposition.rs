@@ -148,7 +148,7 @@ impl<'a, 'b> Evidence<'a, 'b> {
             text += &format!(": {}", told.join(", "));
         }
         if open {
-            text += "; the rest the rounds do not tell apart";
+            text += "; the rounds do not distinguish the rest";
         }
         if !in_cycles {
             text += &self.without_counters();

@@ -1,4 +1,4 @@
-//! A run second by second: rate, response times, slip and failures under one another, over the same
+//! A run second by second: rate, response times, send delay and failures under one another, over the same
 //! time, with warm-up shaded.
 
 use super::curves::time_ticks;
@@ -9,7 +9,7 @@ use crate::record::{LoadSecond, RunPart};
 use crate::units::format_rate;
 
 const FOOT: f64 = 26.0;
-/// More points than this are not told apart.
+/// More points than this cannot be distinguished.
 const POINTS_MAX: usize = 800;
 /// Below a tenth of a microsecond a clock's own error is drawn.
 const LOW_NS: f64 = 100.0;
@@ -56,7 +56,7 @@ pub(super) fn plots(seconds: &[LoadSecond]) -> String {
     if points.iter().any(|point| point.slip_p99 > 0.0) {
         text += &times(
             run,
-            "Slip: sent later than intended",
+            "Send delay: sent later than intended",
             &[
                 ("p50", "h2", curve(|point| point.slip_p50)),
                 ("p99", "h1", curve(|point| point.slip_p99)),
@@ -267,5 +267,5 @@ fn failures(run: Run, points: &[Point]) -> String {
         }
         svg
     };
-    figure("Failed or given up", &[("failed", &counts)], draw)
+    figure("Failed or dropped", &[("failed", &counts)], draw)
 }

@@ -134,7 +134,7 @@ fn clocks(report: &LoadReport) -> Vec<Clock<'_>> {
             &report.service_ns,
         ),
         (
-            "Slip",
+            "Send delay",
             "from the intended start to the actual send",
             &report.slip_ns,
         ),
@@ -142,12 +142,12 @@ fn clocks(report: &LoadReport) -> Vec<Clock<'_>> {
     let parts = [
         (
             "Late",
-            "of slip: the generator's own",
+            "of the send delay: the generator's own",
             &report.client_late_ns,
         ),
         (
             "Blocked",
-            "of slip: no connection was free",
+            "of the send delay: no connection was free",
             &report.no_connection_ns,
         ),
         (
@@ -212,7 +212,7 @@ fn failures(report: &LoadReport) -> String {
         ("No answer in time", errors.timeout),
         ("Status was wrong", errors.status),
         ("Content was wrong", errors.validation),
-        ("Given up unsent, later than the deadline", report.shed),
+        ("Dropped unsent, later than the deadline", report.shed),
         ("Under way when the run was cut off", report.abandoned),
     ]
     .into_iter()

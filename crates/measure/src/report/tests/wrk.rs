@@ -137,7 +137,7 @@ fn our_block_says_what_wrk_cannot() {
         ..LoadReport::default()
     };
     let text = clocks(&report);
-    assert!(text.contains("1.50ms") && text.contains("Slip"), "{text}");
+    assert!(text.contains("1.50ms") && text.contains("Delay"), "{text}");
     assert!(
         text.contains("Verdict: INVALID (97 % of its CPU used; late); sets differ"),
         "{text}"
