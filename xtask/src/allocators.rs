@@ -480,7 +480,7 @@ fn metadata_of(workspace: &Path) -> Result<Value, String> {
         ));
     }
     serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("cargo metadata gave no readable answer: {error}"))
+        .map_err(|error| format!("cargo metadata gave no readable output: {error}"))
 }
 
 /// Copies a file unless it is there already. The new one appears whole: a running target may have

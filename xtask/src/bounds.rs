@@ -341,7 +341,7 @@ fn visit_large(address: SocketAddr, number: u64, plan: &Plan, tally: &Tally) -> 
                 true => client.put(&id, turn + 1, len),
                 false => client.get(&id),
             };
-            // An answer that comes before the body was sent may be lost with the connection.
+            // A response that comes before the body was sent may be lost with the connection.
             let head = match answered {
                 Ok(head) => head,
                 Err(sentence) if sentence.contains("connection") => {

@@ -7,7 +7,7 @@
 //! nothing but failures of a kind while it is asked, and has to serve again once they are over.
 //!
 //! Allowed is: to go on, with refusals (5xx, a closed connection) as long as calls fail; or to end, or not to start, with a
-//! status other than 0 and a sentence that names what failed. Never: a wrong answer, a hang, a panic, an acknowledged
+//! status other than 0 and a sentence that names what failed. Never: a wrong response, a hang, a panic, an acknowledged
 //! write that is not there, also after `kill -9`. Excluded are io_uring's own operations (accept, connect and so on in
 //! the ring are no calls; the simulator fails those), syncs, reads and writes of files (`cargo xtask crash` fails
 //! each of those), and brk, whose failure cannot be injected. Where the dynamic loader, Rust's runtime or RocksDB end the

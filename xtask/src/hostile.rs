@@ -3,7 +3,7 @@
 //!
 //! Each attack gets a server of its own, with each driver: the well-behaved client runs alone and
 //! beside the attack, in turns (A B A B), then everything has to be as it was before. What decides
-//! is exact: no error of the well-behaved client, the answers and counters that the attack is owed,
+//! is exact: no error of the well-behaved client, the responses and counters that the attack is owed,
 //! memory and descriptors back. The ratio of latencies is printed and recorded, never judged here.
 //!
 //! Server and generator have a CPU each; the attack shares the generator's, behind it. Where the
@@ -17,10 +17,10 @@
 //! are left out of what is compared, and counted, see `stalls`; where they are many another pair of
 //! turns is taken, and nothing is judged where there are not enough; see `pair`.
 //!
-//! Judged is the time from a request's real departure to the answer's arrival by the kernel's stamp:
+//! Judged is the time from a request's real departure to the response's arrival by the kernel's stamp:
 //! the attack shares the generator's CPU, and how late that one leaves or wakes is not the server's
 //! doing. Nothing is omitted by it, since the well-behaved client has more connections than requests
-//! under way; the response clock, from when a request was meant to leave until its answer was seen,
+//! under way; the response clock, from when a request was meant to leave until its response was seen,
 //! is recorded beside it.
 
 mod crowd;
@@ -58,7 +58,7 @@ struct Plan {
     rate_per_s: u64,
     /// Of measuring, for each attack and driver.
     seconds: u64,
-    /// Before its answers count: as a client of a while's standing, all its connections have been
+    /// Before its responses count: as a client of a while's standing, all its connections have been
     /// answered by then.
     warm_up: Duration,
     /// How long newcomers come.
@@ -87,7 +87,7 @@ impl Plan {
         }
     }
 
-    /// Long enough for each connection to be answered several times, and no longer: how long an answer
+    /// Long enough for each connection to be answered several times, and no longer: how long a response
     /// takes is not judged. What an attack has to meet is waited for, however long that takes.
     fn smoke() -> Self {
         Self {
@@ -402,7 +402,7 @@ impl<'a> Turns<'a> {
         })
     }
 
-    /// Of the machine's stalls; none where how long an answer takes is not judged.
+    /// Of the machine's stalls; none where how long a response takes is not judged.
     fn watchers(&self) -> Result<Watchers, String> {
         let machine = &self.bench.machine;
         match self.plan.smoke {
@@ -500,7 +500,7 @@ fn check_good(experience: &Experience) -> Result<(), String> {
     match (experience.errors, experience.requests) {
         (0, 1..) => Ok(()),
         (errors, requests) => Err(format!(
-            "the well-behaved client had {errors} errors and {requests} answers"
+            "the well-behaved client had {errors} errors and {requests} responses"
         )),
     }
 }
@@ -517,7 +517,7 @@ fn check_tally(attack: &Attack, tally: &Value) -> Result<(), String> {
     found.sort_unstable();
     if found != attack.answers || tally["cut"] != 0 {
         return Err(format!(
-            "the answers were to be {:?}, whole: {tally}",
+            "the responses were to be {:?}, whole: {tally}",
             attack.answers
         ));
     }

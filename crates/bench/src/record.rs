@@ -260,7 +260,7 @@ impl ProgramRuns {
         self.failed[index]
     }
 
-    /// A candidate has to give the right answer before its time counts.
+    /// A candidate has to give the right response before its time counts.
     pub(crate) fn add(
         &mut self,
         repetition: usize,

@@ -185,7 +185,7 @@ pub fn tag(version: Version) -> [u8; TAG_BYTES] {
     tag
 }
 
-/// All digits at once, one in each byte: every answer has a tag, and a loop took 480 instructions for it.
+/// All digits at once, one in each byte: every response has a tag, and a loop took 480 instructions for it.
 fn hexadecimal(number: u64) -> [u8; TAG_BYTES - 2] {
     const ONES: u128 = u128::MAX / 0xff;
     let mut digits = u128::from(number);

@@ -94,7 +94,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What wakes the shard to cut an answer.
+    /// What wakes the shard to cut a response.
     pub(crate) fn waker(&self, shard_index: usize) -> Option<Waker> {
         self.wakers[shard_index].get().cloned()
     }
@@ -473,7 +473,7 @@ impl ShardLink {
         self.counters.jobs_in_flight.set(self.all.jobs as u64);
     }
 
-    /// Moves the answers that came in to the end of `answers`, oldest first.
+    /// Moves the responses that came in to the end of `answers`, oldest first.
     pub fn take_answers(&mut self, answers: &mut Vec<Answer>) {
         let before = answers.len();
         self.mailbox.drain_into(answers);
@@ -537,7 +537,7 @@ fn run_writer<S: Store>(shared: &Shared, committer: Committer<S>, batch_bytes_ma
         outbox: Outbox::new(shared),
         queued: Vec::new(),
     };
-    // Whoever waits for an answer would wait for ever if the thread ended. The committer refuses everything after a
+    // Whoever waits for a response would wait for ever if the thread ended. The committer refuses everything after a
     // panic, and touches the store no more: nobody knows what the panic left behind there.
     while panic::catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
         shared.panics.note(StoreThread::Writer);

@@ -399,7 +399,7 @@ impl<S: Engine> EntityService<S> {
         count
     }
 
-    /// Answers with a sentence, and counts it.
+    /// Responses with a sentence, and counts it.
     fn refuse(&self, completions: &mut Completions<'_>, request: RequestToken, outcome: Outcome) {
         let reply = reply_of(outcome).unwrap_or(Reply::ReadFailed);
         match reply {
@@ -699,7 +699,7 @@ fn counted_read(counters: &ShardCounters, sent: Sent) -> Result<Flow, Refusal> {
     }
 }
 
-/// Counts an answer that was not a read's.
+/// Counts a response that was not a read's.
 fn count(counters: &ShardCounters, reply: Reply) {
     match reply {
         Reply::Created(_) => counters.puts.add(1),

@@ -211,7 +211,7 @@ pub struct KeeperLink {
 }
 
 impl KeeperLink {
-    /// Asks for a checkpoint of that name; the answer comes home by itself.
+    /// Asks for a checkpoint of that name; the result comes back by itself.
     ///
     /// # Errors
     /// [`CheckpointRefusal`].
@@ -226,7 +226,7 @@ impl KeeperLink {
         Ok(())
     }
 
-    /// Asks for a flush or a compaction; the answer comes home by itself.
+    /// Asks for a flush or a compaction; the result comes back by itself.
     ///
     /// # Errors
     /// [`CheckpointRefusal::Busy`]: one is under way, or this shard's checkpoint.
@@ -253,7 +253,7 @@ impl KeeperLink {
         debug_assert!(open, "the keeper outlives the shards");
     }
 
-    /// The answer that came in, if one did.
+    /// The result that came in, if one did.
     pub fn take_answer(&mut self) -> Option<KeeperAnswer> {
         if !self.is_busy {
             return None;
@@ -265,7 +265,7 @@ impl KeeperLink {
         answer
     }
 
-    /// Whether an answer is to come.
+    /// Whether a result is to come.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.is_busy

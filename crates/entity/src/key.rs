@@ -47,7 +47,7 @@ impl Default for KeyScratch {
     }
 }
 
-/// Decodes an id. Without escapes the answer borrows `encoded`; `scratch` is touched only when
+/// Decodes an id. Without escapes the result borrows `encoded`; `scratch` is touched only when
 /// there is something to decode.
 ///
 /// # Errors

@@ -55,7 +55,7 @@ impl<T> Lane<T> {
     }
 
     /// Hands over all of `items`, in order, and wakes the thread if it sleeps. On a closed lane
-    /// the items stay, and the answer is false.
+    /// the items stay, and the result is false.
     pub fn send_all(&self, items: &mut Vec<T>) -> bool {
         let mut state = self.lock();
         if state.closed {

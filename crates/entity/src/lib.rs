@@ -17,7 +17,7 @@
 //!                    |                lane --------> store::get (read threads: disk reads)
 //!                    +<- large: what a read found, written as its client reads
 //!                    +-> range -> scanner -> store::snapshot   (scan thread: a turn of records)
-//!                    +<- io::Mailbox <- answers, in order, one wake a batch
+//!                    +<- io::Mailbox <- results, in order, one wake a batch
 //!                    +<- keeper: how the engine is doing, and whether the disk has room
 //! ```
 //!

@@ -326,7 +326,7 @@ pub const LARGE_BYTES: usize = 128 << 10;
 /// How often those who hold memory are looked at, while somebody waits for it.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// An answer under way.
+/// A response under way.
 struct LargeAnswer {
     request: RequestToken,
     /// Holds the record, and the bytes of it.
@@ -376,7 +376,7 @@ impl LargeAnswers {
         reply
     }
 
-    /// Goes on with an answer, if the request's is one of these.
+    /// Goes on with a response, if the request's is one of these.
     pub fn go_on(&mut self, request: RequestToken, response: &mut Response<'_>) -> Option<Flow> {
         let place = self.place(request)?;
         let flow = self.answers[place].write(response);

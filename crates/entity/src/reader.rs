@@ -81,7 +81,7 @@ struct Reader<'a, S> {
     store: &'a S,
     values: BlockPool,
     shared: &'a Shared,
-    /// Longest wait for room; then the answer is 503.
+    /// Longest wait for room; then the response is 503.
     wait_max: Duration,
     waiting: VecDeque<Waiting>,
     outbox: Outbox,

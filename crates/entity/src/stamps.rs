@@ -19,7 +19,7 @@
 //! 3. *A write caches that value too.* Its job comes home with the even stamp that ended its
 //!    batch, but only the batch's last job of each stamp does: an earlier one may have been
 //!    overwritten by it, in the same batch and under the same stamp.
-//! 4. *What was acknowledged is seen.* The store of the even stamp comes before the answer, which
+//! 4. *What was acknowledged is seen.* The store of the even stamp comes before the response, which
 //!    comes before the client's next request, on whatever connection; the sockets between them
 //!    order memory as locks do. So a shard that handles that request loads this stamp or a later
 //!    one, and what it cached under an earlier one is dead. The same holds for a client that saw

@@ -61,7 +61,7 @@ pub enum Durability {
     Unacknowledged,
 }
 
-/// The answer of a read that may not wait.
+/// The result of a read that may not wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CachedRead<R> {
     /// The entity exists; what the visitor made of its value.

@@ -4,7 +4,7 @@
 //! shard: call -> Judge job -> read thread             412 comes before any body
 //! shard: body begins -> Hold job -> read thread       waits for memory, then 503
 //! shard: body ... -> Part jobs -> writer thread       one under way while the next is received
-//! shard: end of body -> Put job with the record       the answer to it is the answer to the request
+//! shard: end of body -> Put job with the record       the response to it is the response to the request
 //! ```
 //!
 //! Held for each at a time: a part that is being written, and one that is being received ([`UPLOAD_BYTES`], of which there

@@ -212,7 +212,7 @@ impl Fault {
         }
     }
 
-    /// Whose fault an answer was that was made here and not by an upstream; `None`: nothing is wrong
+    /// Whose fault a response was that was made here and not by an upstream; `None`: nothing is wrong
     /// with it. `told`: why, as the proxy knows it.
     fn of_own_answer(status: u16, told: Option<Failure>) -> Option<Self> {
         match (told, status) {
@@ -237,7 +237,7 @@ pub(crate) struct Relayed {
     failure: Option<Failure>,
     /// From the last try's beginning until it had a connection.
     connect_us: u32,
-    /// From then to the first byte of the answer; 0: there was none.
+    /// From then to the first byte of the response; 0: there was none.
     first_byte_us: u32,
     /// The last try, in all.
     total_us: u32,

@@ -652,7 +652,7 @@ impl AsyncRequest {
         self.shard.sleep(duration_ns)
     }
 
-    /// Asks another server over the shard's own connections. The answer's body is gathered.
+    /// Asks another server over the shard's own connections. The response's body is gathered.
     #[must_use]
     pub fn call(
         &self,
@@ -670,7 +670,7 @@ impl AsyncRequest {
     }
 
     /// Asks another server with a body that is written in parts, of so many bytes or in chunks, and
-    /// reads the answer's in parts.
+    /// reads the response's in parts.
     pub fn converse(
         &self,
         upstream: UpstreamId,
@@ -705,7 +705,7 @@ impl AsyncShard {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Reply {
     status: StatusCode,
@@ -720,7 +720,7 @@ enum ReplyBody {
 }
 
 impl Reply {
-    /// An answer with a text of the program's own.
+    /// A response with a text of the program's own.
     #[must_use]
     pub const fn text(status: StatusCode, text: &'static str) -> Self {
         Self {
@@ -730,7 +730,7 @@ impl Reply {
         }
     }
 
-    /// An answer with bytes that were made for it.
+    /// A response with bytes that were made for it.
     #[must_use]
     pub const fn bytes(
         status: StatusCode,

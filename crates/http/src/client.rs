@@ -13,9 +13,9 @@
 //! shard_client.rs  Client: begin, write, pause, abort
 //! running.rs       one exchange under way: output, phases and their deadlines
 //! driving.rs       connections, sends and timers, with the shard's driver in hand
-//! answer_heads.rs  heads of answers, parsed or known
-//! whole.rs         answers that arrive whole
-//! reading.rs       answers out of what arrives
+//! answer_heads.rs  heads of responses, parsed or known
+//! whole.rs         responses that arrive whole
+//! reading.rs       responses out of what arrives
 //! ```
 
 mod exchange;
@@ -529,9 +529,9 @@ impl Expected {
     }
 }
 
-// The path of nearly all answers: whole in what one receive brought, and told at once.
+// The path of nearly all responses: whole in what one receive brought, and told at once.
 
-/// An answer of which all is there.
+/// A response of which all is there.
 struct Whole {
     head: ResponseHead,
     framing: Framing,
@@ -540,7 +540,7 @@ struct Whole {
 }
 
 impl Client {
-    /// Ends the exchange if `received` is all of its answer and nothing else. False: nothing was done.
+    /// Ends the exchange if `received` is all of its response and nothing else. False: nothing was done.
     #[inline]
     fn received_whole<D: Driver>(
         &self,

@@ -41,7 +41,7 @@ pub(crate) enum Advance<'s> {
     Body(RequestHead),
     /// A body has begun, and there is no memory for its next bytes.
     AwaitsMemory,
-    /// The connection must close after the answer to this.
+    /// The connection must close after the response to this.
     Refused(Refusal),
 }
 
@@ -111,7 +111,7 @@ impl Refusal {
         }
     }
 
-    /// What the answer says besides: memory and connections are there again as soon as others are answered.
+    /// What the response says besides: memory and connections are there again as soon as others are answered.
     pub(crate) fn fields(self) -> &'static [Field<'static>] {
         match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => &[RETRY_SOON],
@@ -142,7 +142,7 @@ impl Refusal {
     }
 }
 
-/// A request whose answer a service promised.
+/// A request whose response a service promised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) sequence: u32,
@@ -159,11 +159,11 @@ pub(crate) struct Pending {
 /// BetweenRequests <--> MidRequest <--> ReadingBody        any of them --> Closing
 /// ```
 ///
-/// Beside it, and not part of it: whether an answer is promised (`pending`), whether output waits
+/// Beside it, and not part of it: whether a response is promised (`pending`), whether output waits
 /// (`is_blocked`), and in which lists of the server the connection is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
-    /// Nothing of a request is here but one that is whole, whose answer is promised.
+    /// Nothing of a request is here but one that is whole, whose response is promised.
     BetweenRequests,
     /// Bytes of a head or a body have come, or an exchange in parts is under way: it has a deadline
     /// unless it waits for the service.
@@ -313,13 +313,13 @@ impl Connection {
         }
     }
 
-    /// All it has to do is wait for the answer that a service promised; of a connection that was plain.
+    /// All it has to do is wait for the response that a service promised; of a connection that was plain.
     #[inline]
     pub(crate) fn awaits_answer(&self) -> bool {
         self.pending.is_some() && self.stream.is_none() && !self.is_closing()
     }
 
-    /// Nothing keeps it from the plain sequence of requests and answers. One condition for all that
+    /// Nothing keeps it from the plain sequence of requests and responses. One condition for all that
     /// is rare, since every request asks.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
@@ -334,7 +334,7 @@ impl Connection {
     }
 
     /// Nothing unread can be on its way, so a plain close cannot turn into a reset that destroys
-    /// the answer before the peer has read it.
+    /// the response before the peer has read it.
     pub(crate) fn closes_cleanly(&self) -> bool {
         let is_clean = self.phase == Phase::Closing { is_clean: true };
         (is_clean || self.is_peer_finished) && self.input.is_none()
@@ -414,7 +414,7 @@ impl Connection {
         self.stream.is_some() && self.pending.is_none()
     }
 
-    /// The method, as far as what was kept shows, asks for no body in the answer.
+    /// The method, as far as what was kept shows, asks for no body in the response.
     pub(crate) fn is_head_request(&self) -> bool {
         if let Some(pending) = &self.pending {
             return pending.manner.is_head();

@@ -50,7 +50,7 @@ pub struct FilesConfig {
     /// The directory is looked up again by its name every second; otherwise the one that it leads to at the
     /// start is served for ever.
     pub follow_root: bool,
-    /// The value of `Cache-Control` in every answer with a file, e.g. `max-age=60`.
+    /// The value of `Cache-Control` in every response with a file, e.g. `max-age=60`.
     pub cache_control: Option<String>,
 }
 
@@ -126,7 +126,7 @@ impl Site {
         })
     }
 
-    /// What every answer with a file says in `Cache-Control`.
+    /// What every response with a file says in `Cache-Control`.
     fn cache_control(&self) -> Option<FieldValue<'_>> {
         let value = self.cache_control.as_deref()?;
         // Checked when the site was opened.
@@ -165,9 +165,9 @@ pub struct Files {
     cache: Cache,
     tasks: Slab<Task>,
     disk: Disk,
-    /// Answers of the disk thread, between taking and using them.
+    /// Responses of the disk thread, between taking and using them.
     answers: Vec<Answer>,
-    /// Where files are read to before they are written into an answer.
+    /// Where files are read to before they are written into a response.
     scratch: Box<[u8]>,
 }
 
@@ -314,7 +314,7 @@ impl Service for Files {
                     transfer.file = Some(file);
                     *read = Some(bytes);
                 }
-                // A state names one task for ever, and a task waits for one kind of answer.
+                // A state names one task for ever, and a task waits for one kind of response.
                 _ => continue,
             }
             completions.resume(answer.token);

@@ -1,4 +1,4 @@
-//! Every cap on what a peer may send or how long it may take, each with its reason and its answer.
+//! Every cap on what a peer may send or how long it may take, each with its reason and its response.
 //!
 //! Limits bound size and time; grammar is fixed.
 
@@ -65,7 +65,7 @@ pub struct LimitValues {
     pub body_rate_bytes_per_s_min: u64,
     /// How far a peer may be behind while others wait for the memory that its large body holds: all of what is
     /// held in two minutes, 64 KiB a second at least. The one furthest behind is answered 408, or cut where
-    /// it is an answer that it reads too slowly. Shorter than the 5 s that the others wait.
+    /// it is a response that it reads too slowly. Shorter than the 5 s that the others wait.
     pub contended_grace_ns: u64,
     /// For a peer that does not read what it asked for; beyond it the connection is cut.
     pub write_stall_ns: u64,

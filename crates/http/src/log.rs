@@ -476,7 +476,7 @@ impl FixedHeaderLines {
         &self.text[begin..end]
     }
 
-    /// The `Date` line alone, for answers whose other lines are somebody else's.
+    /// The `Date` line alone, for responses whose other lines are somebody else's.
     #[inline]
     pub(crate) fn date_line(&self) -> &[u8] {
         &self.text[OK_LINE.len() + SERVER_LINE.len()..LINES_END]

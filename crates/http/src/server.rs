@@ -383,7 +383,7 @@ impl<S: Service> Server<S> {
         }
         let mut answered = std::mem::take(&mut self.answered);
         for socket in answered.drain(..) {
-            // From here on it is idle, however long the answer took.
+            // From here on it is idle, however long the response took.
             if let Some(connection) = self.connections.get_mut_active(socket, shard.now_ns) {
                 connection.since_ns = shard.now_ns;
             }

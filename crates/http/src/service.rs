@@ -1,4 +1,4 @@
-//! What a server is for: the trait its handlers implement, and how late answers find their way.
+//! What a server is for: the trait its handlers implement, and how late responses find their way.
 //!
 //! `server` calls [`Service::call`] for each complete request, in the order the connection sent
 //! them. A service answers at once, or returns [`Flow::Pending`] and answers through
@@ -123,7 +123,7 @@ pub struct ServiceContext<'a> {
     pub pools: &'a mut ShardPools,
     /// Time of the event being handled.
     pub now_ns: u64,
-    /// Names this request, for an answer after [`Flow::Pending`].
+    /// Names this request, for a response after [`Flow::Pending`].
     pub token: RequestToken,
     /// Which shard this is.
     pub shard_index: usize,

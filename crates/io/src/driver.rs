@@ -290,7 +290,7 @@ pub trait Driver: Sized {
     }
 
     /// Whether a send goes to the kernel in the call, and a socket has at most one
-    /// [`Event::Received`] in each tick. Then its answer may leave while that event is handled: to
+    /// [`Event::Received`] in each tick. Then its response may leave while that event is handled: to
     /// wait for what else comes in the tick would save no send.
     #[inline]
     fn sends_at_once(&self) -> bool {
@@ -329,9 +329,9 @@ pub trait Driver: Sized {
     /// One system call.
     fn has_peer_finished(&self, socket: SocketId) -> bool;
 
-    /// What came last was many requests, however short it was, or came before the answers to others: it
+    /// What came last was many requests, however short it was, or came before the responses to others: it
     /// costs more than its bytes tell. Until it has asked and waited again, the socket's events wait
-    /// behind those of clients that do. Said before the answers are sent.
+    /// behind those of clients that do. Said before the responses are sent.
     fn deprioritize(&mut self, _socket: SocketId) {}
 
     /// Whether this tick left to a later one what has happened already, or may have: somebody's turn comes
@@ -350,7 +350,7 @@ pub trait Driver: Sized {
     fn reset(&mut self, socket: SocketId);
 
     /// Sends what is queued and a FIN, reads and discards for a bounded time and amount until the
-    /// peer finishes too, then closes: so a peer that is still sending can read the answer, which
+    /// peer finishes too, then closes: so a peer that is still sending can read the response, which
     /// a plain close would destroy by a reset. No event of this socket follows.
     ///
     /// When the peer's whole request was read, [`Self::close`] after [`SendOutcome::Done`] or

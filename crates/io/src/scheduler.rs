@@ -17,7 +17,7 @@
 //!
 //! Times are estimates: a clock read for each piece of work would tell what it took only when it is too
 //! late, and would make runs differ. There is no order among connections that this process opened: a load
-//! generator that handled short answers before long ones would measure what it did itself.
+//! generator that handled short responses before long ones would measure what it did itself.
 
 use crate::pools::IO_BUFFER_BYTES;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ const UNPROTECTED_TICK_NS: u64 = 8 * TICK_NS;
 /// How long after its last message a prompt client is still waited for: it comes back.
 const PROTECTED_NS: u64 = 2_000 * TICK_NS;
 
-/// What a prompt request takes, with its answer.
+/// What a prompt request takes, with its response.
 const PROMPT_NS: u64 = TICK_NS / 10;
 
 /// What a timer takes that ends a connection: http's deadlines, those of closing sockets.
@@ -52,7 +52,7 @@ const MESSAGE_PIECES_MAX: u16 = 4;
 /// end of a flood's message is short too, and is answered.
 const TIMES_TO_FORGET: u16 = 9;
 
-/// What a socket did lately, in 16 bits: how many answers it is away from being prompt, and in how many
+/// What a socket did lately, in 16 bits: how many responses it is away from being prompt, and in how many
 /// pieces its message came that is not answered yet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Usage(u16);
@@ -84,7 +84,7 @@ impl Usage {
         self.0 = match bytes {
             // Not prompt until it is answered.
             0..=MESSAGE_BYTES_MAX => self.0.max(MESSAGE_PIECES_MAX),
-            // The answer to the load does not count.
+            // The response to the load does not count.
             _ => self.0.max(2 * Self::ANSWER),
         };
     }

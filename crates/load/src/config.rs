@@ -52,14 +52,14 @@ pub struct Target {
 /// What lets the next request leave.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
-    /// An answer lets the next request of that connection leave.
+    /// A response lets the next request of that connection leave.
     ClosedLoop,
-    /// Requests are due on a fixed grid, whatever the answers do.
+    /// Requests are due on a fixed grid, whatever the responses do.
     ConstantRate {
         /// Requests per second of all threads together; fractions are kept to a millionth.
         per_s: f64,
     },
-    /// Requests are due when an arrival process says so, whatever the answers do.
+    /// Requests are due when an arrival process says so, whatever the responses do.
     Open(Arrivals),
 }
 
@@ -188,13 +188,13 @@ pub struct LoadConfig {
     pub repeats: u64,
     /// What the requests are.
     pub workload: Workload,
-    /// Which answers are right.
+    /// Which responses are right.
     pub validation: Validation,
     /// How connections come and go.
     pub plan: ConnectionPlan,
     /// TLS towards the target; `None`: plaintext.
     pub tls: Option<TlsClient>,
-    /// A request without an answer this long after its write has failed; also bounds connecting
+    /// A request without a response this long after its write has failed; also bounds connecting
     /// and the drain at the end.
     pub timeout_ns: u64,
     /// Longest head of a response, at most and by default [`RESPONSE_HEAD_BYTES_MAX`]. It has at most
@@ -212,10 +212,10 @@ pub struct LoadConfig {
     /// Which kernel interface the threads use. Epoll unless asked otherwise: with it a request
     /// leaves in the moment it is stamped, with io_uring when its thread next waits.
     pub driver: DriverChoice,
-    /// How long a thread may look for answers before it sleeps, while that pays; 0: never. See
+    /// How long a thread may look for responses before it sleeps, while that pays; 0: never. See
     /// [`millpond_io::Driver::set_busy_poll`].
     pub busy_poll_ns: u64,
-    /// Whether a sample of the answers is stamped by the kernel on arrival, where the driver can, so
+    /// Whether a sample of the responses is stamped by the kernel on arrival, where the driver can, so
     /// that a thread that woke late is told from a slow target. The kernel then stamps every packet
     /// of the machine, which is cheap and not free.
     pub receive_stamps: bool,
@@ -239,7 +239,7 @@ pub struct LoadConfig {
     /// Whether threads take the highest priority that is permitted (root, `CAP_SYS_NICE`), so that other programs
     /// interrupt them less; where it is not, they run with this process's.
     pub raises_priority: bool,
-    /// Whether connections stay open after the last answer until [`crate::Observer::connections_held`] has returned.
+    /// Whether connections stay open after the last response until [`crate::Observer::connections_held`] has returned.
     pub holds_connections: bool,
     /// How many requests are kept one by one, at most; 0: none.
     pub samples_max: usize,
@@ -302,7 +302,7 @@ impl LoadConfig {
             );
         }
         if self.timeout_ns == 0 {
-            return refuse("timeout", "no answer can come in zero time".into());
+            return refuse("timeout", "no response can come in zero time".into());
         }
         if let Err(problem) = self.try_response_limits() {
             return refuse("max-response-header", problem);

@@ -8,8 +8,8 @@
 //!
 //! | clock | from | to |
 //! |---|---|---|
-//! | *response* | the intended start, fixed before the run | the last byte of the answer |
-//! | *service* | the actual write | the last byte of the answer |
+//! | *response* | the intended start, fixed before the run | the last byte of the response |
+//! | *service* | the actual write | the last byte of the response |
 //! | *send delay* (`slip`) | the intended start | the actual write |
 //!
 //! Send delay + service = response for every request. A generator that waits for a slow server before it

@@ -7,8 +7,8 @@
 //!
 //! `session` and `worker` report here; once a second `timeline` takes the three clocks away; `run`
 //! merges the threads into one record. Invariant, asserted per request: send delay + service == response.
-//! Wrong answers are not in the three clocks but have histograms of their own, so that both
-//! populations can be shown; how long requests without an answer were waited for is kept apart.
+//! Wrong responses are not in the three clocks but have histograms of their own, so that both
+//! populations can be shown; how long requests without a response were waited for is kept apart.
 
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ pub(crate) enum Phase {
 pub(crate) enum Moment {
     /// Before the window.
     Outside,
-    /// Behind the window, while answers are waited for.
+    /// Behind the window, while responses are waited for.
     Drain,
     /// In the window, with nothing left to ask.
     Window,
@@ -69,9 +69,9 @@ pub(crate) struct Outcome {
     /// Service times that are response times too, of requests without send delay: all of a closed loop.
     /// One histogram to record in and not three; [`Self::change`] shares them out.
     punctual: Tally,
-    /// Response time of wrong answers.
+    /// Response time of wrong responses.
     pub(crate) wrong_response: LatencyHistogram,
-    /// Service time of wrong answers.
+    /// Service time of wrong responses.
     pub(crate) wrong_service: LatencyHistogram,
     /// The part of the send delay that is the generator's own: a connection was free and the time had come.
     pub(crate) lateness: LatencyHistogram,
@@ -92,7 +92,7 @@ pub(crate) struct Outcome {
     pub(crate) errors: LoadErrors,
     /// Why requests failed.
     pub(crate) causes: Box<FailureCauses>,
-    /// Wrong answers by what is wrong with them.
+    /// Wrong responses by what is wrong with them.
     pub(crate) wrong: WrongAnswers,
     /// The same apart for each class; empty if there is one.
     pub(crate) classes: Box<[ClassOutcome]>,
@@ -100,7 +100,7 @@ pub(crate) struct Outcome {
     pub(crate) is_warm_up: bool,
     /// Failures of requests that do not count.
     warm_up_errors: LoadErrors,
-    /// Right answers among the clocks that were taken away.
+    /// Right responses among the clocks that were taken away.
     taken: u64,
     statuses: Box<[u64]>,
     /// Counted requests written, repetitions not included.
@@ -117,9 +117,9 @@ pub(crate) struct Outcome {
     pub(crate) unsent: u64,
     /// Counted arrivals dropped unsent because they were too late.
     pub(crate) shed: u64,
-    /// Right answers that arrived inside the rate's window, whenever their requests left.
+    /// Right responses that arrived inside the rate's window, whenever their requests left.
     pub(crate) answered_in_window: u64,
-    /// The same of wrong answers.
+    /// The same of wrong responses.
     pub(crate) wrong_in_window: u64,
     /// Of those, how many have a wrong status.
     pub(crate) wrong_statuses_in_window: u64,
@@ -181,7 +181,7 @@ impl Outcome {
         }
     }
 
-    /// Answers are complete, to requests that have everything but their numbers in common.
+    /// Responses are complete, to requests that have everything but their numbers in common.
     #[inline]
     pub(crate) fn answered(
         &mut self,
@@ -259,7 +259,7 @@ impl Outcome {
         }
     }
 
-    /// Warm-up's answers are shown as its own, those that came after it nowhere.
+    /// Warm-up's responses are shown as its own, those that came after it nowhere.
     fn answered_uncounted(&mut self, flight: &Flight, judgement: Judgement, now_ns: u64) {
         match judgement {
             _ if !self.is_warm_up => {}
@@ -320,7 +320,7 @@ impl Outcome {
         self.last_answer_ns = self.last_answer_ns.max(now_ns);
     }
 
-    /// Answers came after the timeout: as if they had never come.
+    /// Responses came after the timeout: as if they had never come.
     #[cold]
     pub(crate) fn too_late(&mut self, flight: &Flight, now_ns: u64) {
         for _ in 0..flight.count {
@@ -359,7 +359,7 @@ impl Outcome {
         }
     }
 
-    /// Right answers to counted requests, among the clocks that are here.
+    /// Right responses to counted requests, among the clocks that are here.
     pub(crate) fn requests(&self) -> u64 {
         self.response.count() + self.punctual.count()
     }
@@ -402,7 +402,7 @@ impl Outcome {
         (empty, counts)
     }
 
-    /// Answers by status code, those that occurred.
+    /// Responses by status code, those that occurred.
     pub(crate) fn statuses(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         let codes = self.statuses.iter().enumerate();
         codes
@@ -486,12 +486,12 @@ pub(crate) struct ClassOutcome {
     pub(crate) response: LatencyHistogram,
     pub(crate) service: LatencyHistogram,
     pub(crate) errors: LoadErrors,
-    /// Right answers that arrived inside the window, whenever their requests left.
+    /// Right responses that arrived inside the window, whenever their requests left.
     pub(crate) answered_in_window: u64,
 }
 
 impl ClassOutcome {
-    /// Counted answers are complete.
+    /// Counted responses are complete.
     pub(crate) fn answered(&mut self, flight: &Flight, judgement: Judgement, last_byte_ns: u64) {
         let (request, count) = (&flight.request, flight.count as u64);
         if judgement == Judgement::Right {

@@ -20,7 +20,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub enum Pace {
     /// The next request leaves as soon as a connection is free.
     Closed,
-    /// Requests are due when an arrival process says so, whatever the answers do.
+    /// Requests are due when an arrival process says so, whatever the responses do.
     Open(Arc<Arrivals>),
 }
 
@@ -266,7 +266,7 @@ impl Schedule {
         (matches!(self.pace, Pace::Open(_)) && end_ns != u64::MAX).then_some(end_ns)
     }
 
-    /// Whether an answer at `now_ns`, which lies in the window, counts for the rate.
+    /// Whether a response at `now_ns`, which lies in the window, counts for the rate.
     #[inline]
     pub(crate) fn is_before_rate_end(&self, now_ns: u64) -> bool {
         now_ns < self.rate_end_ns()

@@ -1,6 +1,6 @@
-//! One connection's life: connecting, requests in flight in order, answers checked, starting over.
+//! One connection's life: connecting, requests in flight in order, responses checked, starting over.
 //!
-//! `worker` gives it arrivals and received bytes and does its socket calls; answers go to
+//! `worker` gives it arrivals and received bytes and does its socket calls; responses go to
 //! `outcome`.
 
 use millpond_http::{
@@ -58,7 +58,7 @@ pub(crate) struct Session {
     /// Requests that may still be sent on this connection, and on a fresh one.
     requests_left: u64,
     requests_max: u64,
-    /// Connections in a row that ended without an answer.
+    /// Connections in a row that ended without a response.
     failures: u32,
     backoff_ns_max: u64,
 }
@@ -118,7 +118,7 @@ impl Session {
         self.requests_left == 0 && self.answering.flights.is_empty()
     }
 
-    /// The server announced that it closes; requests behind the last answer will not be answered.
+    /// The server announced that it closes; requests behind the last response will not be answered.
     #[inline]
     pub(crate) fn is_last(&self) -> bool {
         self.answering.is_last
@@ -257,7 +257,7 @@ impl Session {
         self.free_since_ns = now_ns;
     }
 
-    /// Takes in what arrived if it is nothing but whole answers like the last one, and of answers
+    /// Takes in what arrived if it is nothing but whole responses like the last one, and of responses
     /// nothing but the status matters; says how many. `None`: nothing is done.
     #[inline]
     pub(crate) fn receive_alike(
@@ -306,7 +306,7 @@ impl Session {
         result
     }
 
-    /// The peer sends nothing more; an answer that ends so is complete now.
+    /// The peer sends nothing more; a response that ends so is complete now.
     pub(crate) fn peer_finished(
         &mut self,
         desk: &mut ResponseContext<'_>,
@@ -316,7 +316,7 @@ impl Session {
             .peer_finished(&mut |event| answering.on(&event, desk))
     }
 
-    /// The request that the next answer belongs to.
+    /// The request that the next response belongs to.
     pub(crate) fn oldest(&self) -> Option<InFlight> {
         self.answering.flights.oldest().copied()
     }
@@ -366,22 +366,22 @@ impl Session {
     }
 }
 
-// What answers change of a session: which requests are on their way, and what is known of the answer
+// What responses change of a session: which requests are on their way, and what is known of the response
 // that is arriving.
 
-/// What answers are judged by and counted in; lent by the worker for one call.
+/// What responses are judged by and counted in; lent by the worker for one call.
 pub(crate) struct ResponseContext<'a> {
     pub(crate) shared: &'a Shared<'a>,
     pub(crate) outcome: &'a mut Outcome,
     pub(crate) now_ns: u64,
     pub(crate) in_window: bool,
-    /// Nobody looks at more of an answer than its status.
+    /// Nobody looks at more of a response than its status.
     pub(crate) wants_status_only: bool,
-    /// Who else looks at each answer.
+    /// Who else looks at each response.
     pub(crate) listener: Option<Listener<'a>>,
 }
 
-/// The answers' side of a session.
+/// The responses' side of a session.
 #[derive(Debug)]
 struct Answering {
     flights: Flights,
@@ -391,7 +391,7 @@ struct Answering {
     has_answered: bool,
     /// How long connecting took, until a request that counts has been charged with it; then 0.
     connect_ns: u64,
-    /// When the head of the answer that is arriving was complete.
+    /// When the head of the response that is arriving was complete.
     head_ns: u64,
 }
 
@@ -484,7 +484,7 @@ impl Answering {
         }
     }
 
-    /// Whole answers, of which nobody wants to know more than the status.
+    /// Whole responses, of which nobody wants to know more than the status.
     #[inline]
     fn alike(&mut self, alike: &IdenticalResponses, desk: &mut ResponseContext<'_>) {
         let status = alike.status.code();
@@ -500,7 +500,7 @@ impl Answering {
         }
     }
 
-    /// Answers to requests that were written together are complete, all now. False: too late, whether
+    /// Responses to requests that were written together are complete, all now. False: too late, whether
     /// or not anybody had looked for them in the meantime.
     #[inline]
     fn count(
@@ -524,7 +524,7 @@ impl Answering {
             let is_exception = self.connect_ns != 0 || self.head_ns != now_ns;
             if is_exception && judgement == Judgement::Right {
                 // A connection was opened for the first of them alone, and a head that came before
-                // its body is of one answer.
+                // its body is of one response.
                 let connect_ns = std::mem::take(&mut self.connect_ns);
                 let phases = &mut outcome.phases;
                 phases.exception(&flight.request, connect_ns, self.head_ns, now_ns);

@@ -1,4 +1,4 @@
-//! The open loop: a schedule that no answer can move.
+//! The open loop: a schedule that no response can move.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 mod support;
 

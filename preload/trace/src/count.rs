@@ -103,7 +103,7 @@ fn bump(word: &AtomicU64, value: u64) {
     );
 }
 
-/// A block of `size_bytes` was asked for, and `block` is the answer.
+/// A block of `size_bytes` was asked for, and `block` is the result.
 #[inline]
 pub(crate) fn asked(size_bytes: usize, block: *const c_void) {
     let (Some(thread), false) = (own(), block.is_null()) else {

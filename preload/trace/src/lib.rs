@@ -62,7 +62,7 @@ extern "C" fn end() {
     count::at_exit();
 }
 
-/// Counts what was asked for, and hands the answer on.
+/// Counts what was asked for, and hands the result on.
 #[inline]
 fn counted(size_bytes: usize, block: *mut c_void) -> *mut c_void {
     count::asked(size_bytes, block);

@@ -283,7 +283,7 @@ fn half_load(bench: &Bench, lean: &Lean<'_>, all: &[Contestant]) -> Result<u64, 
     Ok((least / 2.0) as u64)
 }
 
-/// From the intended start to the answer.
+/// From the intended start to the response.
 fn p99_us(bench: &Bench, name: &str, server: &Server, rate: u64) -> Result<f64, String> {
     let (rate, duration) = (rate.to_string(), if bench.plan.smoke { "1s" } else { "3s" });
     let connections = CONNECTIONS.to_string();

@@ -1,6 +1,6 @@
 //! Every attack: how its clients behave, and what the server owes them.
 //!
-//! What is owed is exact where it can be: which answers they get and no others, and which counters
+//! What is owed is exact where it can be: which responses they get and no others, and which counters
 //! of `/metrics` show what happened.
 
 use super::crowd::{Behaviour, Then};

@@ -76,9 +76,9 @@ impl Default for Behaviour {
 struct Tally {
     opened: u64,
     not_opened: u64,
-    /// Closed by the server, between two answers.
+    /// Closed by the server, between two responses.
     closed: u64,
-    /// Closed by the server in the middle of an answer.
+    /// Closed by the server in the middle of a response.
     cut: u64,
     reset: u64,
     sent_bytes: u64,

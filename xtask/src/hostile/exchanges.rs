@@ -32,9 +32,9 @@ pub(super) struct Exchange {
 pub(super) struct Undisturbed {
     /// Of all requests, those that are not in it.
     pub(super) disturbed_share: f64,
-    /// From when a request left to when the kernel had the answer.
+    /// From when a request left to when the kernel had the response.
     pub(super) kernel_p99_ns: f64,
-    /// From when it was meant to leave to its answer.
+    /// From when it was meant to leave to its response.
     pub(super) response_p99_ns: f64,
 }
 
@@ -94,7 +94,7 @@ fn p99(mut spans_ns: Vec<u64>) -> Option<f64> {
 
 // Responses in a stream of bytes, counted by status.
 //
-// As little HTTP as a count needs, and none of our own parser's: a server that framed its answers
+// As little HTTP as a count needs, and none of our own parser's: a server that framed its responses
 // wrongly would agree with itself.
 
 /// A response head of ours is a few hundred bytes; a longer one is something else.
@@ -310,7 +310,7 @@ pub(super) fn summary(
     println!(
         "{attack:<34} {driver:<6} {} pairs, p99 {:>6.0} us alone, ratio {:>5.2}{}, response {:>5.2}; disturbed by \
          stalls of the server's CPU {:.1} % alone, {:.1} % beside, of the generator's {:.1} %, {:.1} %, \
-         ratio with all {:>5.2}; p50 {:>5.2}; newcomers {:>5.2}; {} answers beside it, 0 errors; {:.1} MiB",
+         ratio with all {:>5.2}; p50 {:>5.2}; newcomers {:>5.2}; {} responses beside it, 0 errors; {:.1} MiB",
         alone.len(),
         p99_ns(alone) / 1000.0,
         ratios.p99.value,
@@ -354,7 +354,7 @@ pub(super) fn summary(
 // A host that is restless for minutes is quiet for seconds in between. So pairs are taken until as
 // many as were planned met a quiet machine, up to so many in all. Whether a pair did is asked of what
 // no server has a hand in: of its turn alone, how many requests stalls disturbed; of that beside the
-// attack, what the hypervisor says it took. A pair is never chosen by how long answers took.
+// attack, what the hypervisor says it took. A pair is never chosen by how long responses took.
 //
 // Where there are too few of them all pairs are printed and recorded, and nothing is judged.
 
@@ -643,7 +643,7 @@ pub(crate) struct GoodClient<'a> {
     pub(crate) path: &'a str,
     pub(crate) rate_per_s: u64,
     pub(crate) amount: Amount,
-    /// Before its answers count. What a newcomer meets is asked apart, see
+    /// Before its responses count. What a newcomer meets is asked apart, see
     /// [`GoodClient::run_newcomers`].
     pub(crate) warm_up: Duration,
     /// How long newcomers come.
@@ -657,7 +657,7 @@ pub(crate) struct GoodClient<'a> {
 pub(crate) struct Experience {
     pub(crate) requests: u64,
     pub(crate) errors: u64,
-    /// From when it left to when the kernel had the answer.
+    /// From when it left to when the kernel had the response.
     pub(crate) kernel_p50_ns: f64,
     pub(crate) kernel_p99_ns: f64,
     /// Every request that was answered.

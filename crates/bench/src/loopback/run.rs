@@ -40,7 +40,7 @@ pub struct LoopbackConfig {
     pub threads: u64,
     /// Length of a request's body.
     pub request_bytes: u64,
-    /// Length of an answer's body.
+    /// Length of a response's body.
     pub response_bytes: u64,
     /// With memory pools, without, or both.
     pub pools: Vec<PoolSetting>,

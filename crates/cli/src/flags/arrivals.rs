@@ -24,7 +24,7 @@ const NS_PER_S: f64 = 1e9;
 
 /// The flags of an open loop.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Arrivals (an open loop: requests leave whatever the answers do)")]
+#[command(next_help_heading = "Arrivals (an open loop: requests leave whatever the responses do)")]
 pub(super) struct ArrivalFlags {
     /// Requests per second of all connections together: 2000, 20k, 0.5/s, 120/m; a ramp over
     /// --duration: 100..2k; or steps: 1k@10s,1k..5k@30s,500. Without it each connection asks again
@@ -460,7 +460,7 @@ pub(super) struct LimitFlags {
     /// Pipelined requests of one connection answered before the others have their turn
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64", help_heading = MESSAGES)]
     max_pipelined: u64,
-    /// Unsent answers of one connection at which its next request waits
+    /// Unsent responses of one connection at which its next request waits
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256KiB", help_heading = MESSAGES)]
     max_output: u64,
 
@@ -479,14 +479,14 @@ pub(super) struct LimitFlags {
     /// Slowest body, per second; 408 below it
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "240", help_heading = TIME)]
     min_body_rate: u64,
-    /// How far a peer may be behind while others wait for the memory of its large body or answer: all of
+    /// How far a peer may be behind while others wait for the memory of its large body or response: all of
     /// it in two minutes, 64 KiB a second at least; then 408, or the connection is cut
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2s", help_heading = TIME)]
     contended_grace: u64,
-    /// For a peer that does not take its answer; then the connection is cut
+    /// For a peer that does not take its response; then the connection is cut
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "30s", help_heading = TIME)]
     write_stall: u64,
-    /// Slowest reading of an answer, per second: what takes longer than --write-stall at this rate
+    /// Slowest reading of a response, per second: what takes longer than --write-stall at this rate
     /// has that much longer
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "16KiB", help_heading = TIME)]
     min_write_rate: u64,

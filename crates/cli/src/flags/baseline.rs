@@ -48,7 +48,7 @@ impl BaselineFlags {
         }
     }
 
-    /// Puts the answer into `record`.
+    /// Puts the result into `record`.
     pub(super) fn check(&self, record: &mut ComparisonRecord) -> Result<(), Failure> {
         if let Some(earlier) = self.earlier()? {
             let found = regression::check(record, &earlier, self.rule());

@@ -40,7 +40,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " [epoll, io_uring]");
 const THREADS_DEFAULT: u64 = 2;
 const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
 
-/// Put a server under load and time its answers
+/// Put a server under load and time its responses
 ///
 /// Three clocks are always on: response (from when a request was meant to leave), service (from when
 /// it left) and send delay (slip_ns in JSON: the difference, the generator's or the server's
@@ -90,7 +90,7 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1",
         conflicts_with_all = ["find_max", "script"])]
     repeat: u64,
-    /// Requests sent on a connection before its first answer has come
+    /// Requests sent on a connection before its first response has come
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1")]
     pipeline: u64,
     /// Unanswered for longer than this is an error
@@ -110,7 +110,7 @@ pub(crate) struct LoadFlags {
     /// read; with uring when its thread next waits, which costs less
     #[arg(long, value_name = "auto|uring|epoll", default_value = "epoll")]
     driver: DriverChoice,
-    /// Before a thread sleeps it looks for answers for up to US microseconds, as long as that finds
+    /// Before a thread sleeps it looks for responses for up to US microseconds, as long as that finds
     /// some: they are seen sooner, at the price of CPU time that the server then lacks if it needs
     /// the same CPUs. 0 is off
     #[arg(long, value_name = "US", value_parser = parse_busy_poll_ns, default_value = "0")]
@@ -119,7 +119,7 @@ pub(crate) struct LoadFlags {
     /// rate>1k; several with commas. A failed request counts as slower than any objective
     #[arg(long, value_name = "OBJECTIVES")]
     slo: Option<Slo>,
-    /// Which requests objectives about time are about: all, or the successful ones and those without an answer with
+    /// Which requests objectives about time are about: all, or the successful ones and those without a response with
     /// their age. For --find-max and --abort too
     #[arg(long, value_name = "all|successful", default_value = "all")]
     slo_of: SloPopulation,

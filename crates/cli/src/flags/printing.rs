@@ -252,7 +252,7 @@ impl PrintFlags {
     /// The text of a format that is written at the end.
     fn text(&self, format: Format, run: &Finished<'_>) -> Result<Option<String>, Failure> {
         let slip = &run.record.slip;
-        // Other programs count wrong answers as they do right ones.
+        // Other programs count wrong responses as they do right ones.
         let (response, service) = (run.record.all_response(), run.record.all_service());
         let (response, service) = (&*response, &*service);
         // In a closed loop nothing is intended: both clocks are one.

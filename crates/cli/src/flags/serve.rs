@@ -85,7 +85,7 @@ struct FilesFlags {
     /// a second, so a change may take as long to show; 0 for no cache
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
     cache: u64,
-    /// Cache-Control of every answer with a file
+    /// Cache-Control of every response with a file
     #[arg(long, value_name = "VALUE")]
     cache_control: Option<String>,
     /// Follow no symbolic link; otherwise those that stay inside the directory are followed
@@ -129,7 +129,7 @@ pub(super) struct CommonFlags {
     #[arg(long, value_name = "auto|uring|epoll", default_value = "auto")]
     driver: DriverChoice,
     /// Before a shard sleeps it looks for events for up to US microseconds, as long as that finds
-    /// some: answers come sooner where few clients wait for each other (50 is a good value). It costs
+    /// some: responses come sooner where few clients wait for each other (50 is a good value). It costs
     /// CPU time that others then lack; the clients must not need the same CPUs. 0 is off
     #[arg(long, value_name = "US", value_parser = parse_busy_poll_ns, default_value = "0")]
     busy_poll: u64,

@@ -62,7 +62,7 @@ impl Drop for Nginx {
 
 /// Until `url` answers at all.
 pub(crate) fn wait_until_up(words: &[&str]) {
-    eventually("an answer", || curl(words).0 != 0);
+    eventually("a response", || curl(words).0 != 0);
 }
 
 /// Goal: curl, ab, wrk and h2load see a correct server in front of nginx, over TCP and over a unix socket, on

@@ -283,7 +283,7 @@ fn keys_come_and_go_on_the_entity_server() {
     );
 }
 
-/// Goal: the text tells the classes and the kinds of wrong answers.
+/// Goal: the text tells the classes and the kinds of wrong responses.
 #[test]
 fn the_text_tells_classes_and_wrong_answers() {
     let server = Server::start(&["plaintext"]);
@@ -304,7 +304,7 @@ fn the_text_tells_classes_and_wrong_answers() {
     assert!(
         finished
             .stdout
-            .contains("Wrong content in answers: 200 (length 200)"),
+            .contains("Wrong content in responses: 200 (length 200)"),
         "{finished:?}"
     );
 }

@@ -124,7 +124,7 @@ fn stop(server: Server) -> Finished {
     finished
 }
 
-/// Goal: curl gets its answers over both versions and both drivers, verifies the certificate, keeps
+/// Goal: curl gets its responses over both versions and both drivers, verifies the certificate, keeps
 /// the connection for the next request, and large bodies go both ways whole.
 #[test]
 fn curl_is_served_over_both_versions() {
@@ -381,7 +381,7 @@ fn half_a_handshake_is_given_up() {
         // The client is timed too: on a busy machine its own handshake may time out.
         let metrics = https(&server, "/metrics");
         let mut text = String::new();
-        eventually("an answer", || {
+        eventually("a response", || {
             let (status, body) = files.curl(&[&metrics]);
             text = String::from_utf8(body).unwrap();
             status == 200

@@ -109,7 +109,7 @@ fn make_certificate(directory: &Path) {
     std::fs::write(directory.join("tls.key"), key.serialize_pem()).unwrap();
 }
 
-/// `/metrics`, once it tells of an answer: a shard publishes what it counted about once a second.
+/// `/metrics`, once it tells of a response: a shard publishes what it counted about once a second.
 fn scrape(words: &[&str]) -> String {
     let begun = std::time::Instant::now();
     loop {

@@ -139,7 +139,7 @@ fn list_max(partitions: u16, id_bytes: usize) -> i32 {
     fits.clamp(1, LIST_MAX)
 }
 
-/// Asks for all of them at once; the answers in their order.
+/// Asks for all of them at once; the responses in their order.
 async fn of_each<T, R: 'static, F: Future<Output = Result<R, Failure>> + 'static>(
     items: impl IntoIterator<Item = T>,
     ask: impl Fn(T) -> F,

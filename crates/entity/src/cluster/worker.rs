@@ -4,7 +4,7 @@
 //! its copies have answered. The driver's own tasks run here too: one thread, one executor, no
 //! locks. A write gets its time here, when it is taken, so that the order in which shards hand over
 //! is the order in which writes count. What it does for a request takes microseconds, and its
-//! answer milliseconds.
+//! response milliseconds.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -42,13 +42,13 @@ use super::scan::Scan;
 use super::statements::Statements;
 use super::{ClusterError, ClusterSecurity, ClusterUrl, Facts, plan, security, statements, write};
 
-/// When nobody expects an answer any more: nodes give up after 2 s (writes) or 5 s (reads).
+/// When nobody expects a response any more: nodes give up after 2 s (writes) or 5 s (reads).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// When a silent node is suspected, and another one asked what may be asked twice.
 const SUSPICION: Duration = Duration::from_millis(250);
 
-/// How often a connection without traffic is tried, and how long the answer may take.
+/// How often a connection without traffic is tried, and how long the response may take.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// Jobs that are with the nodes at once; others wait here, where they cost nothing.

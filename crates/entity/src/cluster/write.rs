@@ -160,7 +160,7 @@ async fn look(
     Ok(row.map_err(|error| unreadable(&error))?.unwrap_or_default())
 }
 
-/// The first column of a transaction's answer; what follows it depends on the answer.
+/// The first column of a transaction's answer; what follows it depends on the response.
 fn was_applied(result: QueryResult) -> Option<bool> {
     let rows = result.into_rows_result().ok()?;
     let row = rows.first_row::<Row>().ok()?;

@@ -289,7 +289,7 @@ impl Logs {
             // leaves a mark in it of how far it read, and a loss of power the beginning of that or something else; what it
             // had read need not have been synced.
             let has_more = log.scan.records_behind > 0 || later.iter().any(|log| log.has_changes);
-            // Without a sync before each answer, a loss of power may take pieces out of the middle of what was not
+            // Without a sync before each response, a loss of power may take pieces out of the middle of what was not
             // synced: no promise but the last sync's holds for them.
             let may_be_torn = known.state == State::Running
                 && !(has_more && known.syncs_always)

@@ -59,7 +59,7 @@ fn full_disk_refuses_puts_first_and_takes_them_again() {
 }
 
 /// Goal: while the disk takes a write and does not come back, whatever needs no disk is answered by every
-/// shard: thousands of answers in the time of one sync, which ends only when they are all there.
+/// shard: thousands of responses in the time of one sync, which ends only when they are all there.
 #[test]
 fn shards_answer_while_the_disk_hangs() {
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));

@@ -279,7 +279,7 @@ fn a_body_alone_may_be_larger_than_the_budget() {
         client
             .send(&request_with("GET", &target(id), &fields, b""))
             .unwrap();
-        // An answer without a body whatever it says.
+        // A response without a body whatever it says.
         assert_eq!(client.read_reply(true).unwrap().unwrap().status, 304);
         assert_eq!(client.get(b"absent").status, 404);
     }

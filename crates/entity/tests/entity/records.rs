@@ -219,7 +219,7 @@ fn conditions_hold_within_a_batch() {
         client.send(request.as_bytes()).unwrap();
     }
     wait_until(|| control.metric("millpond_entity_jobs_in_flight ") == 7);
-    // They are handed over when the tick ends that counted them: an answer of a later tick is behind that.
+    // They are handed over when the tick ends that counted them: a response of a later tick is behind that.
     assert_eq!(control.metric("millpond_entity_jobs_in_flight "), 7);
     store.release();
     let mut statuses: Vec<u16> = clients

@@ -27,7 +27,7 @@ pub(super) const REQUEST_TEXTS: usize = TEXTS - 1;
 /// Longest text of one entry.
 pub(super) const TEXT_BYTES_MAX: usize = LINE_BYTES_MAX + REFERER_BYTES_MAX + USER_AGENT_BYTES_MAX;
 
-/// The status of a request whose connection closed before any answer, as nginx has it.
+/// The status of a request whose connection closed before any response, as nginx has it.
 pub(crate) const STATUS_CLOSED: u16 = 499;
 
 /// What is true of an entry, one bit each.
@@ -110,7 +110,7 @@ impl<'a> RequestText<'a> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) status: u16,
-    /// The whole answer was written.
+    /// The whole response was written.
     pub(crate) is_complete: bool,
     /// When the head was complete, on the shards' clock.
     pub(crate) started_ns: u64,

@@ -38,7 +38,7 @@ pub(crate) struct ShardLog {
     counters: AccessLogCounters,
     /// Entries were pushed since the last tick ended.
     has_fresh: bool,
-    /// Others are asked for answers.
+    /// Others are asked for responses.
     is_relaying: bool,
     at_hand: CallEntry,
 }
@@ -75,7 +75,7 @@ struct Place {
     unanswered: Option<Pooled<Unanswered>>,
 }
 
-/// A request between its head and the end of its answer.
+/// A request between its head and the end of its response.
 #[derive(Debug)]
 struct Unanswered {
     /// Its texts, one behind the other.
@@ -205,7 +205,7 @@ impl ShardLog {
         );
     }
 
-    /// A request whose answer is known as soon as its head is.
+    /// A request whose response is known as soon as its head is.
     pub(crate) fn answered(
         &mut self,
         slot: usize,
@@ -231,13 +231,13 @@ impl ShardLog {
         self.push(&asker, text, &outcome, self.own(status, told).as_ref());
     }
 
-    /// What is noted of an answer that no upstream was asked for, where others are asked at all.
+    /// What is noted of a response that no upstream was asked for, where others are asked at all.
     fn own(&self, status: u16, told: Option<Failure>) -> Option<Relayed> {
         let fault = Fault::of_own_answer(status, told).filter(|_| self.is_relaying);
         fault.map(|fault| Relayed::nowhere(fault, told))
     }
 
-    /// A request whose answer, or the rest of it, comes later.
+    /// A request whose response, or the rest of it, comes later.
     pub(crate) fn keep(
         &mut self,
         slot: usize,
@@ -289,7 +289,7 @@ impl ShardLog {
         }
     }
 
-    /// `output` was written to a request that was kept; `status` is that of its answer, once begun.
+    /// `output` was written to a request that was kept; `status` is that of its response, once begun.
     pub(crate) fn wrote(&mut self, slot: usize, status: Option<u16>, output: &[u8]) {
         let place = self.places.get_mut(slot);
         let Some(kept) = place.and_then(|place| place.unanswered.as_deref_mut()) else {
@@ -314,7 +314,7 @@ impl ShardLog {
         }
     }
 
-    /// The exchange at hand is over: its answer is as complete as it will be.
+    /// The exchange at hand is over: its response is as complete as it will be.
     pub(crate) fn ended(&mut self, slot: usize, status: Option<u16>, is_complete: bool) {
         if self.at_hand.call != Call::None {
             let status = status.unwrap_or(STATUS_CLOSED);
@@ -394,7 +394,7 @@ fn text_of(bytes: &[u8], ends: [usize; REQUEST_TEXTS], flags: Flags) -> RequestT
     }
 }
 
-/// What of an answer stands behind its head.
+/// What of a response stands behind its head.
 pub(crate) fn body_bytes(output: &[u8]) -> u64 {
     let head_end = memchr::memmem::find(output, b"\r\n\r\n");
     head_end.map_or(0, |at| (output.len() - at - 4) as u64)

@@ -2,7 +2,7 @@
 //!
 //! A batch is taken out of the queues, written, and only then is the next one taken: a file that
 //! cannot be written to holds what it was to get, the queues fill, and what finds no room in them
-//! is counted by the shards. So a full disk costs entries, and neither memory nor answers. What was
+//! is counted by the shards. So a full disk costs entries, and neither memory nor responses. What was
 //! not written is tried again every second, from the byte where it stopped, so that no line is cut.
 
 use std::fs::{File, OpenOptions};

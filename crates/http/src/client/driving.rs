@@ -547,7 +547,7 @@ impl Exchange {
     }
 }
 
-// One exchange under way: what is to be written, and how far its answer is.
+// One exchange under way: what is to be written, and how far its response is.
 
 /// Less room than this is none: it is not worth a part of a body.
 const ROOM_BYTES_MIN: usize = 4 * 1024;
@@ -583,7 +583,7 @@ pub(super) enum Outgoing {
     Finished,
 }
 
-/// How far the answer is.
+/// How far the response is.
 #[derive(Clone, Debug)]
 pub(super) enum Incoming {
     /// The head, or an informational one, is to come.

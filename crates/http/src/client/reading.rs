@@ -1,4 +1,4 @@
-//! Answers, out of what upstreams send: heads, bodies, ends, one event at a time.
+//! Responses, out of what upstreams send: heads, bodies, ends, one event at a time.
 
 use millpond_io::connection_pool::PoolKey;
 use millpond_io::{Driver, ShardContext};
@@ -81,7 +81,7 @@ impl Client {
         let at = self.read(shard, handle, bytes, false, on);
         let mut shared = self.shared.borrow_mut();
         shared.match_pause(shard, handle);
-        // The rest of an answer may have less time than its first byte had: the timer is late, then.
+        // The rest of a response may have less time than its first byte had: the timer is late, then.
         let has_just_begun = |exchange: &Exchange| {
             exchange.since_ns == exchange.connected_ns + exchange.report.first_byte_ns
         };
@@ -218,7 +218,7 @@ impl Client {
         done_bytes
     }
 
-    /// The answer is complete: the connection goes back if it may, and who asked is told.
+    /// The response is complete: the connection goes back if it may, and who asked is told.
     pub(super) fn end<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
@@ -426,7 +426,7 @@ fn answer_error(error: ClientError) -> FailureCause {
     FailureCause::Answer(error)
 }
 
-// Heads of answers, parsed: those that came last of some upstreams are compared first.
+// Heads of responses, parsed: those that came last of some upstreams are compared first.
 
 /// Longer heads are parsed each time.
 const KNOWN_BYTES_MAX: usize = 1024;
@@ -602,7 +602,7 @@ impl LastHead {
     }
 }
 
-/// What a final response's head says, as the answer to a request of this method.
+/// What a final response's head says, as the response to a request of this method.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meaning {
     pub(super) method: Method,

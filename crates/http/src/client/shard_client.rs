@@ -46,7 +46,7 @@ pub struct ClientConfig {
     pub limits: Limits,
     /// Looks names up; without it targets are addresses.
     pub resolver: Option<Resolver>,
-    /// An answer that arrives whole is told as one [`super::ExchangeEvent::Whole`].
+    /// A response that arrives whole is told as one [`super::ExchangeEvent::Whole`].
     pub buffers_small_responses: bool,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Shared {
     pub(super) pool: ConnectionPool,
     pub(super) limits: Limits,
     pub(super) exchanges: Slab<Exchange>,
-    /// What of answers waits for who reads them.
+    /// What of responses waits for who reads them.
     pub(super) kept_inputs: Pool<KeptInput>,
     /// Whose a leased connection is.
     pub(super) by_slot: Vec<Option<(SocketId, Handle<Exchange>)>>,
@@ -112,7 +112,7 @@ pub(super) struct Shared {
     pub(super) names_due: Vec<PoolKey>,
     /// Kept for its memory.
     pub(super) in_hand: Vec<Handle<Exchange>>,
-    /// Lent while an answer is read.
+    /// Lent while a response is read.
     pub(super) heads: Option<Box<AnswerHeads>>,
     pub(super) buffers_small_responses: bool,
     /// Of exchanges that have ended, for those to come.
@@ -304,7 +304,7 @@ impl Client {
         Ok(())
     }
 
-    /// No more of the answer's body for now. What was received is kept, at most two receives; then the
+    /// No more of the response's body for now. What was received is kept, at most two receives; then the
     /// kernel's window stops the upstream.
     pub fn pause(&self, id: ExchangeId) {
         self.set_paused(id, true);
@@ -331,7 +331,7 @@ impl Client {
         exchange.map(|exchange| exchange.report_at(now_ns))
     }
 
-    /// Nobody wants the answer any more: nothing more is told of it, and its connection is closed,
+    /// Nobody wants the response any more: nothing more is told of it, and its connection is closed,
     /// unless nothing was written to it.
     pub fn abort(&self, id: ExchangeId) {
         let shared = &mut *self.shared.borrow_mut();

@@ -1,4 +1,4 @@
-//! Answers with files: heads with their fields, bodies out of the cache or a file.
+//! Responses with files: heads with their fields, bodies out of the cache or a file.
 //!
 //! The service calls this with a name that is in the cache or was looked up; what is not sent at
 //! once comes back as a [`Todo`], which waits as a task.
@@ -31,7 +31,7 @@ const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
 /// `bytes `, three numbers, two separators.
 const CONTENT_RANGE_BYTES_MAX: usize = 6 + 3 * 20 + 2;
 
-/// Where an answer is made.
+/// Where a response is made.
 pub(super) struct Place<'a> {
     pub(super) blocks: &'a BlockPool,
     pub(super) now_ns: u64,
@@ -52,7 +52,7 @@ struct FileHead<'a> {
     size_bytes: u64,
 }
 
-/// Field values that are made for one answer.
+/// Field values that are made for one response.
 struct RangeText {
     text: [u8; CONTENT_RANGE_BYTES_MAX],
     len: usize,
@@ -81,7 +81,7 @@ const FIELDS_MAX: usize = 7;
 const BYTES: FieldValue<'_> = FieldValue::from_static("bytes");
 const NOSNIFF: FieldValue<'_> = FieldValue::from_static("nosniff");
 
-/// The fields of an answer with a file, on the stack.
+/// The fields of a response with a file, on the stack.
 struct Fields<'a> {
     fields: [Field<'a>; FIELDS_MAX],
     len: usize,
@@ -379,7 +379,7 @@ impl Files {
         }
     }
 
-    /// Keeps what is left to do, and says what it waits for. An answer that cannot go on is cut.
+    /// Keeps what is left to do, and says what it waits for. A response that cannot go on is cut.
     pub(super) fn go_on(
         &mut self,
         todo: Todo,
@@ -466,7 +466,7 @@ fn read_from_disk(transfer: &mut Transfer, blocks: &BlockPool) -> Option<Work> {
 // A file on its way: its next bytes from the kernel's memory to the client.
 //
 // ```text
-// head, first block   read, written into the answer                    one send for both
+// head, first block   read, written into the response                    one send for both
 // the rest            straight from the file to the socket             in memory, and the client reads
 //                     read and written, a block at a time              the client is slow, or TLS
 //                     read by the disk thread                          not in memory
@@ -501,7 +501,7 @@ pub(super) enum Step {
     NeedsRoom,
     /// The next bytes are on the disk.
     NeedsDisk,
-    /// The file is shorter than announced, unreadable, or there is no memory: the answer cannot be
+    /// The file is shorter than announced, unreadable, or there is no memory: the response cannot be
     /// completed.
     Broken,
 }
@@ -519,7 +519,7 @@ impl Transfer {
         self.write_parts(response, scratch)
     }
 
-    /// Sends up to so many bytes past the answer, as far as that is possible; the last ones are left
+    /// Sends up to so many bytes past the response, as far as that is possible; the last ones are left
     /// for the usual way if they fit into one part.
     fn send_file(&mut self, response: &mut Response<'_>, turn_bytes: u64) -> u64 {
         let Some(file) = self
@@ -564,7 +564,7 @@ impl Transfer {
         }
     }
 
-    /// Writes the next bytes. False: the answer cannot be completed.
+    /// Writes the next bytes. False: the response cannot be completed.
     pub(super) fn write(&mut self, bytes: &[u8], response: &mut Response<'_>) -> bool {
         self.at += bytes.len() as u64;
         response.write(bytes).is_ok()

@@ -1,6 +1,6 @@
 //! Small files in pooled memory, one cache per shard.
 //!
-//! An answer from here costs no system call. A file is looked at again, by name, when its last look
+//! A response from here costs no system call. A file is looked at again, by name, when its last look
 //! is a second old: so for up to [`FRESH_NS`] a client may get what the file was before, complete and
 //! with the validators that belong to it. Deleting a file takes as long to show.
 //!
@@ -19,7 +19,7 @@ use super::selection::{Validators, Version};
 /// How long an entry is believed without looking.
 pub(super) const FRESH_NS: u64 = 1_000_000_000;
 
-/// The largest file kept: with its head it fits into the largest pooled block, so that an answer
+/// The largest file kept: with its head it fits into the largest pooled block, so that a response
 /// makes no heap call.
 pub(super) const FILE_BYTES_MAX: u64 = 31 * 1024;
 

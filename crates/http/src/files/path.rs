@@ -431,7 +431,7 @@ fn kind(stat: &Stat) -> FileType {
 // name leads nowhere the last directory stays. Shards compare a number with each request and take the new
 // directory when it has changed: no lock is held, no name is looked up there.
 
-/// How old the answer may be where the name leads.
+/// How old the response may be where the name leads.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is shared by the shards and the thread that looks.
@@ -607,7 +607,7 @@ impl Disk {
             .is_some_and(|jobs| jobs.send(job).is_ok())
     }
 
-    /// Moves all answers into `answers`.
+    /// Moves all responses into `answers`.
     pub(super) fn drain_into(&self, answers: &mut Vec<Answer>) {
         self.answers.drain_into(answers);
     }
@@ -651,7 +651,7 @@ fn work(queue: &Receiver<Job>, answers: &MailboxSender<Answer>) {
             state,
             outcome,
         };
-        // The mailbox has no limit, and a shard that is gone needs no answer.
+        // The mailbox has no limit, and a shard that is gone needs no response.
         let _ = answers.send(answer);
     }
 }

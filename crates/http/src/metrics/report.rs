@@ -847,7 +847,7 @@ impl Write for Escaper<'_, '_> {
 // The text has what the service of a shard adds, which only its thread can read. One text is asked for at a time,
 // however many peers wait for it.
 
-/// The question, the answer, and who is to be woken for each.
+/// The question, the response, and who is to be woken for each.
 #[derive(Default)]
 pub(crate) struct Scrape {
     is_asked: AtomicBool,

@@ -1,4 +1,4 @@
-//! The upstream's side of a request: its answer to the client, or another try, or the reason why not.
+//! The upstream's side of a request: its response to the client, or another try, or the reason why not.
 //!
 //! `service` calls it with every event of an exchange, at the moment its bytes arrive.
 
@@ -57,7 +57,7 @@ impl Proxy {
         }
     }
 
-    /// The answer's head has come.
+    /// The response's head has come.
     pub(super) fn take_head(
         &mut self,
         handle: Handle<Proxied>,
@@ -130,7 +130,7 @@ impl Proxy {
         }
     }
 
-    /// All of the answer has come, and the exchange is over.
+    /// All of the response has come, and the exchange is over.
     pub(super) fn take_whole(
         &mut self,
         handle: Handle<Proxied>,
@@ -156,7 +156,7 @@ impl Proxy {
         let is_there = completions.continue_with(token, |response, _pools| {
             match known_answers.forward(response, answer, &config.answer_changes) {
                 Ok(_) => {
-                    // Without memory for it the answer is cut, so that the client sees it.
+                    // Without memory for it the response is cut, so that the client sees it.
                     let _ = response.write(body);
                 }
                 Err(error) => {
@@ -214,10 +214,10 @@ impl Proxy {
                 completions.continue_with(proxied.token, |_, _| Flow::Stream(proxied.wants()));
             }
         } else if proxied.is_new_version && !completions.is_full(proxied.token) {
-            // Before its answer no upstream is paused: what a client that reads nothing has no room for is
+            // Before its response no upstream is paused: what a client that reads nothing has no room for is
             // left out, or an upstream decided how much is kept for it.
             completions.continue_with(proxied.token, |response, _| {
-                // One that cannot be passed on is no loss: the answer is still to come.
+                // One that cannot be passed on is no loss: the response is still to come.
                 let _ = forward_informational(response, answer);
                 Flow::Stream(proxied.wants())
             });
@@ -281,7 +281,7 @@ impl Proxy {
         }
     }
 
-    /// There is no answer, or no rest of it: again elsewhere, or the client is told.
+    /// There is no response, or no rest of it: again elsewhere, or the client is told.
     pub(super) fn take_failure(
         &mut self,
         handle: Handle<Proxied>,
@@ -359,7 +359,7 @@ impl Proxy {
     }
 }
 
-// Heads of answers that were written for a client before: they are copied.
+// Heads of responses that were written for a client before: they are copied.
 
 /// All that decides what is written for a head, but the head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -368,7 +368,7 @@ struct AnswerKey {
     framing: Framing,
 }
 
-/// How the answer goes on behind its head.
+/// How the response goes on behind its head.
 #[derive(Clone, Copy, Debug)]
 struct AnswerRest {
     manner: ResponseFraming,
@@ -389,7 +389,7 @@ impl KnownAnswers {
         }
     }
 
-    /// Writes the final head of an answer; `changes` are the same every time. On failure nothing was written. True: fields behind its body
+    /// Writes the final head of a response; `changes` are the same every time. On failure nothing was written. True: fields behind its body
     /// may go on.
     pub(super) fn forward(
         &mut self,
@@ -429,7 +429,7 @@ impl KnownAnswers {
     }
 }
 
-// One request under way through the proxy: what is kept of it until its answer is complete.
+// One request under way through the proxy: what is kept of it until its response is complete.
 
 /// What of the client's body is still to be had.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -464,9 +464,9 @@ pub(super) struct Proxied {
     pub(super) may_upgrade: bool,
     /// Fields behind the client's body go to the upstream.
     pub(super) passes_trailers: bool,
-    /// Fields behind the answer's body go to the client.
+    /// Fields behind the response's body go to the client.
     pub(super) passes_answer_trailers: bool,
-    /// The client knows of informational answers.
+    /// The client knows of informational responses.
     pub(super) is_new_version: bool,
     pub(super) key_hash: Option<u64>,
     pub(super) tried: Tried,
@@ -476,13 +476,13 @@ pub(super) struct Proxied {
     pub(super) met_stale: bool,
     /// The try under way.
     pub(super) current: Option<(Chosen, ExchangeId)>,
-    /// The client has the head of the answer, or more.
+    /// The client has the head of the response, or more.
     pub(super) is_answering: bool,
-    /// The client has all of the answer.
+    /// The client has all of the response.
     pub(super) is_answered: bool,
     /// The client has sent a FIN, and is answered all the same.
     pub(super) is_half_closed: bool,
-    /// The answer is not received until the client has taken what there is.
+    /// The response is not received until the client has taken what there is.
     pub(super) is_paused: bool,
 }
 
@@ -505,10 +505,10 @@ pub(super) fn handle_of(state: u64) -> Handle<Proxied> {
     Handle::from_bits(state.wrapping_sub(1))
 }
 
-// Whether a request that met with no answer may be sent again, and how often all of them may.
+// Whether a request that met with no response may be sent again, and how often all of them may.
 
 /// Whether another try can do no harm: the request provably did not start, or doing it twice is the
-/// same as once and the client has seen nothing of an answer. `is_body_lost`: parts of the client's
+/// same as once and the client has seen nothing of a response. `is_body_lost`: parts of the client's
 /// body were handed on and not kept.
 pub(super) fn may_retry(
     method: Method,
@@ -620,7 +620,7 @@ impl Trailers {
 }
 
 /// Whether a field may stand behind a body: not those that frame or route a message, change what a
-/// request asks for, authenticate, control an answer or say how to read the body (RFC 7230 4.1.2), and
+/// request asks for, authenticate, control a response or say how to read the body (RFC 7230 4.1.2), and
 /// none that a proxy drops or writes itself. Such a field could be taken for one of the head's.
 fn may_follow_a_body(name: &[u8]) -> bool {
     if FieldRule::of(name) != FieldRule::PassOn {

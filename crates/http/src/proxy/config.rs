@@ -94,17 +94,17 @@ pub struct ProxyConfig {
     pub tries_max: u32,
     /// Retries as a share of all requests.
     pub retry_percent: u32,
-    /// The status line and all fields of an answer; 502 beyond it. At most [`HEAD_BYTES_CAPACITY`].
+    /// The status line and all fields of a response; 502 beyond it. At most [`HEAD_BYTES_CAPACITY`].
     pub answer_head_bytes_max: usize,
-    /// Fields of an answer; 502 beyond it. At most [`FIELDS_CAPACITY`].
+    /// Fields of a response; 502 beyond it. At most [`FIELDS_CAPACITY`].
     pub answer_fields_max: usize,
     /// How long a connection to an upstream is kept without a use.
     pub idle_max_ns: u64,
-    /// Answers about failures say no more than their status.
+    /// Responses about failures say no more than their status.
     pub quiet_errors: bool,
     /// What is changed of requests.
     pub request_changes: FieldChanges,
-    /// What is changed of upstreams' answers.
+    /// What is changed of upstreams' responses.
     pub answer_changes: FieldChanges,
     /// Protocols that may take a connection over.
     pub upgrades: UpgradeProtocols,
@@ -140,7 +140,7 @@ impl ProxyConfig {
         }
     }
 
-    /// Caps on answers; what else there is to limit is as `limits` have it.
+    /// Caps on responses; what else there is to limit is as `limits` have it.
     pub(super) fn answer_limits(&self, limits: Limits) -> Limits {
         let limits = limits.with_body_bytes_max(u64::MAX);
         let heads = (self.answer_head_bytes_max, self.answer_fields_max);
@@ -180,12 +180,12 @@ impl ProxyConfig {
         self.check_mirrors()?;
         for (name, value, value_max) in [
             (
-                "the header section of answers, in bytes",
+                "the header section of responses, in bytes",
                 self.answer_head_bytes_max,
                 HEAD_BYTES_CAPACITY,
             ),
             (
-                "the fields of answers",
+                "the fields of responses",
                 self.answer_fields_max,
                 FIELDS_CAPACITY,
             ),
@@ -272,7 +272,7 @@ pub enum ProxyConfigError {
         /// What is wrong with its host.
         error: HeadTextError,
     },
-    /// No answer could pass, or the parser's table is smaller.
+    /// No response could pass, or the parser's table is smaller.
     #[error("the limit on {name} is {value}: use a value from 1 to {value_max}")]
     OutOfRange {
         /// Of what.

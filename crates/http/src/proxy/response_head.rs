@@ -1,6 +1,6 @@
 //! An upstream's response head, written anew for the client.
 //!
-//! `service` calls it when the head of an answer has come; it goes straight into the client's
+//! `service` calls it when the head of a response has come; it goes straight into the client's
 //! output, framed for the client's version from what was parsed, never copied as a whole. `Date`
 //! and `Server` stay the upstream's; a missing `Date` is added (RFC 9110 6.6.1).
 
@@ -44,14 +44,14 @@ impl HeadRefused {
     }
 }
 
-/// Writes the final head of an answer. On failure nothing was written. True: fields behind its body may
+/// Writes the final head of a response. On failure nothing was written. True: fields behind its body may
 /// go on (see `trailers`).
 pub(super) fn forward_head(
     response: &mut Response<'_>,
     answer: &AnswerHead<'_>,
     changes: &FieldChanges,
 ) -> Result<bool, HeadRefused> {
-    // More of the request's body may be to come than anybody reads behind an answer.
+    // More of the request's body may be to come than anybody reads behind a response.
     response.manner = response.manner.answered();
     let status = answer.status();
     let has_no_body = response.manner.is_head() || status.forbids_body();
@@ -161,7 +161,7 @@ fn begin_head(
         let passes = match rule {
             FieldRule::Drop | FieldRule::Connection | FieldRule::Te => false,
             FieldRule::Trailer => passes_trailers,
-            // One is all that an answer has (RFC 9110 5.3): the first.
+            // One is all that a response has (RFC 9110 5.3): the first.
             FieldRule::Date => !has_date,
             _ => true,
         };
@@ -187,7 +187,7 @@ fn write_line(output: &mut Buffer, (name, value): Field<'_>) {
     output.append_all_within_capacity([name, b": ", value, b"\r\n"]);
 }
 
-// Fields that the operator sets, adds or removes, of requests to upstreams and of their answers.
+// Fields that the operator sets, adds or removes, of requests to upstreams and of their responses.
 //
 // A change cannot touch what frames a message, what is about one connection, or what the proxy says itself:
 // these would make two sides disagree. Where nothing is changed, a head costs one look at an empty list.

@@ -1,4 +1,4 @@
-//! The proxy of one shard: requests of clients to upstreams, answers of upstreams to clients.
+//! The proxy of one shard: requests of clients to upstreams, responses of upstreams to clients.
 //!
 //! `server` calls it with each request and with the parts of its body; the shard's [`Client`] tells
 //! it of every event of the exchange with the upstream. A part of a body is written from where it
@@ -965,7 +965,7 @@ pub enum HalfClose {
     /// The request is answered, if its body is complete and no more than [`HALF_CLOSED_MAX`] others
     /// are under way like it.
     Allow {
-        /// From the FIN to the end of the answer; the request is cancelled then.
+        /// From the FIN to the end of the response; the request is cancelled then.
         timeout_ns: u64,
     },
 }
@@ -978,7 +978,7 @@ impl Proxy {
         let handle = handle_of(state);
         let proxied = self.requests.get(handle);
         if proxied.is_none_or(|proxied| proxied.is_half_closed) {
-            // Its answer is complete, or it is known already.
+            // Its response is complete, or it is known already.
             return AfterFin::Answer;
         }
         if self.half_closed.len() >= HALF_CLOSED_MAX {

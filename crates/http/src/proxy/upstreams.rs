@@ -406,14 +406,14 @@ impl Upstreams {
         found.map_or("", |upstream| &upstream.config.name)
     }
 
-    /// The head of an answer came.
+    /// The head of a response came.
     pub(super) fn answered(&mut self, id: UpstreamId, status: StatusCode) {
         if let Some(upstream) = self.find(id) {
             upstream.answered(status);
         }
     }
 
-    /// A try ended with a whole answer.
+    /// A try ended with a whole response.
     pub(super) fn completed(&mut self, id: UpstreamId, report: &ExchangeReport) {
         if let Some(upstream) = self.find(id) {
             upstream.completed(report);
@@ -436,7 +436,7 @@ impl Upstreams {
         self.forget_leavers();
     }
 
-    /// The client has gone before its answer was whole.
+    /// The client has gone before its response was whole.
     pub(super) fn client_gone(&mut self, id: UpstreamId) {
         if let Some(upstream) = self.find(id) {
             upstream.counters.count(Cell::ClientGone);
@@ -456,7 +456,7 @@ impl Upstreams {
         }
     }
 
-    /// A try ended without a whole answer. `is_stale`: over a kept connection that had ended
+    /// A try ended without a whole response. `is_stale`: over a kept connection that had ended
     /// unnoticed, which says nothing about the upstream. `error` says more, where there was an exchange.
     pub(super) fn failed(
         &mut self,
@@ -677,7 +677,7 @@ impl Health {
         self.contrary_probes = 0;
     }
 
-    /// A request was answered, whatever the answer.
+    /// A request was answered, whatever the response.
     #[inline]
     pub(super) fn succeeded(&mut self) {
         self.failures_in_row = 0;
@@ -687,7 +687,7 @@ impl Health {
         }
     }
 
-    /// A request met with no answer; true when the upstream should be ejected for it, if it can be
+    /// A request met with no response; true when the upstream should be ejected for it, if it can be
     /// spared: then [`Self::eject`]. While it is ejected only requests fail that were under way by then,
     /// or had nobody else: what they say of it is known.
     pub(super) fn failed(&mut self, now_ns: u64, policy: &EjectionPolicy) -> bool {

@@ -300,7 +300,7 @@ const KINDS: [Kind; 11] = [
     Kind {
         name: "write_stalls",
         level: LogLevel::Debug,
-        sentence: "connections cut: their peers did not take the answer for --write-stall",
+        sentence: "connections cut: their peers did not take the response for --write-stall",
         count: |shard| shard.http.limit_hits(Limit::WriteStall),
     },
     Kind {

@@ -22,7 +22,7 @@ use super::exchange::Exchange;
 /// Up to this a body takes no hold: there are no more such bodies than connections.
 pub(crate) const SHORT_BYTES: u64 = 64 * 1024;
 
-/// Longest wait of a body for its first memory; then the answer is 503.
+/// Longest wait of a body for its first memory; then the response is 503.
 const WAIT_MAX_NS: u64 = 5_000_000_000;
 
 /// Longest wait of one that has some, for more: each before it has to be completed, or cut.
@@ -203,17 +203,17 @@ impl<S: Service> Server<S> {
 
 // Connections that had their share of a tick: who goes on next, and how many at once.
 //
-// Floods of pipelined requests, and answers in parts to clients that take them, want more of the
+// Floods of pipelined requests, and responses in parts to clients that take them, want more of the
 // shard than one tick gives them. They have their turns in order, a few in each tick, so that what
 // everybody else waits for them does not grow with their number.
 
 /// Requests of one share: a hundred are some 50 us.
 const SHARE_REQUESTS: usize = 16;
-/// What a share takes, with its answers.
+/// What a share takes, with its responses.
 const SHARE_NS: u64 = TICK_NS / 4;
 /// Shares of one tick: what everybody else waits for them.
 const SHARES_PER_TICK: usize = (TICK_NS / SHARE_NS) as usize;
-/// What the next part of an answer counts for: 32 KiB that are read, and copied to the kernel.
+/// What the next part of a response counts for: 32 KiB that are read, and copied to the kernel.
 const STREAM_SHARES: usize = 2;
 
 impl<S: Service> Server<S> {

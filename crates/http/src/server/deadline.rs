@@ -241,8 +241,8 @@ impl<S: Service> Server<S> {
 // close with its request unread is a reset.
 //
 // When another process takes the address over, connections are taken for a while longer: their
-// handshakes had begun. And idle ones are kept that long, even if their last answer was the one before
-// the stop: a request may be on its way that a close would cross; its answer says
+// handshakes had begun. And idle ones are kept that long, even if their last response was the one before
+// the stop: a request may be on its way that a close would cross; its response says
 // `Connection: close`.
 
 /// How long a server that hands its address over still takes connections: longer than a handshake
@@ -279,7 +279,7 @@ impl Drain {
 }
 
 impl<S: Service> Server<S> {
-    /// From here on answers say `Connection: close`.
+    /// From here on responses say `Connection: close`.
     #[cold]
     pub(super) fn begin_drain<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.exchange.is_draining = true;

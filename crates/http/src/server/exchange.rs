@@ -67,7 +67,7 @@ pub(crate) struct Exchange {
     pub(super) fields: HeadFields,
     /// Distinguishes the requests of a slot.
     pub(super) sequence: u32,
-    /// Room for the next answers, kept until the tick ends.
+    /// Room for the next responses, kept until the tick ends.
     pub(super) spare_output: Buffer,
 }
 
@@ -432,12 +432,12 @@ impl Exchange {
     }
 }
 
-// What leaves: a connection's answers to the driver, and the room they are written into.
+// What leaves: a connection's responses to the driver, and the room they are written into.
 //
-// An idle connection owns no buffer, so each batch of answers needs one. Where the driver hands bytes
+// An idle connection owns no buffer, so each batch of responses needs one. Where the driver hands bytes
 // to the kernel at once, one block serves a connection after the other, until the tick ends.
 
-/// Room that held more goes back to the pool at once: most answers need no such.
+/// Room that held more goes back to the pool at once: most responses need no such.
 const SPARE_BYTES_MAX: usize = 4 * 1024;
 
 impl Exchange {
@@ -471,7 +471,7 @@ impl Exchange {
         }
     }
 
-    /// A connection that was plain is so still: its answers leave now where that costs no send more
+    /// A connection that was plain is so still: its responses leave now where that costs no send more
     /// than later, else when the tick ends.
     #[inline(always)]
     pub(super) fn settle_plain<D: Driver>(

@@ -24,7 +24,7 @@ const WINDOW_BYTES: usize = 256 * 1024;
 /// Long enough for the shard to fill what the kernel keeps; nothing fails if it was not.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// So long is a block waited for before the answer is asked for once more.
+/// So long is a block waited for before the response is asked for once more.
 const TRY: Duration = Duration::from_secs(1);
 
 /// A server that counts, in front of another.
@@ -76,7 +76,7 @@ fn assert_none(start: Start, upstream: SocketAddr, exchange: &Exchange, rounds: 
     assert!(calls >= ROUNDS_OFF as u64, "{}: {calls}", exchange.0);
 }
 
-/// How many blocks of answers had to wait so far.
+/// How many blocks of responses had to wait so far.
 fn answers_kept(server: &TestServer) -> u64 {
     let metrics = server.metrics_text();
     let of_kept = |line: &&str| line.contains("http_answers_kept");
@@ -90,7 +90,7 @@ fn answers_kept(server: &TestServer) -> u64 {
         .sum()
 }
 
-/// A client that read nothing of a long answer until blocks of it had to wait. Where what came filled the
+/// A client that read nothing of a long response until blocks of it had to wait. Where what came filled the
 /// output exactly before the upstream was paused none has to, however long one looks: then it asks again.
 fn client_that_read_late(server: &TestServer, request: &str) -> RawClient {
     let begin = Instant::now();
@@ -110,7 +110,7 @@ fn client_that_read_late(server: &TestServer, request: &str) -> RawClient {
     }
 }
 
-/// No heap call for a client that reads a long answer when the upstream had to be paused.
+/// No heap call for a client that reads a long response when the upstream had to be paused.
 fn assert_none_for_who_reads_late(start: Start, upstream: SocketAddr) {
     for path in ["/long", "/long-chunks"] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -135,7 +135,7 @@ pub(crate) fn relaying_makes_no_heap_call(rounds: usize) {
     let plain = TestServer::with_limits(Limits::default(), |_| Plaintext);
     let get = b"GET / HTTP/1.1\r\nHost: a\r\nX-A: b\r\n\r\n".to_vec();
     let short = [
-        ("a short answer", vec![get.clone()], 1),
+        ("a short response", vec![get.clone()], 1),
         ("two of them", vec![get.repeat(2)], 2),
     ];
     for (start, is_proxy) in [(relay as Start, false), (proxy as Start, true)] {

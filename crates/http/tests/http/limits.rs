@@ -240,7 +240,7 @@ fn deadlines_count_their_limit_hits() {
     assert_eq!(limit_hits(&mut scraper, "body_rate_bytes_per_s_min"), 1);
 }
 
-/// Answers with more than a socket's buffers hold.
+/// Responds with more than a socket's buffers hold.
 struct Large(Vec<u8>);
 
 impl Service for Large {

@@ -302,7 +302,7 @@ impl Service for Relay {
                 });
             }
             ExchangeEvent::Body(part) => self.answer_part(handle, part, completions),
-            ExchangeEvent::Whole { .. } => panic!("nobody asked for whole answers"),
+            ExchangeEvent::Whole { .. } => panic!("nobody asked for whole responses"),
             ExchangeEvent::End { report, .. } => {
                 if let Some(log) = &self.log {
                     log.lock().unwrap().reports.push(*report);

@@ -208,7 +208,7 @@ pub struct OpenTimes {
     pub tls_ns: u64,
 }
 
-/// The answer to [`super::ConnectionPool::acquire`].
+/// The result of [`super::ConnectionPool::acquire`].
 #[derive(Debug)]
 #[must_use = "a lease that is dropped is a connection that is lost"]
 pub enum Acquired {

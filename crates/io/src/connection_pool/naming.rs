@@ -1,4 +1,4 @@
-//! From a key's place to addresses: at once, or through the resolver, for as long as its answer holds.
+//! From a key's place to addresses: at once, or through the resolver, for as long as its response holds.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Naming {
         }
     }
 
-    /// How long the answer took that came just now; 0 if none did.
+    /// How long the response took that came just now; 0 if none did.
     pub(super) fn took_until(&self, now_ns: u64) -> u64 {
         match self.answered {
             (answered_ns, took_ns) if answered_ns == now_ns => took_ns,

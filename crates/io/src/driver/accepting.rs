@@ -6,7 +6,7 @@
 //!                      pauses until a socket closes, and peers wait in the listener's queue
 //! EMFILE, ENFILE       a spare descriptor is closed for the connection that waits. It is pending
 //!                      until the next tick: if a socket has closed by then it is taken in, else
-//!                      it is reset. So the queue drains and its peers get an answer.
+//!                      it is reset. So the queue drains and its peers get a response.
 //! ENOBUFS, ENOMEM, or  accepting pauses for RETRY_NS
 //! no spare descriptor
 //! ```

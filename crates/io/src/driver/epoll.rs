@@ -710,7 +710,7 @@ impl EpollDriver {
         deadline_ns: Option<u64>,
         events: &mut [epoll::Event],
     ) -> Result<usize, IoError> {
-        // All answers of the tick before have left.
+        // All responses of the tick before have left.
         self.close_waiting();
         let own_deadline_ns = self.deadlines.next_deadline_ns();
         let deadline_ns = earlier(deadline_ns, own_deadline_ns);

@@ -130,7 +130,7 @@ impl Life {
     }
 
     /// Whether what arrived before a send failed is still to be delivered. A server that refuses an upload
-    /// answers, closes and thereby resets: the answer is here while the upload's next send fails. Bound: a
+    /// answers, closes and thereby resets: the response is here while the upload's next send fails. Bound: a
     /// connection that is gone receives no more, so it is what the kernel's buffer held.
     pub(super) fn has_last_bytes(&self) -> bool {
         let is_gone = matches!(

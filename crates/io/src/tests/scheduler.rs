@@ -131,7 +131,7 @@ proptest! {
     }
 
     /// Goal: a socket that is not answered is not prompt for long, whatever it sends; one that asks shortly and
-    /// is answered each time is prompt again after a bounded number of answers.
+    /// is answered each time is prompt again after a bounded number of responses.
     #[test]
     fn no_past_is_for_ever(past in proptest::collection::vec((0..3_u8, 0..10_000_usize), 0..200)) {
         let mut usage = Usage::NEW;

@@ -259,7 +259,7 @@ impl Layer {
     }
 }
 
-// TLS over one blocking socket: for commands that ask one request after another and wait for each answer.
+// TLS over one blocking socket: for commands that ask one request after another and wait for each response.
 //
 // Records and buffers are rustls's own here: nothing of it is on a shard.
 

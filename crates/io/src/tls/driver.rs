@@ -28,7 +28,7 @@ use std::net::IpAddr;
 ///   TLS does not allow what the peer does.
 /// - What is sent before the handshake is over waits for it, and counts as blocked.
 /// - [`Driver::close`] says goodbye to the peer (`close_notify`) unless bytes are dropped: so a peer
-///   can tell an answer that is whole from one that was cut.
+///   can tell a response that is whole from one that was cut.
 /// - [`Event::PeerFinished`] comes with the peer's goodbye, or with a FIN that it did not announce,
 ///   which [`TlsCounters::truncated`] counts: an owner whose peers say how long their messages are,
 ///   as HTTP requests do, finds out what was cut.

@@ -269,7 +269,7 @@ pub(crate) fn a_removed_key_leaves_nothing<W: World>(world: &W) {
     pond.end(&[key]);
 }
 
-/// Goal: beyond the limit of who may wait the answer is no, at once.
+/// Goal: beyond the limit of waiters a request fails at once.
 pub(crate) fn too_many_may_not_wait<W: World>(world: &W) {
     let upstream = world.listen();
     let mut pond = Pond::new(world, config());

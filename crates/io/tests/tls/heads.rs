@@ -18,7 +18,7 @@ fn told() -> [Option<Peer>; 2] {
     ["192.0.2.7:4711", "198.51.100.1:443"].map(|text| Some(Peer::Inet(text.parse().unwrap())))
 }
 
-/// What is the server's answer to a peer in plaintext.
+/// What is the server's response to a peer in plaintext.
 fn read(peer: &mut SimPeer, heard: &mut Vec<u8>) -> Option<PeerRead> {
     match peer.read(heard, 4_000) {
         PeerRead::Bytes(_) | PeerRead::Nothing => None,

@@ -163,7 +163,7 @@ fn addresses_of(shared: &Shared<'_>) -> Vec<LoadAddress> {
     .collect()
 }
 
-/// What ab tells of requests and answers.
+/// What ab tells of requests and responses.
 fn add_phases(record: &mut LoadRecord, total: &mut Outcome) {
     record.connect = total.phases.connect(&total.service);
     record.waiting = total.phases.waiting(&total.service);
@@ -228,7 +228,7 @@ fn unix_ns(at: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What each class came to, under its name. `is_of_all`: the rate is of all answers.
+/// What each class came to, under its name. `is_of_all`: the rate is of all responses.
 fn classes_of(config: &LoadConfig, total: &Outcome, is_of_all: bool) -> Vec<ClassRecord> {
     let Workload::Mix(mix) = &config.workload else {
         return Vec::new();
@@ -291,7 +291,7 @@ struct Window {
     is_by_count: bool,
 }
 
-/// A rate of fewer answers than this, or than there are places for requests, is none.
+/// A rate of fewer responses than this, or than there are places for requests, is none.
 const RATE_ANSWERS_MIN: u64 = 10;
 
 impl Window {

@@ -1,6 +1,6 @@
 //! Scripts with Lua: a main state, and one state for each thread.
 //!
-//! Whether a script makes its requests itself, delays them or looks at answers is decided once,
+//! Whether a script makes its requests itself, delays them or looks at responses is decided once,
 //! from the first thread after its `init`, so that a thread never asks Lua for what is not there.
 //! What `request()` returns is what leaves.
 
@@ -135,7 +135,7 @@ impl Script {
         errors.set("status", number(kinds.status))?;
         errors.set("timeout", number(kinds.timeout))?;
         let summary = self.main.lua.create_table()?;
-        // All answers, as in wrk: those with a wrong status are answers too.
+        // All responses, as in wrk: those with a wrong status are responses too.
         let answers = record.requests + kinds.status + kinds.validation;
         summary.set("duration", number(record.duration_ns / 1_000))?;
         summary.set("requests", number(answers))?;
@@ -288,7 +288,7 @@ fn port_in(table: &str, service: &str) -> Option<u16> {
 
 // The requests in a string that a script returned: how many, and with which methods.
 
-/// Why a string cannot be sent: nobody could say which answers belong to it.
+/// Why a string cannot be sent: nobody could say which responses belong to it.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 enum BatchError {
     /// A place where no request can be recognised.

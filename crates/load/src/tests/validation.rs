@@ -23,7 +23,7 @@ fn status_sets_hold_what_they_were_given() {
     assert!(!StatusSet::of(&[201]).contains(200));
 }
 
-/// Goal: the first answer sets the standard, whatever its split; any difference is caught.
+/// Goal: the first response sets the standard, whatever its split; any difference is caught.
 #[test]
 fn later_answers_must_equal_the_first() {
     let exact = validator(BodyCheck::Exact);
@@ -74,7 +74,7 @@ fn the_loser_of_the_race_to_be_first_is_compared_too() {
     assert_eq!(other.finish(&exact, None), Judgement::WrongBody);
 }
 
-/// Goal: an entity answer is held to its own key's value, not to another's.
+/// Goal: an entity response is held to its own key's value, not to another's.
 #[test]
 fn entity_answers_are_held_to_their_key() {
     let exact = validator(BodyCheck::Exact);

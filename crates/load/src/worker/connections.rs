@@ -311,10 +311,10 @@ impl Worker<'_> {
     }
 }
 
-// A worker's company: who besides the clocks looks at its answers.
+// A worker's company: who besides the clocks looks at its responses.
 
 impl Worker<'_> {
-    /// Brings in who is to look at answers in this run.
+    /// Adds what is to look at responses in this run.
     pub(super) fn give_listeners(&mut self) {
         let config = self.shared.config;
         if config.batch_latency {
@@ -444,7 +444,7 @@ impl Worker<'_> {
             shard.driver.close(socket);
             if is_open {
                 let place = self.place_of(index as u32);
-                let what = || format!("no answer within {} ms", timeout_ns / 1_000_000);
+                let what = || format!("no response within {} ms", timeout_ns / 1_000_000);
                 let causes = &mut self.outcome.causes;
                 causes.note(LoadFailureKind::Timeout, now_ns, place, what, b"");
                 self.lost(index as u32, Phase::Timeout, now_ns);

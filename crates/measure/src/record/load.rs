@@ -282,7 +282,7 @@ pub struct LoadReport {
     pub keep_alive_requests: u64,
     /// Bytes received in the window, heads included.
     pub bytes_received: u64,
-    /// Bytes received behind the window, while answers were waited for; 0 in records of earlier versions.
+    /// Bytes received behind the window, while responses were waited for; 0 in records of earlier versions.
     pub drained_bytes: u64,
     /// From the beginning of the window to the last answer, those that came behind it included; 0 in records of
     /// earlier versions.

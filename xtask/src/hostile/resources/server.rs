@@ -288,7 +288,7 @@ struct Counters {
     open: AtomicU64,
     late_requests: AtomicU64,
     upgrades: AtomicU64,
-    /// Connections that were closed while their answer was due.
+    /// Connections that were closed while their response was due.
     cancelled: AtomicU64,
 }
 
@@ -331,7 +331,7 @@ impl Upstream {
         self.counters.late_requests.load(Ordering::Relaxed)
     }
 
-    /// Late requests whose connection was closed before their answer.
+    /// Late requests whose connection was closed before their response.
     pub(super) fn cancelled(&self) -> u64 {
         self.counters.cancelled.load(Ordering::Relaxed)
     }
@@ -366,7 +366,7 @@ fn serve(mut stream: TcpStream, counters: &Counters) -> std::io::Result<()> {
     }
 }
 
-/// Waits until a late answer is due; whether the connection is closed before.
+/// Waits until a late response is due; whether the connection is closed before.
 fn is_closed_before(stream: &mut TcpStream, counters: &Counters) -> std::io::Result<bool> {
     counters.late_requests.fetch_add(1, Ordering::Relaxed);
     stream.set_read_timeout(Some(LATE))?;

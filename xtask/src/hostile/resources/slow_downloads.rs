@@ -1,6 +1,6 @@
 //! A reader of a 60 MB value at 20 KB/s and 64 range reads at 18 KB/s, beside reads of large values and ranges.
 //!
-//! Memory for answers and the number of open ranges were theirs for as long as they liked.
+//! Memory for responses and the number of open ranges were theirs for as long as they liked.
 
 use super::client::Client;
 use super::scene::Read;

@@ -494,7 +494,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The script and the answer, in files.
+/// The script and the response, in files.
 fn everscale_files(directory: &Path) -> Result<(PathBuf, PathBuf), Failure> {
     let files = directory.join("files");
     let script = directory.join("everscale.lua");

@@ -301,10 +301,10 @@ const ALL: [Earlier; 4] = [
             figure("malloc, pools", "174,323/s, peak 194,263", RATE, "mempool"),
         ],
         comparable: "connections, requests on each, the request byte for byte, no pipelining, the size \
-                     of the answer, loopback; and the ratios between allocators.",
+                     of the response, loopback; and the ratios between allocators.",
         not_comparable: "the rates: other hardware, 3 client and 3 server threads there. Client and server \
                          are two processes here, as a server under another allocator has to be \
-                         (--one-process has both in one); our answer is a file with Content-Length, theirs came in chunks; theirs made no \
+                         (--one-process has both in one); our response is a file with Content-Length, theirs came in chunks; theirs made no \
                          heap calls at all in a steady state, with pools or without, ours runs with its \
                          pools off. One run of each then, with drifts of 4 to 11 % in it: the \
                          differences that were published are within its noise.",
@@ -321,7 +321,7 @@ const ALL: [Earlier; 4] = [
             figure("tcmalloc, memory", "85.0 MB", RSS, "tcmalloc"),
             figure("jemalloc, memory", "70.4 MB", RSS, "jemalloc"),
         ],
-        comparable: "connections, depth, the request, an answer of a few words; and the ratios between \
+        comparable: "connections, depth, the request, a response of a few words; and the ratios between \
                      allocators (tcmalloc 1.29x malloc then).",
         not_comparable: "the rates: 20 cores with the generator on another machine there. haywire made 14 \
                          heap calls per request, our server with its pools off makes far fewer, so an \

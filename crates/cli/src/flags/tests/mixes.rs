@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: each operation is a class of its own with the API's method, path and answers.
+/// Goal: each operation is a class of its own with the API's method, path and responses.
 #[test]
 fn mixes_become_classes() {
     let mix = Mix::parse("read=4,update=3,insert=2,delete=1,scan=5,rmw=6").unwrap();

@@ -32,7 +32,7 @@ fn connect(answers: &'static [&'static [u8]], security: &ClusterSecurity) -> Clu
 fn answer(stream: &mut TcpStream, answers: &[&[u8]]) -> io::Result<()> {
     for answer in answers {
         let mut request = [0; 4096];
-        // The driver sends each request in one piece, and waits for its answer.
+        // The driver sends each request in one piece, and waits for its response.
         let length = stream.read(&mut request)?;
         let mut answer = answer.to_vec();
         if answer.first() == Some(&0x84) && length >= 4 {

@@ -22,7 +22,7 @@ fn work_comes_back_with_its_names() {
         let (begin, mut answers) = (Instant::now(), Vec::new());
         while answers.is_empty() {
             disk.drain_into(&mut answers);
-            assert!(begin.elapsed() < Duration::from_secs(60), "no answer");
+            assert!(begin.elapsed() < Duration::from_secs(60), "no response");
             std::thread::yield_now();
         }
         let answer = answers.remove(0);

@@ -8,7 +8,7 @@ use millpond_mempool::{BlockPool, Buffer, PoolMode};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// What one answer is made of; few of each, so that they come again.
+/// What one response is made of; few of each, so that they come again.
 #[derive(Clone, Debug)]
 struct Answered {
     text: String,
@@ -55,7 +55,7 @@ fn any_answer() -> impl Strategy<Value = Answered> {
     })
 }
 
-/// What the client gets behind what is there already, and how the answer goes on.
+/// What the client gets behind what is there already, and how the response goes on.
 fn written(known: &mut KnownAnswers, answered: &Answered) -> Option<String> {
     let (text, method) = (answered.text.as_bytes(), answered.method);
     let mut fields = HeadFields::new();
@@ -106,7 +106,7 @@ fn written(known: &mut KnownAnswers, answered: &Answered) -> Option<String> {
 }
 
 proptest! {
-    /// Goal: whatever came before, the client gets what it would get if this answer were the
+    /// Goal: whatever came before, the client gets what it would get if this response were the
     /// first; other methods, versions and ends of connections included.
     #[test]
     fn what_is_known_is_what_would_be_written(

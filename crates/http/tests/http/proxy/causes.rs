@@ -1,4 +1,4 @@
-//! Why a request got no answer: what client, access log and metrics are told, one cause at a time.
+//! Why a request got no response: what client, access log and metrics are told, one cause at a time.
 
 use super::{RawPeer, RawUpstream, secure, upstream};
 use crate::access_log::{logging, objects};
@@ -107,7 +107,7 @@ fn certificate_error(cause: &'static str, detail: &'static str) -> Told {
 
 const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\n\r\nall of it";
 
-/// Goal: behind TLS an answer that ends with its connection is whole if the upstream announced the end, and
+/// Goal: behind TLS a response that ends with its connection is whole if the upstream announced the end, and
 /// cut, with its cause, if it did not; one that says how long it is is whole either way.
 #[test]
 fn the_end_of_tls_is_to_be_announced() {
@@ -141,7 +141,7 @@ fn the_end_of_tls_is_to_be_announced() {
 }
 
 /// Goal: a request that can go to no upstream has its cause in the access log and in the metrics, also where
-/// the answer says nothing.
+/// the response says nothing.
 #[test]
 fn causes_without_an_upstream_are_told_too() {
     for is_quiet in [false, true] {
@@ -289,7 +289,7 @@ fn answering(head: String) -> RawUpstream {
 
 /// A head of 16 KiB, or of 101 fields, was malformed, with the caps on requests.
 ///
-/// Goal: heads of answers have caps of their own; up to these they pass, and one beyond is told by its limit.
+/// Goal: heads of responses have caps of their own; up to these they pass, and one beyond is told by its limit.
 #[test]
 fn heads_of_answers_have_limits_of_their_own() {
     let framing_bytes = "Content-Length: 2\r\n\r\n".len();
@@ -310,7 +310,7 @@ fn heads_of_answers_have_limits_of_their_own() {
             (40 << 10) - 1,
             (
                 "head_too_long",
-                "the header section of the answer is longer than --upstream-max-head",
+                "the header section of the response is longer than --upstream-max-head",
             ),
         ),
         (
@@ -318,7 +318,7 @@ fn heads_of_answers_have_limits_of_their_own() {
             40 << 10,
             (
                 "too_many_fields",
-                "the answer has more fields than --upstream-max-fields",
+                "the response has more fields than --upstream-max-fields",
             ),
         ),
     ] {

@@ -339,7 +339,7 @@ fn clients_see_nothing_of_a_bad_mirror() {
             }),
         ),
         (
-            "stops in its answer",
+            "stops in its response",
             misbehaving(|peer| {
                 peer.head();
                 peer.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab");

@@ -1,4 +1,4 @@
-//! What passes: heads, bodies of both framings, informational answers, retries, upgrades, reloads.
+//! What passes: heads, bodies of both framings, informational responses, retries, upgrades, reloads.
 
 use super::others::OtherServer;
 use super::{RawUpstream, proxy, refusing, upstream};
@@ -19,7 +19,7 @@ fn plain(upstreams: &[std::net::SocketAddr]) -> TestServer {
 }
 
 /// Goal: method, target, end-to-end fields and bodies of every size and framing reach Python as they
-/// are, and its answers come back; one connection to it serves one client's requests.
+/// are, and its responses come back; one connection to it serves one client's requests.
 #[test]
 fn requests_and_answers_pass() {
     let python = OtherServer::python();
@@ -89,7 +89,7 @@ fn idle_connections_are_kept_for_their_time() {
     }
 }
 
-/// Goal: HEAD, 204 and 304 have no body behind them, HTTP/1.0 clients get no chunks, and a long answer
+/// Goal: HEAD, 204 and 304 have no body behind them, HTTP/1.0 clients get no chunks, and a long response
 /// in chunks, or until the upstream closes, comes through whole.
 #[test]
 fn every_framing_of_answers_passes() {

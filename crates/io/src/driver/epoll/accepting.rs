@@ -190,7 +190,7 @@ impl Acceptor for EpollDriver {
     }
 }
 
-// Lingering close: the answer reaches a peer that is still sending.
+// Lingering close: the response reaches a peer that is still sending.
 //
 // Closing a TCP socket with unread bytes sends a reset, and a reset destroys what the peer has
 

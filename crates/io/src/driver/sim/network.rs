@@ -353,7 +353,7 @@ impl Network {
         is_free
     }
 
-    /// From here on what a driver connects to `address` gets no answer at all, as behind a firewall that
+    /// From here on what a driver connects to `address` gets no response at all, as behind a firewall that
     /// drops.
     pub fn silence(&self, address: &Address) {
         self.state().silent.push(address.clone());

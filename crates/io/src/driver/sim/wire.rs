@@ -151,7 +151,7 @@ impl Wire {
             return Err(Errno::PIPE);
         }
         if self.ends[1 - end].is_closed {
-            // The kernel takes them; the peer's answers with a reset.
+            // The kernel takes them; the peer answers with a reset.
             self.break_under(end, true);
             return Ok(bytes.len());
         }

@@ -247,7 +247,7 @@ impl Acceptor for UringDriver {
     }
 }
 
-// Closing: at once, or lingering so that the answer reaches a peer that is still sending; and
+// Closing: at once, or lingering so that the response reaches a peer that is still sending; and
 // sockets that only the kernel knows any more.
 //
 // A descriptor closed under an operation stays open in the kernel and sends no FIN. So a socket

@@ -160,7 +160,7 @@ impl Ring {
                 return;
             }
             self.early_submits += 1;
-            // Whatever the answer: either there is room now, or the next round asks again.
+            // Whatever the result: either there is room now, or the next round asks again.
             if self.enter_with(0, Wait::Look) == Err(Errno::AGAIN) {
                 std::thread::sleep(MEMORY_PAUSE);
             }

@@ -36,7 +36,7 @@ use super::ring::{Operation, is_slot_nameable};
 use super::{Event, SendOperation, SendOutcome, Socket, SocketId, UringDriver, handle_of, id_of};
 
 /// More than this goes out at once: the system call is small beside copying so much, and its
-/// answer tells whether the kernel is full.
+/// response tells whether the kernel is full.
 const DUE_BYTES_MAX: usize = 64 << 10;
 
 impl UringDriver {

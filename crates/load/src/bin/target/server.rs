@@ -1,4 +1,4 @@
-//! One thread, one queue: connections through epoll, answers when they are due.
+//! One thread, one queue: connections through epoll, responses when they are due.
 
 use crate::arrivals::Arrivals;
 use crate::config::Config;
@@ -23,7 +23,7 @@ struct Connection {
     generation: u64,
 }
 
-/// An answer that is due.
+/// A response that is due.
 struct Due {
     at_ns: u64,
     place: usize,

@@ -1,6 +1,6 @@
-//! A thread's script while the thread sends: its next requests, its delays, its view of answers.
+//! A thread's script while the thread sends: its next requests, its delays, its view of responses.
 //!
-//! `worker` asks for the next batch, `session` feeds answers in, if the script wants to see them. A
+//! `worker` asks for the next batch, `session` feeds responses in, if the script wants to see them. A
 //! script without `request()` was asked once before the run: then nothing here calls into Lua for a
 //! request. An error of the script is counted and its first one told; the request that it concerns
 //! has failed.
@@ -44,7 +44,7 @@ impl Wishes {
     }
 }
 
-/// An answer on its way in.
+/// A response on its way in.
 #[derive(Clone, Debug, Default)]
 struct Answer {
     head: Vec<u8>,
@@ -62,7 +62,7 @@ pub(crate) struct Runner {
     methods: Vec<Method>,
     /// Whether they are all of a string that can be sent; else what is wrong with it.
     in_hand: Scripted<()>,
-    /// One per connection; none if the script does not look at answers.
+    /// One per connection; none if the script does not look at responses.
     answers: Vec<Answer>,
     /// Connections that have to ask for a delay before their next batch.
     owes_delay: Vec<bool>,
@@ -168,7 +168,7 @@ impl Runner {
     }
 
     /// Whether this connection, on which nothing is on its way if `is_idle`, may ask for requests
-    /// now. If not, it will be among `pauses`, or its next answer lets it ask again.
+    /// now. If not, it will be among `pauses`, or its next response lets it ask again.
     pub(crate) fn lets_ask(&mut self, index: u32, is_idle: bool, now_ns: u64) -> bool {
         if self.pauses.is_paused(index) {
             return false;
@@ -207,7 +207,7 @@ impl Runner {
         self.pauses.begin(index, now_ns + ERROR_PAUSE_NS);
     }
 
-    /// Of the answer on this connection, the head has come.
+    /// Of the response on this connection, the head has come.
     pub(crate) fn head(&mut self, index: u32, head: &[u8]) {
         let answer = &mut self.answers[index as usize];
         answer.head.clear();
