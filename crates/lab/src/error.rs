@@ -1,4 +1,4 @@
-//! Why a comparison gives no answer. Each is one sentence that says what to do.
+//! Why a comparison gives no result. Each is one sentence that says what to do.
 
 use std::ffi::OsString;
 use std::io;
@@ -149,9 +149,9 @@ pub enum RunError {
     /// The generator could not do its work.
     #[error("load on the target failed: {0}")]
     Load(String),
-    /// A slice had no answer at all.
+    /// A slice had no response at all.
     #[error(
-        "no answer came within {} ms of load{}", window.as_millis(),
+        "no response came within {} ms of load{}", window.as_millis(),
         if *is_disturbed { ", three times in a row; other programs took the CPUs meanwhile" } else { "" }
     )]
     NoAnswer {
@@ -163,12 +163,12 @@ pub enum RunError {
     /// The user's own load program failed, or did not say what it was to say.
     #[error("the load command gave no result: {0}")]
     LoadCommand(String),
-    /// The user's own check of the answers.
-    #[error("the answers are not right: the check failed: {0}")]
+    /// The user's own check of the responses.
+    #[error("the responses are not right: the check failed: {0}")]
     Check(String),
     /// The check gave one thing under the baseline and another here.
     #[error(
-        "the answers are not right: the check wrote {found:?}, under the baseline {expected:?}"
+        "the responses are not right: the check wrote {found:?}, under the baseline {expected:?}"
     )]
     OtherAnswers {
         /// Under the baseline.
@@ -181,12 +181,12 @@ pub enum RunError {
     FailedRequests(Box<FailedRequests>),
     /// It runs, and answers no more.
     #[error(
-        "{title} hangs: after {answered} answers none came within {} s; {last_words}", silence.as_secs()
+        "{title} hangs: after {answered} responses none came within {} s; {last_words}", silence.as_secs()
     )]
     Hung {
         /// The command's short name.
         title: String,
-        /// Answers of this process before.
+        /// Responses of this process before.
         answered: u64,
         /// How long none came.
         silence: Duration,

@@ -47,7 +47,7 @@ const REQUESTS_PER_CONNECTION_OF_WORK: u64 = 16;
 /// A process that stood still finds its caches cold: after this time the CPU time per request of every
 /// server that was tried was level.
 const SETTLE: Duration = Duration::from_millis(80);
-/// What a slice takes besides: thawing, connecting, the last answers, freezing.
+/// What a slice takes besides: thawing, connecting, the last responses, freezing.
 const SLICE_OVERHEAD: Duration = Duration::from_millis(25);
 /// Slices that are repeated because the machine disturbed them, for each one that is kept.
 const REPEATED_SHARE: f64 = 0.2;
@@ -59,7 +59,7 @@ const CYCLES_MAX: u32 = 5;
 /// nothing shows: of six slices it is less than a hundredth, and no part of the p99; of three it is one in some rounds.
 const PACED_SLICES: [u32; 3] = [6, 3, 1];
 const PACED_MAX: u32 = 10;
-/// 10,000 answers let a round have a p99; half as many again, since beside other load three in ten are left out.
+/// 10,000 responses let a round have a p99; half as many again, since beside other load three in ten are left out.
 const P99_ANSWERS: f64 = 15_000.0;
 /// A slice of writes counts so many of them, in the closed loop and at the constant rate. Our store flushes a memtable after
 /// 14,500 values of 1 KiB, and compacts after four flushes: in the closed loop each slice has all of its tasks once, and
@@ -259,7 +259,7 @@ impl Plan {
 
     /// As many slices of each kind as are good where a round costs `fixed` besides, and as fit.
     fn fit_slices(&mut self, known: &Known, fixed: Duration, fits: impl Fn(&Self) -> bool) {
-        // A p99 or none: more answers than a median needs and fewer than a p99 needs are of no use.
+        // A p99 or none: more responses than a median needs and fewer than a p99 needs are of no use.
         let all = known.p99_phase(|_| true);
         let of_reads = known.p99_phase(|is_write| !is_write);
         let with_p99 = [(of_reads, true), (all, false)]

@@ -66,7 +66,7 @@ fn wrong_answers_have_a_rate_in_wrks_lines() {
         format!("Non-2xx or 3xx responses: {}\n", window.wrong_answers),
         format!("Requests/sec: {:9.2}\n", record.all_answers_per_s()),
         "    All resp".to_owned(),
-        "Answers: 0 right".to_owned(),
+        "Responses: 0 right".to_owned(),
     ] {
         assert!(text.contains(&part), "{part}: {text}");
     }

@@ -28,7 +28,7 @@ pub struct SloFacts<'a> {
     pub unanswered: &'a LatencyHistogram,
     /// Requests that failed or were dropped.
     pub failed: u64,
-    /// Right answers a second.
+    /// Right responses a second.
     pub requests_per_s: f64,
 }
 
@@ -75,7 +75,7 @@ enum Subject {
     Time(Clock, Figure),
     /// Share of the requests that failed or were dropped.
     Errors,
-    /// Right answers a second.
+    /// Right responses a second.
     Rate,
 }
 

@@ -74,7 +74,7 @@ fn the_page_is_whole() {
         "Time over percentile",
         "99.9 %",
         ">send delay</text>",
-        "Right answers per second",
+        "Right responses per second",
         ">warm-up</text>",
         "Failed or dropped",
         "</html>",

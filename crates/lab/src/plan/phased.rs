@@ -152,7 +152,7 @@ impl Phased {
         };
         let pace = match rate {
             Some(per_s) => format!("at {}", format_rate(per_s)),
-            None => "as fast as answers come".to_owned(),
+            None => "as fast as responses come".to_owned(),
         };
         let path = spec.path.as_ref();
         let path = path.map_or_else(String::new, |path| format!(" for {path}"));
@@ -310,7 +310,7 @@ pub struct Known {
     pub left: Duration,
     /// From the start of a run to its first request, and from its last request to its end.
     pub overhead: Duration,
-    /// What a slice takes beyond its length: connections, and the last answers of the slowest candidate.
+    /// What a slice takes beyond its length: connections, and the last responses of the slowest candidate.
     pub tail: Duration,
     /// Closed loop throughput of the slowest candidate, per operation in order.
     pub slowest_per_s: Vec<f64>,

@@ -62,7 +62,7 @@ fn silence_is_of_the_machine_or_of_the_server() {
     assert!(!RunError::Load("it ended".to_owned()).is_of_machine());
     assert_eq!(
         error(false).to_string(),
-        "no answer came within 100 ms of load"
+        "no response came within 100 ms of load"
     );
     assert!(error(true).to_string().contains("other programs"));
 }

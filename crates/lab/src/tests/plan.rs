@@ -162,7 +162,7 @@ fn less_time_means_fewer_rounds_then_an_honest_overrun() {
     );
 }
 
-/// Goal: the slices of a round have the answers for a p99 together, if they need not be too long for it;
+/// Goal: the slices of a round have the responses for a p99 together, if they need not be too long for it;
 /// a slow server's connections are answered a few times in each slice.
 #[test]
 fn slices_are_long_enough() {
@@ -191,7 +191,7 @@ fn slices_are_long_enough() {
     assert_eq!(plan(1.0).slice, SLICE_CLOSED_MAX);
 }
 
-/// A server whose answers take 0.1 s got one request as its "equal work", and memory a firm verdict from it.
+/// A server whose responses take 0.1 s got one request as its "equal work", and memory a firm verdict from it.
 ///
 /// Goal: memory has a thousand requests and sixteen per connection, or gets no verdict and the plan says so.
 #[test]
@@ -251,7 +251,7 @@ fn memory_has_a_floor_of_work() {
     assert_eq!((plan.requests.as_slice(), plan.keys), (&[10][..], 10));
 }
 
-/// Goal: a server whose last answers come seconds after the end of a slice makes runs longer, and the plan says so.
+/// Goal: a server whose last responses come seconds after the end of a slice makes runs longer, and the plan says so.
 #[test]
 fn late_answers_are_part_of_a_run() {
     let slow = Known {

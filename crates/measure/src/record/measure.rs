@@ -471,7 +471,7 @@ pub const CORE_DISTANCE_CHANGE_MIN: f64 = 0.4;
 pub struct SliceColumns {
     /// The cycle of each, counted from 0. Slices of one cycle are paired.
     pub cycle: Vec<u32>,
-    /// Right answers in its counted part.
+    /// Right responses in its counted part.
     pub requests: Vec<u64>,
     /// The same per second.
     pub per_s: Vec<f64>,
@@ -547,7 +547,7 @@ impl SliceColumns {
 pub struct PacedColumns {
     /// The cycle of each, counted from 0. One in which the CPUs were moved from one candidate to the next is missing.
     pub cycle: Vec<u32>,
-    /// Right answers in its counted part.
+    /// Right responses in its counted part.
     pub requests: Vec<u64>,
     /// Their median response time.
     pub p50_ns: Vec<u64>,

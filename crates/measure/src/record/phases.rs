@@ -51,7 +51,7 @@ pub struct PhaseSpec {
     /// Connections, if others than usual.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
-    /// Requests per second; `None`: the common rate of steady phases, as fast as answers come in bursts.
+    /// Requests per second; `None`: the common rate of steady phases, as fast as responses come in bursts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
     /// What is asked for, if not what the other phases ask for.
@@ -117,7 +117,7 @@ pub struct PhaseEnd {
     pub cycle: u32,
     /// Its place in the cycle, from 0.
     pub place: u32,
-    /// Right answers.
+    /// Right responses.
     pub requests: u64,
     /// What the program keeps in memory by itself; of resident memory where that cannot be read.
     pub memory_bytes: u64,

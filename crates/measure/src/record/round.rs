@@ -818,9 +818,9 @@ pub enum FailureCause {
     },
     /// It ran, and answered no more.
     Hung {
-        /// Answers before that, of the run that failed.
+        /// Responses before that, of the run that failed.
         after_requests: u64,
-        /// How long no answer came.
+        /// How long no response came.
         silent_ns: u64,
     },
     /// The kernel killed a process of it for want of memory.
@@ -852,17 +852,17 @@ pub enum FailureCause {
         failed: u64,
         /// Of how many.
         requests: u64,
-        /// Answers with a status above 399, by status.
+        /// Responses with a status above 399, by status.
         #[serde(default)]
         statuses: BTreeMap<String, u64>,
-        /// Requests without an answer in time.
+        /// Requests without a response in time.
         #[serde(default)]
         timeouts: u64,
         /// Connections that could not be opened.
         #[serde(default)]
         connects: u64,
     },
-    /// Its answers are not those of the baseline, or a check of the user's failed.
+    /// Its responses are not those of the baseline, or a check of the user's failed.
     WrongAnswers,
     /// The allocator could not be proved to be in use.
     NotInUse,
@@ -903,7 +903,7 @@ impl FailureCause {
             Self::Crashed { .. } => "ended".to_owned(),
             Self::Hung { after_requests, .. } => {
                 format!(
-                    "hung after {} answers",
+                    "hung after {} responses",
                     format_count(*after_requests as f64)
                 )
             }
@@ -936,7 +936,7 @@ impl FailureCause {
                 };
                 format!("{} of requests failed{kinds}", format_percent(share))
             }
-            Self::WrongAnswers => "wrong answers".to_owned(),
+            Self::WrongAnswers => "wrong responses".to_owned(),
             Self::NotInUse => "allocator not in use".to_owned(),
             Self::NeverServed { waited_ns } => {
                 format!(
@@ -1062,9 +1062,9 @@ impl LoadAddress {
 pub struct LoadConnectionSet {
     /// Which repetition of the run it belongs to, from 0.
     pub repetition: u64,
-    /// Right answers to requests that count.
+    /// Right responses to requests that count.
     pub requests: u64,
-    /// Right answers per second.
+    /// Right responses per second.
     pub requests_per_s: f64,
     /// Median response time.
     pub response_p50_ns: u64,
@@ -1169,17 +1169,17 @@ pub enum LoadFailureKind {
     Tls,
     /// A request could not be sent.
     Write,
-    /// The connection ended before the answer was complete.
+    /// The connection ended before the response was complete.
     Read,
-    /// The answer is no well-formed HTTP.
+    /// The response is no well-formed HTTP.
     Framing,
-    /// The answer is larger than the generator takes.
+    /// The response is larger than the generator takes.
     Limit,
-    /// No answer came in time.
+    /// No response came in time.
     Timeout,
-    /// The answer's status is wrong.
+    /// The response's status is wrong.
     Status,
-    /// The answer's content is wrong.
+    /// The response's content is wrong.
     Content,
 }
 

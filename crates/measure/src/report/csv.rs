@@ -111,7 +111,7 @@ pub struct Row {
     pub slip_ns: u64,
     /// Connecting, before the write, if that was for it.
     pub connect_ns: u64,
-    /// From the write to the head of the answer.
+    /// From the write to the head of the response.
     pub waiting_ns: u64,
     /// From the write to the last byte.
     pub service_ns: u64,

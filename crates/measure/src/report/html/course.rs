@@ -27,7 +27,7 @@ struct Point {
 
 /// The figures; empty if there are no seconds to draw.
 pub(super) fn plots(seconds: &[LoadSecond]) -> String {
-    // Answers of the drain came after everything was sent: no rate, and few of them.
+    // Responses of the drain came after everything was sent: no rate, and few of them.
     let shown: Vec<&LoadSecond> = seconds
         .iter()
         .filter(|second| second.part != RunPart::Drain)
@@ -204,7 +204,7 @@ fn rates(run: Run, points: &[(f64, f64)]) -> String {
         svg.path("curve h0", &axis.place(&y, points));
         svg
     };
-    figure("Right answers per second", &[("per second", points)], draw)
+    figure("Right responses per second", &[("per second", points)], draw)
 }
 
 /// A curve: its name, its hue, its points.

@@ -283,7 +283,7 @@ pub(super) fn percentiles_plot(page: &LoadPage<'_>) -> String {
         .collect();
     let numbers = numbers.join("; ");
     let hint = format!(
-        "the last point is the longest of {} answers",
+        "the last point is the longest of {} responses",
         crate::units::format_count(count as f64)
     );
     figure("Time over percentile", &hint, |form| {

@@ -142,7 +142,7 @@ fn our_block_says_what_wrk_cannot() {
         text.contains("Verdict: INVALID (97 % of its CPU used; late); sets differ"),
         "{text}"
     );
-    assert!(text.contains("Wrong content in answers: 2"), "{text}");
+    assert!(text.contains("Wrong content in responses: 2"), "{text}");
     assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
 }
 
