@@ -22,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use scenario::Program;
-use scenario::{Course, Place};
+use scenario::{Course, RunContext};
 
 use crate::bench;
 use crate::bench::Bench;
@@ -57,7 +57,7 @@ pub(crate) fn run(words: &[&str]) -> Result<(), String> {
             if !is_chosen(&names, &words[1..], &["uring", "epoll"]) {
                 continue;
             }
-            let place = Place {
+            let place = RunContext {
                 program,
                 driver,
                 millpond: bench.millpond.clone(),
@@ -108,7 +108,7 @@ fn check_names(names: &[&str]) -> Result<(), String> {
 
 /// All points of one server with one driver. One that fails is printed, and the others follow.
 fn matrix(
-    place: &Place<'_>,
+    place: &RunContext<'_>,
     names: &[&str],
     is_smoke: bool,
     failures: &mut Vec<String>,
@@ -136,7 +136,7 @@ fn matrix(
 
 /// All points of one call, as one line, with a line for each that fails.
 fn points(
-    place: &Place<'_>,
+    place: &RunContext<'_>,
     kind: &Kind,
     (count, step): (u64, u64),
     title: &str,

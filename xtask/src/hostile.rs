@@ -49,7 +49,7 @@ use std::time::{Duration, Instant};
 use subject::{Holdings, Metrics, PATIENCE, Subject, broken_identity, sum};
 
 /// How the well-behaved client asks, and how often the turns change.
-struct Plan {
+struct HostilePlan {
     /// To compare.
     pairs: usize,
     /// What a restless machine may make of them; see `exchanges`.
@@ -68,7 +68,7 @@ struct Plan {
     smoke: bool,
 }
 
-impl Plan {
+impl HostilePlan {
     /// Short runs: at a real-time priority a longer one would meet the kernel's guard against them.
     fn full(seconds: u64) -> Self {
         let run = Duration::from_millis(800);
@@ -123,8 +123,8 @@ const DEADLINES: [&str; 8] = [
 /// Measures all attacks, or the one named, and records.
 pub(crate) fn run(name: Option<&str>, seconds: u64) -> Result<(), String> {
     let (chosen, resources) = chosen(name)?;
-    let plan = Plan::full(seconds);
-    let mut bench = bench::prepare(bench::Plan::full(), true)?;
+    let plan = HostilePlan::full(seconds);
+    let mut bench = bench::prepare(bench::HostilePlan::full(), true)?;
     bench.machine.keep_awake(true);
     let turns = match chosen.is_empty() {
         true => Ok((Vec::new(), Vec::new())),
@@ -171,9 +171,9 @@ pub(crate) fn run_resource(words: &[&str]) -> Result<(), String> {
 
 /// A moment of each attack: only whether the server does what it says.
 pub(crate) fn smoke() -> Result<(), String> {
-    let bench = bench::prepare(bench::Plan::smoke(), true)?;
+    let bench = bench::prepare(bench::HostilePlan::smoke(), true)?;
     let (chosen, resources) = chosen(None)?;
-    let turns = turns_of_all(&bench, &Plan::smoke(), &chosen).map(|_| ());
+    let turns = turns_of_all(&bench, &HostilePlan::smoke(), &chosen).map(|_| ());
     resources::run_all(&bench, true, most_descriptors()? as u64, &resources)?;
     turns
 }
@@ -182,8 +182,8 @@ pub(crate) fn smoke() -> Result<(), String> {
 pub(crate) fn run_apart(name: &str, driver: &str, seconds: &str, file: &str) -> Result<(), String> {
     let attack = attack::named(name).ok_or("no such attack")?;
     let seconds = seconds.parse();
-    let plan = Plan::full(seconds.map_err(|error| format!("that is no number: {error}"))?);
-    let mut bench = bench::prepare(bench::Plan::full(), true)?;
+    let plan = HostilePlan::full(seconds.map_err(|error| format!("that is no number: {error}"))?);
+    let mut bench = bench::prepare(bench::HostilePlan::full(), true)?;
     bench.machine.keep_awake(true);
     let site = Site::make(&bench)?;
     let turns = Turns::new(&bench, &plan, &site, driver)?;
@@ -203,7 +203,7 @@ pub(crate) fn run_crowd(name: &str, address: &str, count: &str) -> Result<(), St
 
 fn turns_of_all(
     bench: &Bench,
-    plan: &Plan,
+    plan: &HostilePlan,
     chosen: &[&Attack],
 ) -> Result<(Vec<Figure>, Vec<Value>), String> {
     let site = Site::make(bench)?;
@@ -280,7 +280,7 @@ impl Site {
 /// What every turn has in common.
 struct Turns<'a> {
     bench: &'a Bench,
-    plan: &'a Plan,
+    plan: &'a HostilePlan,
     site: &'a Site,
     driver: &'a str,
     before: Vec<&'static str>,
@@ -293,7 +293,7 @@ struct Turns<'a> {
 impl<'a> Turns<'a> {
     fn new(
         bench: &'a Bench,
-        plan: &'a Plan,
+        plan: &'a HostilePlan,
         site: &'a Site,
         driver: &'a str,
     ) -> Result<Self, String> {
@@ -534,7 +534,7 @@ fn most_descriptors() -> Result<usize, String> {
 
 fn record(
     bench: &Bench,
-    plan: &Plan,
+    plan: &HostilePlan,
     figures: &[Figure],
     details: &[Value],
     resources: &[Value],

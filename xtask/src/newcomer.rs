@@ -31,7 +31,7 @@ const NOT_TRUSTED: i32 = 4;
 
 /// What is left out unless it is asked for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Wishes {
+pub(crate) struct Options {
     /// `make test`, which takes most of an hour by itself.
     test: bool,
     /// Fetch every crate anew.
@@ -42,7 +42,7 @@ pub(crate) struct Wishes {
     whole: bool,
 }
 
-impl Wishes {
+impl Options {
     pub(crate) fn of(words: &[&str]) -> Result<Self, String> {
         let mut wishes = Self::default();
         for word in words {
@@ -68,11 +68,11 @@ struct Step {
 struct Hour {
     /// Everything is in here.
     directory: PathBuf,
-    wishes: Wishes,
+    wishes: Options,
     steps: Vec<Step>,
 }
 
-pub(crate) fn run(wishes: Wishes) -> Result<(), String> {
+pub(crate) fn run(wishes: Options) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for port in PORTS {
         TcpListener::bind(("127.0.0.1", port))

@@ -1,8 +1,8 @@
 //! Entities on a cluster of Apache Cassandra or ScyllaDB, instead of an engine of this process.
 //!
 //! ```text
-//! shard: handler -> ShardLink::submit -> Lane -> worker: write, read    (one task for each job)
-//! shard: range   -> ScanLink::ask     -> Lane -> worker: scan           (one task for each turn)
+//! shard: handler -> ShardLink::submit -> WorkQueue -> worker: write, read    (one task for each job)
+//! shard: range   -> ScanLink::ask     -> WorkQueue -> worker: scan           (one task for each turn)
 //!                                                  `-> statements at a level -> driver -> nodes
 //! shard:         <- io::Mailbox <- answers, each when its copies have answered
 //! ```
@@ -166,7 +166,7 @@ pub enum ClusterError {
     Thread(String),
 }
 
-/// A connection to a cluster, as shards and the keeper see it.
+/// A connection to a cluster, as shards and the monitor see it.
 #[derive(Debug)]
 pub struct ClusterEngine {
     facts: Facts,

@@ -224,12 +224,12 @@ fn version_of(opaque: &[u8]) -> Option<Version> {
 const COPIED_BYTES_MAX: usize = 64 * 1024;
 
 /// What a request asks for besides an entity.
-pub(crate) struct Wishes {
+pub(crate) struct RequestOptions {
     pub(crate) condition: Condition,
     pub(crate) acks: u16,
 }
 
-impl Wishes {
+impl RequestOptions {
     pub(crate) fn of(request: &Request<'_>, kept: u16) -> Result<Self, Refusal> {
         Ok(Self {
             condition: condition_of(request)?,

@@ -17,10 +17,10 @@ use crate::access::AllowedHosts;
 use crate::access::{Right, ShardAccess};
 use crate::api::{self, Reply, Route, Sent, route};
 use crate::commit::{Job, JobKind, Outcome};
-use crate::condition::{Refusal, Wishes, acks_of, copy, first_after, head_of, record_of};
+use crate::condition::{Refusal, RequestOptions, acks_of, copy, first_after, head_of, record_of};
 use crate::downloads::{DownloadStart, Downloads, Instead};
 use crate::executor::{Answer, ShardLink};
-use crate::keeper::{CheckpointRefusal, KeeperLink, KeeperOutcome};
+use crate::keeper::{CheckpointRefusal, MonitorLink, MonitorOutcome};
 use crate::key::{KeyScratch, decode_id};
 use crate::metrics::Metrics;
 use crate::metrics::ShardCounters;
@@ -45,7 +45,7 @@ pub struct EntityService<S> {
     downloads: Downloads,
     /// No value may be longer.
     value_bytes_max: u64,
-    keeper: KeeperLink,
+    monitor: MonitorLink,
     metrics: Arc<Metrics>,
     access: ShardAccess,
     hosts: AllowedHosts,
@@ -64,7 +64,7 @@ impl<S: Engine> EntityService<S> {
         link: ShardLink,
         cache: ValueCache,
         ranges: Ranges,
-        (keeper, metrics): (KeeperLink, Arc<Metrics>),
+        (monitor, metrics): (MonitorLink, Arc<Metrics>),
         (access, hosts): (ShardAccess, AllowedHosts),
         (sets, value_bytes_max): (Arc<PartSets>, u64),
     ) -> Self {
@@ -80,7 +80,7 @@ impl<S: Engine> EntityService<S> {
             uploads: Uploads::new(Arc::clone(&sets), value_bytes_max),
             downloads: Downloads::new(sets),
             value_bytes_max,
-            keeper,
+            monitor,
             metrics,
             access,
             hosts,
@@ -119,11 +119,11 @@ impl<S: Engine> EntityService<S> {
     fn get(
         &mut self,
         encoded_id: &[u8],
-        wishes: Wishes,
+        wishes: RequestOptions,
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Result<Flow, Refusal> {
-        let Wishes { condition, acks } = wishes;
+        let RequestOptions { condition, acks } = wishes;
         let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
         let start = |key: &[u8], record: Buffer, context: &ServiceContext<'_>| {
             Ok::<_, Refusal>(DownloadStart {
@@ -226,7 +226,7 @@ impl<S: Engine> EntityService<S> {
         let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
         let key = copy(key, context)?;
         self.check_writable(JobKind::Put)?;
-        let Wishes { condition, acks } = self.write_wishes(request)?;
+        let RequestOptions { condition, acks } = self.write_wishes(request)?;
         self.link
             .admit(JobKind::Judge, key.len() + condition.heap_bytes())?;
         let start = UploadStart {
@@ -264,8 +264,8 @@ impl<S: Engine> EntityService<S> {
         }
     }
 
-    fn write_wishes(&self, request: &Request<'_>) -> Result<Wishes, Refusal> {
-        let wishes = Wishes::of(request, self.store.replicas())?;
+    fn write_wishes(&self, request: &Request<'_>) -> Result<RequestOptions, Refusal> {
+        let wishes = RequestOptions::of(request, self.store.replicas())?;
         if !wishes.condition.is_none() && !self.store.judges_conditions() {
             return Err(Reply::NoConditions.into());
         }
@@ -281,7 +281,7 @@ impl<S: Engine> EntityService<S> {
     ) -> Result<Flow, Refusal> {
         let is_put = kind == JobKind::Put;
         self.check_writable(kind)?;
-        let Wishes { condition, acks } = self.write_wishes(request)?;
+        let RequestOptions { condition, acks } = self.write_wishes(request)?;
         let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
         // A delete's body, should there be one, means nothing and is not kept; and one that has a hold
         // is counted by it.
@@ -342,14 +342,14 @@ impl<S: Engine> EntityService<S> {
     }
 
     fn answer_operator(&mut self, completions: &mut Completions<'_>) {
-        if let Some(answer) = self.keeper.take_answer() {
+        if let Some(answer) = self.monitor.take_answer() {
             completions.respond(answer.request, |response, _| {
                 let reply = match answer.outcome {
-                    KeeperOutcome::Made => Reply::CheckpointMade,
-                    KeeperOutcome::Done => Reply::UpkeepDone,
-                    KeeperOutcome::NotNew => Reply::NotNew,
-                    KeeperOutcome::NoRoom => Reply::NoRoom,
-                    KeeperOutcome::Failed => Reply::CheckpointFailed,
+                    MonitorOutcome::Made => Reply::CheckpointMade,
+                    MonitorOutcome::Done => Reply::UpkeepDone,
+                    MonitorOutcome::NotNew => Reply::NotNew,
+                    MonitorOutcome::NoRoom => Reply::NoRoom,
+                    MonitorOutcome::Failed => Reply::CheckpointFailed,
                 };
                 // Without memory for it nothing is sent and the server answers 503.
                 let _ = reply.send(response);
@@ -542,7 +542,7 @@ impl<S: Engine> Service for EntityService<S> {
             Err(reply) => Route::Refuse(reply),
         };
         let result = match route {
-            Route::Get(encoded_id) => Wishes::of(request, self.store.replicas())
+            Route::Get(encoded_id) => RequestOptions::of(request, self.store.replicas())
                 .and_then(|wishes| self.get(encoded_id, wishes, response, context)),
             Route::Put(encoded_id) if self.is_upload(&route, request) => {
                 self.upload(encoded_id, request, context)
@@ -557,13 +557,13 @@ impl<S: Engine> Service for EntityService<S> {
             Route::Status if !self.store.takes_writes() => Err(Reply::ReadyToRead.into()),
             Route::Status if self.link.has_panicked() => Err(Reply::ReadyAfterPanic.into()),
             Route::Status => Err(Reply::Ready.into()),
-            Route::Checkpoint(name) => match self.keeper.ask(context.token, name) {
+            Route::Checkpoint(name) => match self.monitor.ask(context.token, name) {
                 Ok(()) => Ok(Flow::Pending),
                 Err(CheckpointRefusal::Off) => Err(Reply::NoCheckpoints.into()),
                 Err(CheckpointRefusal::BadName) => Err(Reply::BadName.into()),
                 Err(CheckpointRefusal::Busy) => Err(Reply::UpkeepBusy.into()),
             },
-            Route::Upkeep(upkeep) => match self.keeper.ask_upkeep(context.token, upkeep) {
+            Route::Upkeep(upkeep) => match self.monitor.ask_upkeep(context.token, upkeep) {
                 Ok(()) => Ok(Flow::Pending),
                 Err(_) => Err(Reply::UpkeepBusy.into()),
             },
@@ -656,11 +656,11 @@ impl<S: Engine> Service for EntityService<S> {
     }
 
     fn write_metrics(&self, out: &mut MetricsText<'_>) {
-        self.metrics.write(self.keeper.engine(), out);
+        self.metrics.write(self.monitor.engine(), out);
     }
 
     fn can_stop(&self) -> bool {
-        self.link.jobs_in_flight() == 0 && !self.keeper.is_busy()
+        self.link.jobs_in_flight() == 0 && !self.monitor.is_busy()
     }
 }
 

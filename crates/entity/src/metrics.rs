@@ -517,12 +517,12 @@ pub enum StoreThread {
     /// The range read at hand is cut, or answered 503.
     Scanner,
     /// The checkpoint at hand is answered 500.
-    Keeper,
+    Monitor,
 }
 
 impl StoreThread {
     /// All, in their order.
-    pub const ALL: [Self; 4] = [Self::Writer, Self::Reader, Self::Scanner, Self::Keeper];
+    pub const ALL: [Self; 4] = [Self::Writer, Self::Reader, Self::Scanner, Self::Monitor];
 
     /// As on `/metrics`.
     #[must_use]
@@ -531,7 +531,7 @@ impl StoreThread {
             Self::Writer => "writer",
             Self::Reader => "reader",
             Self::Scanner => "scanner",
-            Self::Keeper => "keeper",
+            Self::Monitor => "monitor",
         }
     }
 
@@ -540,7 +540,7 @@ impl StoreThread {
             Self::Writer => "writes are refused until a restart, reads go on",
             Self::Reader => "the read at hand is answered 503, others go on",
             Self::Scanner => "the range read at hand is cut or answered 503, others go on",
-            Self::Keeper => "the checkpoint at hand is answered 500, its work goes on",
+            Self::Monitor => "the checkpoint at hand is answered 500, its work goes on",
         }
     }
 }
@@ -573,7 +573,7 @@ impl ThreadPanics {
     }
 }
 
-/// What the keeper saw last; all of it gauges.
+/// What the monitor saw last; all of it gauges.
 #[derive(Debug, Default)]
 pub struct EngineCounters {
     /// As in [`EngineGauges`], like those that follow.

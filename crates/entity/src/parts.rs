@@ -8,7 +8,7 @@
 //!
 //! No id is as long as these keys' beginning, so all of them lie behind all ids. They are written first, the record last:
 //! who finds the record finds its parts. Parts whose record is not there (its upload was cut off, or the id was
-//! overwritten or deleted, or has ended) are dead: the keeper looks for them, and the writer thread deletes them.
+//! overwritten or deleted, or has ended) are dead: the monitor looks for them, and the writer thread deletes them.
 //! Neither touches a set that is pinned, by its upload or by those who read it.
 
 use std::collections::{HashMap, HashSet};
@@ -123,13 +123,13 @@ pub struct DeadSet {
 /// Which sets are in use, and which wait to be deleted. Shared by all threads.
 #[derive(Debug, Default)]
 pub struct PartSets {
-    state: Mutex<State>,
+    state: Mutex<PartSetState>,
     /// There are, or were, values in parts since the start.
     is_used: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PartSetState {
     /// How many use each.
     pinned: HashMap<Version, u32>,
     /// Not to be pinned any more: among `dead`, or being deleted. At most [`DEAD_MAX`].
@@ -208,7 +208,7 @@ impl PartSets {
         self.lock().condemned.remove(&set);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PartSetState> {
         // It is whole after every statement under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

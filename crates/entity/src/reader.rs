@@ -17,8 +17,8 @@ use millpond_mempool::{BlockPool, Buffer, flush_remote_frees};
 
 use crate::budget::Sweeps;
 use crate::commit::{Job, JobKind, Outcome, current_version};
-use crate::executor::{Outbox, Shared};
-use crate::lane::{Lane, Taken};
+use crate::executor::{ExecutorShared, Outbox};
+use crate::lane::{Taken, WorkQueue};
 use crate::metrics::StoreThread;
 use crate::parts::{LARGE_BYTES, LOOK_INTERVAL};
 use crate::store::{Failure, Store};
@@ -34,10 +34,10 @@ struct Waiting {
     until: Instant,
 }
 
-/// Answers what comes through the lane, until it is closed.
+/// Answers what comes through the queue, until it is closed.
 pub(crate) fn run_reader<S: Store>(
-    shared: &Shared,
-    lane: &Lane<Job>,
+    shared: &ExecutorShared,
+    queue: &WorkQueue<Job>,
     store: &S,
     values: BlockPool,
 ) {
@@ -54,7 +54,7 @@ pub(crate) fn run_reader<S: Store>(
     loop {
         let look = (!reader.waiting.is_empty()).then(|| Instant::now() + LOOK_INTERVAL);
         let deadline = sweeps.deadline().into_iter().chain(look).min();
-        let taken = lane.take_all(&mut queued, deadline);
+        let taken = queue.take_all(&mut queued, deadline);
         if taken == Taken::Closed {
             break;
         }
@@ -63,7 +63,7 @@ pub(crate) fn run_reader<S: Store>(
         if taken == Taken::Work {
             sweeps.note_use(now);
         }
-        // Under steady load the lane never runs into its deadline.
+        // Under steady load the queue never runs into its deadline.
         sweeps.sweep_if_due(now, || reader.values.trim());
         if !reader.waiting.is_empty() {
             reader.look_after_waiting(now);
@@ -80,7 +80,7 @@ pub(crate) fn run_reader<S: Store>(
 struct Reader<'a, S> {
     store: &'a S,
     values: BlockPool,
-    shared: &'a Shared,
+    shared: &'a ExecutorShared,
     /// Longest wait for room; then the response is 503.
     wait_max: Duration,
     waiting: VecDeque<Waiting>,

@@ -250,7 +250,7 @@ pub trait Snapshot {
     ) -> Result<(), StoreError>;
 }
 
-/// What a shard and the keeper ask of wherever entities are kept: a [`Store`] of this process, or a
+/// What a shard and the monitor ask of wherever entities are kept: a [`Store`] of this process, or a
 /// cluster.
 pub trait Engine: Send + Sync + 'static {
     /// Reads without ever waiting for a disk; `found` sees the value in place.

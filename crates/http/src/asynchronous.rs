@@ -54,7 +54,7 @@ pub struct AsyncService<H, F> {
     shard: AsyncShard,
     futures: PinSlab<F>,
     /// By place in `futures`.
-    places: Vec<Place>,
+    places: Vec<TaskSlot>,
     ready: Arc<ReadyQueue>,
     /// Kept for its memory.
     resumed: Vec<RequestToken>,
@@ -69,7 +69,7 @@ impl<H, F> fmt::Debug for AsyncService<H, F> {
 }
 
 /// What belongs to a place in the slab of futures.
-struct Place {
+struct TaskSlot {
     task: Arc<Task>,
     waker: Waker,
     /// The body of the request whose future lies there.
@@ -168,7 +168,7 @@ where
                 is_queued: AtomicBool::new(false),
             });
             let waker = Waker::from(Arc::clone(&task));
-            self.places.push(Place { task, waker, body });
+            self.places.push(TaskSlot { task, waker, body });
         }
         let place = &mut self.places[index];
         place.body = body;

@@ -40,11 +40,11 @@ struct Bodies {
     /// Marked and not gone yet.
     marked: AtomicUsize,
     cut_count: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BudgetState {
     holders: Vec<Arc<Holder>>,
     /// Of all but the one beside.
     pool_bytes: u64,
@@ -207,13 +207,13 @@ impl Bodies {
         (self.bytes_max / HOLDERS_MAX).max(STEP_BYTES_MIN)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BudgetState> {
         // It is whole after every statement under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl BudgetState {
     /// Whether all whose length is known can be completed, one after another, once `holder` (or a new one) has
     /// `bytes` of `total_bytes`.
     fn is_safe_with(

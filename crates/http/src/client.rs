@@ -30,7 +30,7 @@ use driving::{Exchange, Incoming};
 use millpond_io::{Driver, ShardContext};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
 use reading::AnswerHeads;
-use shard_client::Shared;
+use shard_client::ClientShared;
 
 use crate::body::BodyDecoder;
 use crate::error::{BodyError, ParseError};
@@ -577,7 +577,7 @@ impl Client {
     }
 }
 
-impl Shared {
+impl ClientShared {
     fn end_if_whole<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,

@@ -28,11 +28,11 @@ const BETWEEN_CLOSED_IDLE_NS: u64 = 1_000_000;
 const PLACES_FIRST_MAX: usize = 1 << 20;
 
 /// Whoever has a socket's slot.
-type Place = Option<Pooled<Connection>>;
+type ConnectionSlot = Option<Pooled<Connection>>;
 
 pub(crate) struct Connections {
     pool: Pool<Connection>,
-    by_slot: Vec<Place>,
+    by_slot: Vec<ConnectionSlot>,
     count: usize,
     ages: Ages,
     addresses: AddressCounts,
@@ -112,7 +112,7 @@ impl Connections {
     fn make_places(&mut self, count: usize) -> Result<(), PoolError> {
         let added_count = count - self.by_slot.len();
         let room_count = count.max(self.places_first) - self.by_slot.len();
-        let requested_bytes = room_count * size_of::<Place>();
+        let requested_bytes = room_count * size_of::<ConnectionSlot>();
         let out_of_memory = PoolError::OutOfMemory { requested_bytes };
         self.by_slot
             .try_reserve(room_count)

@@ -30,7 +30,7 @@ use millpond_io::Errno;
 use millpond_mempool::{Buffer, Handle, PoolStats, Slab};
 use path::FilePath;
 use path::FollowedRoot;
-use path::{Answer, Disk, Outcome};
+use path::{Answer, Disk, DiskResult};
 use path::{OpenRefusal, Opened, Patience, Root, Way};
 use selection::{KeptQuestion, Question};
 use std::fmt;
@@ -247,7 +247,7 @@ impl Service for Files {
             Err(OpenRefusal::NotCached) => {}
             opened => {
                 let (blocks, now_ns) = (&context.pools.blocks, context.now_ns);
-                let place = answer::Place { blocks, now_ns };
+                let place = answer::SendContext { blocks, now_ns };
                 let todo =
                     self.answer_opened(&question, opened, request.headers(), response, &place);
                 return self.go_on(todo, context.token, &mut context.state, place.blocks);
@@ -285,7 +285,7 @@ impl Service for Files {
         let todo = match task {
             Task::Opening { question, outcome } => {
                 let opened = outcome.unwrap_or(Err(OpenRefusal::Failed));
-                let place = answer::Place { blocks, now_ns };
+                let place = answer::SendContext { blocks, now_ns };
                 let asked = question.question();
                 self.answer_opened(&asked, opened, question.fields(), response, &place)
             }
@@ -307,10 +307,10 @@ impl Service for Files {
                 continue;
             };
             match (task, answer.outcome) {
-                (Task::Opening { outcome, .. }, Outcome::Opened(opened)) => {
+                (Task::Opening { outcome, .. }, DiskResult::Opened(opened)) => {
                     *outcome = Some(opened);
                 }
-                (Task::Sending { transfer, read }, Outcome::Read { file, bytes }) => {
+                (Task::Sending { transfer, read }, DiskResult::Read { file, bytes }) => {
                     transfer.file = Some(file);
                     *read = Some(bytes);
                 }

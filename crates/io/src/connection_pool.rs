@@ -34,7 +34,7 @@ pub use crate::resolver::{ResolveError, Resolver, ResolverClient, ResolverConfig
 pub use accounting::{PoolCounters, PoolKeyStats};
 pub use error::{AcquireError, AcquirePhase, HandshakeError};
 pub use leasing::{Acquired, EventOwner, Lease, OpenTimes, Outcome, WaiterId};
-pub use naming::{Place, PoolConfig, Target};
+pub use naming::{Endpoint, PoolConfig, Target};
 
 use self::leasing::{Link, LinkHandle, ParkedList};
 use self::naming::Naming;

@@ -27,7 +27,7 @@ pub(crate) const BACKOFF_NS_MAX_OF_OUTAGES: u64 = 20_000_000;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum State {
+pub(crate) enum ConnectionState {
     /// Connects again from this moment on.
     Closed { retry_ns: u64 },
     /// Asked for, not up yet.
@@ -38,7 +38,7 @@ pub(crate) enum State {
 
 /// One connection. Invariant: the requests on their way that are not written yet are those in `out`.
 pub(crate) struct Session {
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     /// Whether the first attempt to connect has ended, well or badly.
     pub(crate) has_settled: bool,
     /// Whether it has ever been up.
@@ -67,7 +67,7 @@ impl Session {
     /// `requests_max`: after so many requests a connection is over.
     pub(crate) fn new(pipeline: usize, requests_max: u64, limits: Limits) -> Self {
         Self {
-            state: State::Closed { retry_ns: 0 },
+            state: ConnectionState::Closed { retry_ns: 0 },
             has_settled: false,
             has_opened: false,
             address: AddressChoice::default(),
@@ -93,13 +93,15 @@ impl Session {
 
     pub(crate) fn socket(&self) -> Option<SocketId> {
         match self.state {
-            State::Closed { .. } => None,
-            State::Connecting { socket, .. } | State::Open { socket } => Some(socket),
+            ConnectionState::Closed { .. } => None,
+            ConnectionState::Connecting { socket, .. } | ConnectionState::Open { socket } => {
+                Some(socket)
+            }
         }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open { .. })
+        matches!(self.state, ConnectionState::Open { .. })
     }
 
     #[inline]
@@ -144,10 +146,10 @@ impl Session {
     pub(crate) fn opened(&mut self, socket: SocketId, now_ns: u64) {
         self.answering.connect_ns = match self.state {
             // At least something: 0 is for no connecting at all.
-            State::Connecting { since_ns, .. } => now_ns.saturating_sub(since_ns).max(1),
+            ConnectionState::Connecting { since_ns, .. } => now_ns.saturating_sub(since_ns).max(1),
             _ => 0,
         };
-        self.state = State::Open { socket };
+        self.state = ConnectionState::Open { socket };
         self.has_opened = true;
         self.address.succeeded();
         self.free_since_ns = now_ns;
@@ -355,7 +357,7 @@ impl Session {
             self.failures = self.failures.saturating_add(1);
             wait_ns.min(self.backoff_ns_max)
         };
-        self.state = State::Closed {
+        self.state = ConnectionState::Closed {
             retry_ns: now_ns + wait_ns,
         };
         self.answering.has_answered = false;

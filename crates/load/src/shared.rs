@@ -192,13 +192,13 @@ impl ThreadStatistics {
 /// Closed at first; opened once.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     opened: Condvar,
     supervisor: Thread,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     waiting: usize,
     is_open: bool,
 }
@@ -235,7 +235,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

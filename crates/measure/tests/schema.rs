@@ -6,9 +6,9 @@ mod synthetic;
 use millpond_measure::environment::InheritedVariables;
 use millpond_measure::record::{
     BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, Floor, FoundLimit, HeapUse, Held,
-    Holder, LeftOut, LeftOutWhen, LoadAddress, LoadConnectionSet, LoadConnectionSets,
-    LoadConnectionsOpen, LoadHistograms, LoadOutage, LoadRateWindow, LoadReport, LoadTls,
-    InterimSettings, Measure, MeasureComparisons, MemoryParts, NoiseFlag, NoiseKind, Operation,
+    Holder, InterimSettings, LeftOut, LeftOutWhen, LoadAddress, LoadConnectionSet,
+    LoadConnectionSets, LoadConnectionsOpen, LoadHistograms, LoadOutage, LoadRateWindow,
+    LoadReport, LoadTls, Measure, MeasureComparisons, MemoryParts, NoiseFlag, NoiseKind, Operation,
     PacedColumns, PhaseEnd, PhaseHeap, PhaseKind, PhasePlan, PhaseSpec, Quantity, Reach, Role,
     RoundStatus, SentRequest, SentRequests, SentScript, SentTls, SliceColumns, SteadyState,
 };

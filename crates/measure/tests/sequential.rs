@@ -6,7 +6,8 @@ mod synthetic;
 use millpond_measure::analysis::{Design, analyse_by, expected_widths, open_verdicts};
 use millpond_measure::record::{Analysis, CandidateRounds, PoolSetting, QuestionVerdict, Role};
 use millpond_measure::statistics::{
-    Comparison, Direction, InterimAnalyses, PairedRounds, RoundPair, Rule, Verdict, compare_all, interim_rounds,
+    Comparison, Direction, InterimAnalyses, PairedRounds, RoundPair, Rule, Verdict, compare_all,
+    interim_rounds,
 };
 use synthetic::{Noise, Plan, candidates};
 

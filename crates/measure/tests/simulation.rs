@@ -6,8 +6,8 @@ mod synthetic;
 use millpond_measure::analysis::analyse;
 use millpond_measure::record::Role;
 use millpond_measure::statistics::{
-    Direction, InterimAnalyses, PairedRounds, RoundPair, Rule, Verdict, compare_all, compare_rounds,
-    hodges_lehmann, signed_rank_interval,
+    Direction, InterimAnalyses, PairedRounds, RoundPair, Rule, Verdict, compare_all,
+    compare_rounds, hodges_lehmann, signed_rank_interval,
 };
 use synthetic::{Noise, Plan, candidates, nine_plans};
 

@@ -53,7 +53,7 @@ impl Course {
 }
 
 /// Where runs take place.
-pub(super) struct Place<'a> {
+pub(super) struct RunContext<'a> {
     pub(super) program: Program,
     pub(super) driver: &'a str,
     pub(super) millpond: PathBuf,
@@ -62,7 +62,7 @@ pub(super) struct Place<'a> {
     pub(super) upstream: &'a Upstream,
 }
 
-impl Place<'_> {
+impl RunContext<'_> {
     /// The most calls of each kind that one thread makes where none fails.
     pub(super) fn count_calls(&self) -> Result<BTreeMap<String, u64>, String> {
         self.empty()?;

@@ -102,7 +102,7 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// How far the response at hand is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Place {
+enum ResponsePosition {
     /// Between responses, or inside a head.
     #[default]
     Head,
@@ -115,20 +115,20 @@ enum Place {
 /// What one connection was answered so far.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    place: Place,
+    place: ResponsePosition,
     head: Vec<u8>,
 }
 
 impl Answers {
     /// Counts the responses that end in `bytes` into `statuses`, as 0 what is none.
     pub(super) fn take(&mut self, mut bytes: &[u8], statuses: &mut BTreeMap<u16, u64>) {
-        while !bytes.is_empty() && self.place != Place::Lost {
-            if let Place::Body(left) = self.place {
+        while !bytes.is_empty() && self.place != ResponsePosition::Lost {
+            if let ResponsePosition::Body(left) = self.place {
                 let here = left.min(bytes.len() as u64);
                 bytes = &bytes[here as usize..];
                 self.place = match left - here {
-                    0 => Place::Head,
-                    left => Place::Body(left),
+                    0 => ResponsePosition::Head,
+                    left => ResponsePosition::Body(left),
                 };
                 continue;
             }
@@ -148,9 +148,9 @@ impl Answers {
                 Some((status, length)) => {
                     *statuses.entry(status).or_default() += 1;
                     self.place = if length == 0 {
-                        Place::Head
+                        ResponsePosition::Head
                     } else {
-                        Place::Body(length)
+                        ResponsePosition::Body(length)
                     };
                 }
                 None => self.lose(statuses),
@@ -161,12 +161,12 @@ impl Answers {
 
     fn lose(&mut self, statuses: &mut BTreeMap<u16, u64>) {
         *statuses.entry(0).or_default() += 1;
-        self.place = Place::Lost;
+        self.place = ResponsePosition::Lost;
     }
 
     /// In the middle of a response.
     pub(super) fn is_inside(&self) -> bool {
-        !self.head.is_empty() || matches!(self.place, Place::Body(_))
+        !self.head.is_empty() || matches!(self.place, ResponsePosition::Body(_))
     }
 }
 

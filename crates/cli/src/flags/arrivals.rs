@@ -291,7 +291,7 @@ fn parse_precision(text: &str) -> Result<f64, String> {
 }
 
 /// What the other flags say about a search.
-pub(super) struct Wishes {
+pub(super) struct SearchOptions {
     pub(super) url: String,
     /// `--rate`.
     pub(super) first_per_s: Option<f64>,
@@ -308,7 +308,7 @@ impl FindMaxFlags {
         &self,
         slo: Slo,
         config: LoadConfig,
-        wishes: Wishes,
+        wishes: SearchOptions,
     ) -> Result<Exit, Failure> {
         let step_ns = wishes.step_ns.unwrap_or(STEP_NS_DEFAULT);
         let duration_ns = match config.warm_up {

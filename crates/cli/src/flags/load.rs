@@ -1,7 +1,7 @@
 //! `millpond load`: the load generator, with the flags of wrk and wrk2.
 
 use super::arrivals::ArrivalFlags;
-use super::arrivals::{FindMaxFlags, Wishes};
+use super::arrivals::{FindMaxFlags, SearchOptions};
 use super::connections::ConnectionFlags;
 use super::expectations::CookieFlags;
 use super::expectations::ExpectFlags;
@@ -291,7 +291,7 @@ impl LoadFlags {
         millpond_io::raise_descriptor_limit();
         let url = self.asked.shown_url(&self.url);
         if let Some(slo) = self.search.find_max.clone() {
-            let wishes = Wishes {
+            let wishes = SearchOptions {
                 first_per_s: self.arrivals.first_per_s()?,
                 spacing: self.arrivals.spacing(),
                 seed: self.seed,

@@ -1,6 +1,6 @@
 //! The thread that speaks with the cluster.
 //!
-//! It takes jobs and scans off the shards' lanes, starts a task for each, and sends each home when
+//! It takes jobs and scans off the shards' queues, starts a task for each, and sends each home when
 //! its copies have answered. The driver's own tasks run here too: one thread, one executor, no
 //! locks. A write gets its time here, when it is taken, so that the order in which shards hand over
 //! is the order in which writes count. What it does for a request takes microseconds, and its
@@ -240,7 +240,7 @@ async fn run(cluster: Rc<Cluster>, work: Work, nodes_connected: &Arc<AtomicUsize
     let (jobs, scans) = (Rc::new(work.jobs), Rc::new(work.scans));
     let open = Rc::new(RefCell::new(Scans::default()));
     let used = Rc::new(Cell::new(false));
-    let keeper = spawn_local(keep(
+    let monitor = spawn_local(keep(
         Rc::clone(&cluster),
         Rc::clone(&used),
         Arc::clone(nodes_connected),
@@ -276,7 +276,7 @@ async fn run(cluster: Rc<Cluster>, work: Work, nodes_connected: &Arc<AtomicUsize
     while cluster.under_way.get() > 0 {
         cluster.idle.notified().await;
     }
-    keeper.abort();
+    monitor.abort();
     flush_remote_frees();
 }
 

@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind};
 use std::path::Path;
 
-use super::inventory::{self, Found, Inventory, Noted, State};
+use super::inventory::{self, Found, Inventory, NoteState, Noted};
 use super::manifest;
 use super::manifest::Manifest;
 use super::manifest::Scan;
@@ -202,7 +202,7 @@ fn examine_manifest(
             found_bytes: found.size_bytes,
         });
     } else if let Some(offset_bytes) = found.scan.damaged_at
-        && (known.state == State::Stopped
+        && (known.state == NoteState::Stopped
             || found.scan.records_behind > 0
             || (found.name == expected.name && offset_bytes < expected.size_bytes)
             || offset_bytes == 0)
@@ -291,7 +291,7 @@ impl Logs {
             let has_more = log.scan.records_behind > 0 || later.iter().any(|log| log.has_changes);
             // Without a sync before each response, a loss of power may take pieces out of the middle of what was not
             // synced: no promise but the last sync's holds for them.
-            let may_be_torn = known.state == State::Running
+            let may_be_torn = known.state == NoteState::Running
                 && !(has_more && known.syncs_always)
                 && reached >= promised;
             // Of a build that wrote no note nothing is known but the shape.

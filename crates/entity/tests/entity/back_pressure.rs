@@ -53,7 +53,7 @@ fn full_disk_refuses_puts_first_and_takes_them_again() {
     assert_eq!(client.metric("millpond_entity_poisoned "), 0);
     store.set_disk(disk(1000));
     wait_until(|| client.delete(b"id") == 202);
-    // The keeper may have looked at the disk before there was room, and say so only now.
+    // The monitor may have looked at the disk before there was room, and say so only now.
     wait_until(|| client.put(b"id", b"again") == 201);
     assert_eq!(client.get(b"id").body, b"again");
 }

@@ -12,7 +12,7 @@ use millpond_entity::store::faulty::Faults;
 use millpond_entity::store::memory::MemoryStore;
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_io::Address;
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use serde_json::{Value, json};
 
 const LINES: &str = "Accept: application/x-ndjson\r\n";
@@ -22,7 +22,7 @@ fn proxy(server: &TestServer) -> TestServer {
     let address = Address::Inet(server.address);
     let upstream = UpstreamConfig {
         name: address.to_string(),
-        place: Place::Addresses(vec![address]),
+        place: Endpoint::Addresses(vec![address]),
         host: "upstream".to_owned(),
         weight: 1,
         tls: None,

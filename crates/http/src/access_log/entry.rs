@@ -108,7 +108,7 @@ impl<'a> RequestText<'a> {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Outcome {
+pub(crate) struct RequestEnd {
     pub(crate) status: u16,
     /// The whole response was written.
     pub(crate) is_complete: bool,
@@ -128,7 +128,7 @@ pub(crate) struct Asker {
     pub(crate) request: u32,
 }
 
-pub(super) fn pack(asker: &Asker, text: &RequestText<'_>, outcome: &Outcome) -> Header {
+pub(super) fn pack(asker: &Asker, text: &RequestText<'_>, outcome: &RequestEnd) -> Header {
     let flags = text.flags.with(Flags::IS_COMPLETE, outcome.is_complete);
     let (address, port) = match asker.peer {
         Peer::Inet(SocketAddr::V4(v4)) => (v4.ip().to_ipv6_mapped().to_bits(), v4.port()),
@@ -153,7 +153,7 @@ pub(super) fn pack(asker: &Asker, text: &RequestText<'_>, outcome: &Outcome) -> 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<'a> {
     pub(super) asker: Asker,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: RequestEnd,
     /// `None`: it was not passed on.
     pub(super) relayed: Option<Relayed>,
     text: RequestText<'a>,
@@ -182,7 +182,7 @@ impl<'a> Entry<'a> {
                 connection: header[4],
                 request: header[5] as u32,
             },
-            outcome: Outcome {
+            outcome: RequestEnd {
                 status: header[0] as u16,
                 is_complete: flags.has(Flags::IS_COMPLETE),
                 started_ns: header[1],

@@ -7,7 +7,7 @@
 //! What does not fit is counted.
 
 use super::entry::{
-    Asker, Flags, Outcome, REQUEST_TEXTS, RequestText, STATUS_CLOSED, TEXT_BYTES_MAX, pack,
+    Asker, Flags, REQUEST_TEXTS, RequestEnd, RequestText, STATUS_CLOSED, TEXT_BYTES_MAX, pack,
 };
 use super::ring::RingWriter;
 use super::writer::WriterNotifier;
@@ -32,7 +32,7 @@ pub(crate) struct ShardLog {
     ring: RingWriter,
     bell: Arc<WriterNotifier>,
     /// By the socket's slot.
-    places: Vec<Place>,
+    places: Vec<LoggedConnection>,
     unanswered: Pool<Unanswered>,
     connection_count: u64,
     counters: AccessLogCounters,
@@ -70,7 +70,7 @@ pub(crate) enum Call {
 
 /// What the log knows of a connection.
 #[derive(Debug)]
-struct Place {
+struct LoggedConnection {
     asker: Asker,
     unanswered: Option<Pooled<Unanswered>>,
 }
@@ -164,7 +164,7 @@ impl ShardLog {
             connection: self.connection_count,
             request: 0,
         };
-        let place = Place {
+        let place = LoggedConnection {
             asker,
             unanswered: None,
         };
@@ -174,7 +174,7 @@ impl ShardLog {
         }
         let added_count = slot + 1 - self.places.len();
         if self.places.try_reserve(added_count).is_ok() {
-            let unknown = || Place {
+            let unknown = || LoggedConnection {
                 asker,
                 unanswered: None,
             };
@@ -190,7 +190,7 @@ impl ShardLog {
             connection: 0,
             request: 0,
         };
-        let outcome = Outcome {
+        let outcome = RequestEnd {
             status,
             is_complete: true,
             started_ns: monotonic_ns(),
@@ -221,7 +221,7 @@ impl ShardLog {
         };
         place.asker.request = place.asker.request.wrapping_add(1);
         let asker = place.asker;
-        let outcome = Outcome {
+        let outcome = RequestEnd {
             status,
             is_complete,
             started_ns,
@@ -331,7 +331,7 @@ impl ShardLog {
             return;
         };
         let begun = (kept.status != 0).then_some(kept.status);
-        let outcome = Outcome {
+        let outcome = RequestEnd {
             status: status.or(begun).unwrap_or(STATUS_CLOSED),
             is_complete,
             started_ns: kept.started_ns,
@@ -357,7 +357,7 @@ impl ShardLog {
         &mut self,
         asker: &Asker,
         text: &RequestText<'_>,
-        outcome: &Outcome,
+        outcome: &RequestEnd,
         relayed: Option<&Relayed>,
     ) {
         let mut room = [0; PACKED_BYTES_MAX];

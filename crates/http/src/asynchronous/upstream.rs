@@ -361,7 +361,7 @@ pub struct UpstreamCall {
     blocks: BlockPool,
     draft: Result<Draft, PoolError>,
     body: Buffer,
-    state: State,
+    state: CallState,
     tries_left: u32,
     redirects_left: u32,
 }
@@ -376,7 +376,7 @@ impl fmt::Debug for UpstreamCall {
     }
 }
 
-enum State {
+enum CallState {
     Start,
     Asked(Handle<Call>),
     Done,
@@ -402,7 +402,7 @@ impl UpstreamCall {
             blocks,
             draft,
             body: kept,
-            state: State::Start,
+            state: CallState::Start,
             tries_left: TRIES_AGAIN,
             redirects_left: 0,
         }
@@ -513,18 +513,18 @@ impl Future for UpstreamCall {
         let this = &mut *self;
         loop {
             let handle = match this.state {
-                State::Start => match this.ask() {
+                CallState::Start => match this.ask() {
                     Ok(handle) => {
-                        this.state = State::Asked(handle);
+                        this.state = CallState::Asked(handle);
                         handle
                     }
                     Err(error) => {
-                        this.state = State::Done;
+                        this.state = CallState::Done;
                         return Poll::Ready(Err(error));
                     }
                 },
-                State::Asked(handle) => handle,
-                State::Done => return Poll::Ready(Err(UpstreamError::Over)),
+                CallState::Asked(handle) => handle,
+                CallState::Done => return Poll::Ready(Err(UpstreamError::Over)),
             };
             let looked = this.local.look(handle, context.waker(), |call, _| {
                 let is_over = call.is_ended || call.failure.is_some();
@@ -533,13 +533,13 @@ impl Future for UpstreamCall {
             if looked.is_pending() {
                 return Poll::Pending;
             }
-            this.state = State::Done;
+            this.state = CallState::Done;
             let Some(call) = this.local.forget_call(handle) else {
                 return Poll::Ready(Err(UpstreamError::Over));
             };
             if let Some(error) = call.failure {
                 if this.may_try_again(&error) {
-                    this.state = State::Start;
+                    this.state = CallState::Start;
                     continue;
                 }
                 return Poll::Ready(Err(error));
@@ -550,7 +550,7 @@ impl Future for UpstreamCall {
                 body: call.body,
             };
             match this.follow(&reply) {
-                Ok(true) => this.state = State::Start,
+                Ok(true) => this.state = CallState::Start,
                 Ok(false) => return Poll::Ready(Ok(reply)),
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
@@ -560,7 +560,7 @@ impl Future for UpstreamCall {
 
 impl Drop for UpstreamCall {
     fn drop(&mut self) {
-        if let State::Asked(handle) = self.state {
+        if let CallState::Asked(handle) = self.state {
             self.local.forget_call(handle);
         }
     }

@@ -19,8 +19,8 @@ use super::exchange::{
     Phase, Timeouts,
 };
 use super::shard_client::{
-    ALARM_TIMER_BIT, Client, EXCHANGE_TIMER_BIT, ExchangeWriteError, Orphan, SPARE_TIMERS_MAX,
-    Shared, outgoing_of, waiter_of,
+    ALARM_TIMER_BIT, Client, ClientShared, EXCHANGE_TIMER_BIT, ExchangeWriteError, Orphan,
+    SPARE_TIMERS_MAX, outgoing_of, waiter_of,
 };
 
 /// What was begun because something failed may fail at once as well: so often in one tick.
@@ -391,7 +391,7 @@ pub(super) fn tell<D: Driver>(
     on.hear(shard, id, user, event);
 }
 
-impl Shared {
+impl ClientShared {
     /// The exchange has its connection. Whether it is calm then.
     fn start<D: Driver>(
         &mut self,

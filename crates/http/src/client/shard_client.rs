@@ -79,7 +79,7 @@ pub enum ExchangeWriteError {
 /// The client of one shard. Clones are the same; none leaves its thread.
 #[derive(Clone)]
 pub struct Client {
-    pub(super) shared: Rc<RefCell<Shared>>,
+    pub(super) shared: Rc<RefCell<ClientShared>>,
 }
 
 impl fmt::Debug for Client {
@@ -96,7 +96,7 @@ pub(super) struct Orphan {
     pub(super) is_untouched: bool,
 }
 
-pub(super) struct Shared {
+pub(super) struct ClientShared {
     pub(super) pool: ConnectionPool,
     pub(super) limits: Limits,
     pub(super) exchanges: Slab<Exchange>,
@@ -145,7 +145,7 @@ impl Client {
         limits: Limits,
         resolver: Option<ResolverClient>,
     ) -> Self {
-        let shared = Shared {
+        let shared = ClientShared {
             pool: ConnectionPool::new(pool, mode, resolver),
             limits,
             exchanges: Slab::new("http_exchanges", mode),
@@ -369,7 +369,7 @@ impl Client {
     }
 }
 
-impl Shared {
+impl ClientShared {
     pub(super) fn note(&mut self, handle: Handle<Exchange>) {
         if let Some(exchange) = self.exchanges.get_mut(handle)
             && !std::mem::replace(&mut exchange.is_noted, true)

@@ -32,7 +32,7 @@ const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
 const CONTENT_RANGE_BYTES_MAX: usize = 6 + 3 * 20 + 2;
 
 /// Where a response is made.
-pub(super) struct Place<'a> {
+pub(super) struct SendContext<'a> {
     pub(super) blocks: &'a BlockPool,
     pub(super) now_ns: u64,
 }
@@ -42,7 +42,7 @@ pub(super) enum Todo {
     /// It is answered, or must be cut.
     Nothing,
     /// Its file is being sent.
-    Send(Transfer, Step),
+    Send(Transfer, TransferStep),
 }
 
 /// What a head says of a file.
@@ -213,7 +213,7 @@ impl Files {
         opened: Result<Opened, OpenRefusal>,
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
         response: &mut Response<'_>,
-        place: &Place<'_>,
+        place: &SendContext<'_>,
     ) -> Todo {
         self.counters().cache_misses.add(1);
         let relative = question.file.relative;
@@ -268,7 +268,7 @@ impl Files {
         file: &OwnedFd,
         version: Version,
         now: SystemTime,
-        place: &Place<'_>,
+        place: &SendContext<'_>,
     ) -> Option<usize> {
         if let Some(cached) = self.cache.place_of(relative) {
             if self.cache.file(cached).version == version {
@@ -366,16 +366,16 @@ impl Files {
         };
         let step = match is_intact {
             true => transfer.advance(response, &mut self.scratch),
-            false => Step::Broken,
+            false => TransferStep::Broken,
         };
         self.counters().body_bytes.add(transfer.at - before);
         match step {
-            Step::Complete => Todo::Nothing,
-            Step::Broken => {
+            TransferStep::Complete => Todo::Nothing,
+            TransferStep::Broken => {
                 self.counters().transfers_aborted.add(1);
                 Todo::Nothing
             }
-            Step::NeedsRoom | Step::NeedsDisk => Todo::Send(transfer, step),
+            TransferStep::NeedsRoom | TransferStep::NeedsDisk => Todo::Send(transfer, step),
         }
     }
 
@@ -391,7 +391,7 @@ impl Files {
             return Flow::Done;
         };
         let work = match step {
-            Step::NeedsDisk => match read_from_disk(&mut transfer, blocks) {
+            TransferStep::NeedsDisk => match read_from_disk(&mut transfer, blocks) {
                 Some(work) => Some(work),
                 None => return Flow::Done,
             },
@@ -494,7 +494,7 @@ pub(super) struct Transfer {
 
 /// How far a transfer came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Step {
+pub(super) enum TransferStep {
     /// All bytes are written.
     Complete,
     /// The output is full.
@@ -508,12 +508,16 @@ pub(super) enum Step {
 
 impl Transfer {
     /// Writes as much as there is room for and memory holds.
-    pub(super) fn advance(&mut self, response: &mut Response<'_>, scratch: &mut [u8]) -> Step {
+    pub(super) fn advance(
+        &mut self,
+        response: &mut Response<'_>,
+        scratch: &mut [u8],
+    ) -> TransferStep {
         let turn_bytes = FILE_TURN_BYTES.min(self.end - self.at);
         if self.send_file(response, turn_bytes) == turn_bytes {
             return match self.at == self.end {
-                true => Step::Complete,
-                false => Step::NeedsRoom,
+                true => TransferStep::Complete,
+                false => TransferStep::NeedsRoom,
             };
         }
         self.write_parts(response, scratch)
@@ -534,32 +538,34 @@ impl Transfer {
         sent_bytes
     }
 
-    fn write_parts(&mut self, response: &mut Response<'_>, scratch: &mut [u8]) -> Step {
+    fn write_parts(&mut self, response: &mut Response<'_>, scratch: &mut [u8]) -> TransferStep {
         loop {
             let left_bytes = self.end - self.at;
             let part_bytes = left_bytes
                 .min(response.room_bytes() as u64)
                 .min(scratch.len() as u64) as usize;
             if left_bytes == 0 {
-                return Step::Complete;
+                return TransferStep::Complete;
             }
             if part_bytes < ROOM_BYTES_MIN && (part_bytes as u64) < left_bytes {
-                return Step::NeedsRoom;
+                return TransferStep::NeedsRoom;
             }
             let Some(file) = &self.file else {
-                return Step::Broken;
+                return TransferStep::Broken;
             };
             match read_cached(file, &mut scratch[..part_bytes], self.at) {
-                Ok(0) => return Step::Broken,
+                Ok(0) => return TransferStep::Broken,
                 Ok(count) => {
                     if !self.write(&scratch[..count], response) {
-                        return Step::Broken;
+                        return TransferStep::Broken;
                     }
                 }
                 // The others: a file system, an emulator or an old kernel that cannot tell.
-                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => return Step::NeedsDisk,
+                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    return TransferStep::NeedsDisk;
+                }
                 Err(Errno::INTR) => {}
-                Err(_) => return Step::Broken,
+                Err(_) => return TransferStep::Broken,
             }
         }
     }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use millpond_io::Peer;
-use millpond_io::connection_pool::{AcquireError, Place, PoolKey};
+use millpond_io::connection_pool::{AcquireError, Endpoint, PoolKey};
 use millpond_io::proxy_protocol::{Ends, ProxyHeadText, ProxyProtocol};
 
 use crate::client::Client;
@@ -228,10 +228,10 @@ pub(super) struct NameWatch {
 }
 
 impl NameWatch {
-    pub(super) fn new(key: PoolKey, place: &Place) -> Self {
+    pub(super) fn new(key: PoolKey, place: &Endpoint) -> Self {
         Self {
             key,
-            is_name: matches!(place, Place::Name { .. }),
+            is_name: matches!(place, Endpoint::Name { .. }),
             is_unresolved: false,
         }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millpond_io::Waker;
-use millpond_io::connection_pool::{Place, PoolConfig, Resolver};
+use millpond_io::connection_pool::{Endpoint, PoolConfig, Resolver};
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::tls::TlsClient;
 
@@ -38,7 +38,7 @@ pub struct UpstreamConfig {
     /// As the user wrote it: for logs and metrics, and to find it again after a reload.
     pub name: String,
     /// Where it is.
-    pub place: Place,
+    pub place: Endpoint,
     /// What it is called in `Host`, with [`HostPolicy::Upstream`] or where the client names none.
     pub host: String,
     /// Its share of the requests, beside those of the others; at least 1.
@@ -375,7 +375,7 @@ pub struct MirrorConfig {
     /// As the user wrote it: for logs and metrics, and to find it again after a reload.
     pub name: String,
     /// Where it is.
-    pub place: Place,
+    pub place: Endpoint,
     /// What it is called in `Host`, with [`super::HostPolicy::Upstream`] or where the client names none.
     pub host: String,
     /// How TLS is spoken with it, if it is.

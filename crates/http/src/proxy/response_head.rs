@@ -559,7 +559,7 @@ const PLACES: usize = 16;
 
 /// What was written for some bytes, given `key`, and what that led to.
 #[derive(Debug)]
-struct Place<K, R> {
+struct WrittenHead<K, R> {
     /// `None`: nothing is remembered here.
     made_from: Option<(K, R)>,
     received: Vec<u8>,
@@ -569,13 +569,13 @@ struct Place<K, R> {
 /// See the module. Some 40 KiB for each shard, allocated at once, touched where it is used.
 #[derive(Debug)]
 pub(super) struct HeadMemory<K, R> {
-    places: Box<[Place<K, R>]>,
+    places: Box<[WrittenHead<K, R>]>,
 }
 
 impl<K, R: Copy> HeadMemory<K, R> {
     /// Remembers nothing yet.
     pub(super) fn new() -> Self {
-        let place = |_| Place {
+        let place = |_| WrittenHead {
             made_from: None,
             received: Vec::with_capacity(RECEIVED_BYTES_MAX),
             written: Vec::with_capacity(WRITTEN_BYTES_MAX),

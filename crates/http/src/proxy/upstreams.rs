@@ -806,7 +806,7 @@ fn probe(
 // Both are made from the cells of all shards, up to a second old; shards are not asked.
 
 /// What the pages say of one upstream.
-struct State {
+struct UpstreamTotals {
     name: String,
     shards: u64,
     usable: u64,
@@ -822,7 +822,7 @@ struct State {
 }
 
 /// A column's name, and its number of an upstream.
-type Column = (&'static str, fn(&State) -> u64);
+type Column = (&'static str, fn(&UpstreamTotals) -> u64);
 
 /// The columns that both pages have.
 const NUMBERS: [Column; 11] = [
@@ -847,7 +847,7 @@ const FAILURES: [Cell; 4] = [
     Cell::FailedResponse,
 ];
 
-impl State {
+impl UpstreamTotals {
     fn new(name: &str, sum: &dyn Fn(Cell) -> u64) -> Self {
         Self {
             name: name.to_owned(),
@@ -879,18 +879,18 @@ impl State {
     }
 }
 
-fn states(control: &ProxyControl) -> Vec<State> {
+fn states(control: &ProxyControl) -> Vec<UpstreamTotals> {
     let mut states = Vec::new();
     control.registry.visit(|name, sum| {
         // One that has left the configuration is in no shard.
         if sum(Cell::IsConfigured) > 0 {
-            states.push(State::new(name, sum));
+            states.push(UpstreamTotals::new(name, sum));
         }
     });
     states
 }
 
-fn json(states: &[State]) -> Vec<u8> {
+fn json(states: &[UpstreamTotals]) -> Vec<u8> {
     let mut text = b"{\"upstreams\":[".to_vec();
     for (index, state) in states.iter().enumerate() {
         let start: &[u8] = if index == 0 { b"" } else { b"," };
@@ -908,7 +908,7 @@ fn json(states: &[State]) -> Vec<u8> {
     text
 }
 
-fn table(states: &[State]) -> String {
+fn table(states: &[UpstreamTotals]) -> String {
     let mut text = format!("{:<40} {:<10}", "upstream", "state");
     for (name, _) in NUMBERS {
         let _ = write!(text, " {name}");

@@ -372,7 +372,7 @@ impl<D: Driver, S> fmt::Debug for ShardServer<D, S> {
 
 /// What the shards of one server share.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct MetricsShared {
     pub(super) snapshots: Arc<Snapshots>,
     pub(super) bodies: BodyBudget,
     pub(super) build_labels: Arc<[(&'static str, String)]>,
@@ -392,7 +392,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
         driver: D,
         make: impl FnOnce(ShardStart) -> Result<S, E>,
     ) -> Result<Self, E> {
-        let shared = Shared {
+        let shared = MetricsShared {
             snapshots: Arc::new(Snapshots::new(1)),
             bodies: BodyBudget::within(&config.limits),
             build_labels: config.labels_for(driver.name(), driver.features()).into(),
@@ -413,7 +413,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
         config: &ServeConfig,
         shard_config: ShardConfig,
         driver: D,
-        shared: Shared,
+        shared: MetricsShared,
         make: impl FnOnce(ShardStart) -> Result<S, E>,
     ) -> Result<Self, E> {
         let mut shard = Shard::new(shard_config, driver);

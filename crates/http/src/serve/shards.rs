@@ -29,7 +29,7 @@ use crate::service::{Service, ShardStart};
 
 use super::metrics_server::MetricsServer;
 use super::metrics_server::{LOOK_INTERVAL, Watch};
-use super::metrics_server::{ShardServer, Shared};
+use super::metrics_server::{MetricsShared, ShardServer};
 use super::{Reread, ServeConfig, ServeError, ServeReport};
 
 /// What the controlling thread waits for.
@@ -155,7 +155,7 @@ struct Plan<'a, M> {
     config: &'a ServeConfig,
     driver: DriverKind,
     make: M,
-    shared: Shared,
+    shared: MetricsShared,
     cpus: Vec<usize>,
 }
 
@@ -248,7 +248,7 @@ fn plan<M>(
         config,
         driver: driver.kind,
         make,
-        shared: Shared {
+        shared: MetricsShared {
             snapshots: Arc::new(snapshots),
             bodies: BodyBudget::within(&config.limits),
             build_labels: config

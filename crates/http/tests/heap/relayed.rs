@@ -9,7 +9,7 @@ use millpond_http::ServeConfig;
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_http::{Client, ClientConfig, Limits, Plaintext, Service, ShardStart};
 use millpond_io::Address;
-use millpond_io::connection_pool::{Place, Target};
+use millpond_io::connection_pool::{Endpoint, Target};
 use millpond_mempool::PoolMode;
 use rustix::net::sockopt;
 use std::net::SocketAddr;
@@ -53,7 +53,7 @@ fn relay(mode: PoolMode, upstream: SocketAddr) -> TestServer {
 fn proxy(mode: PoolMode, upstream: SocketAddr) -> TestServer {
     let config = ProxyConfig::new(vec![UpstreamConfig {
         name: upstream.to_string(),
-        place: Place::Addresses(vec![upstream.into()]),
+        place: Endpoint::Addresses(vec![upstream.into()]),
         host: "upstream".to_owned(),
         weight: 1,
         tls: None,

@@ -12,7 +12,7 @@ use millpond_http::proxy::{
     UpstreamConfig,
 };
 use millpond_http::{LimitValues, Limits, ServeConfig, ShardServer, ShardStart};
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimDriver, Turn};
 use millpond_io::tls::Tls;
 use millpond_io::{Address, Driver, StopHandle};
@@ -303,7 +303,7 @@ pub(crate) fn limits() -> Limits {
 pub(crate) fn configured(addresses: &[Address]) -> ProxyConfig {
     let upstreams = addresses.iter().map(|address| UpstreamConfig {
         name: address.to_string(),
-        place: Place::Addresses(vec![address.clone()]),
+        place: Endpoint::Addresses(vec![address.clone()]),
         host: "upstream".to_owned(),
         weight: 1,
         tls: None,
@@ -399,7 +399,7 @@ fn play_over<D: Driver>(seed: u64, layer: impl FnOnce(SimDriver) -> D, statuses:
     if seed.is_multiple_of(2) {
         proxied.mirrors.push(MirrorConfig {
             name: mirror.to_string(),
-            place: Place::Addresses(vec![mirror.clone()]),
+            place: Endpoint::Addresses(vec![mirror.clone()]),
             host: "mirror".to_owned(),
             tls: None,
             share: MirrorShare::of_percent(50.0).unwrap(),

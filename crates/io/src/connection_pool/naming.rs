@@ -38,10 +38,10 @@ pub(super) struct Naming {
 }
 
 impl Naming {
-    pub(super) fn new(place: &Place) -> Self {
+    pub(super) fn new(place: &Endpoint) -> Self {
         let addresses = match place {
-            Place::Addresses(addresses) => Some(addresses.as_slice().into()),
-            Place::Name { .. } => None,
+            Endpoint::Addresses(addresses) => Some(addresses.as_slice().into()),
+            Endpoint::Name { .. } => None,
         };
         Self {
             valid_until_ns: if addresses.is_some() { u64::MAX } else { 0 },
@@ -124,7 +124,7 @@ impl ConnectionPool {
         let Some(state) = self.keys.get_mut(key.0) else {
             return;
         };
-        let Place::Name { host, port } = &state.target.place else {
+        let Endpoint::Name { host, port } = &state.target.place else {
             return;
         };
         let asked = match &self.resolver {
@@ -270,7 +270,7 @@ impl Default for PoolConfig {
 
 /// Where an upstream is.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Place {
+pub enum Endpoint {
     /// At these addresses, the best first; they are one and the same server.
     Addresses(Vec<Address>),
     /// Wherever the name leads.
@@ -286,7 +286,7 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Where.
-    pub place: Place,
+    pub place: Endpoint,
     /// TLS, with the identities of both sides, or plaintext. The shard's driver must be
     /// [`crate::tls::Tls`].
     #[cfg(feature = "tls")]
@@ -301,19 +301,19 @@ impl Target {
     /// At one address, in plaintext, with room for 256 connections.
     #[must_use]
     pub fn at(address: Address) -> Self {
-        Self::new(Place::Addresses(vec![address]))
+        Self::new(Endpoint::Addresses(vec![address]))
     }
 
     /// Wherever a name leads: otherwise as [`Self::at`].
     #[must_use]
     pub fn named(host: &str, port: u16) -> Self {
-        Self::new(Place::Name {
+        Self::new(Endpoint::Name {
             host: host.to_owned(),
             port,
         })
     }
 
-    fn new(place: Place) -> Self {
+    fn new(place: Endpoint) -> Self {
         Self {
             place,
             #[cfg(feature = "tls")]

@@ -348,10 +348,10 @@ pub struct TlsOptions {
 /// The TLS of one server, for all its shards. Clones are handles of the same.
 #[derive(Clone)]
 pub struct TlsServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
 }
 
-struct Shared {
+struct ServerShared {
     options: TlsOptions,
     provider: Arc<CryptoProvider>,
     ticketer: Arc<dyn ProducesTickets>,
@@ -366,7 +366,7 @@ impl TlsServer {
         let provider = Arc::new(default_provider());
         let ticketer = Ticketer::new().map_err(|error| server_set_up_error(&error))?;
         let (config, warnings) = configure(&options, &provider, &ticketer)?;
-        let shared = Shared {
+        let shared = ServerShared {
             options,
             provider,
             ticketer,
@@ -419,7 +419,7 @@ impl fmt::Debug for TlsServer {
     }
 }
 
-impl Shared {
+impl ServerShared {
     fn config(&self) -> Arc<ServerConfig> {
         // A panic elsewhere leaves one whole configuration or the other.
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -429,7 +429,7 @@ impl Shared {
 
 /// What one shard knows of [`TlsServer`].
 pub(super) struct ServerSource {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     generation: u64,
     config: Arc<ServerConfig>,
 }

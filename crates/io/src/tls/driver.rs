@@ -3,8 +3,8 @@
 use super::awaited::Awaited;
 use super::client::TlsClient;
 use super::client::TlsServer;
+use super::layer::LayerStep;
 use super::layer::Queued;
-use super::layer::Step;
 use super::layer::{Closing, Layer};
 use super::{TlsCounters, TlsFailure};
 use crate::address::{Address, Peer};
@@ -183,8 +183,8 @@ impl<D: Driver> Tls<D> {
     {
         loop {
             match self.layer.step(&mut self.inner, socket) {
-                Step::Nothing => return,
-                Step::Bytes(bytes) => {
+                LayerStep::Nothing => return,
+                LayerStep::Bytes(bytes) => {
                     let event = Event::Received {
                         socket,
                         bytes: &bytes,
@@ -192,7 +192,7 @@ impl<D: Driver> Tls<D> {
                     handler(self, pools, event);
                     self.layer.give_back(bytes);
                 }
-                Step::Finished => handler(self, pools, Event::PeerFinished { socket }),
+                LayerStep::Finished => handler(self, pools, Event::PeerFinished { socket }),
             }
         }
     }

@@ -19,7 +19,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
 use std::sync::Arc;
 use tls_support::{
-    Authority, PLAINTEXT_RESPONSE, HANDSHAKE_BYTES_MAX, HANDSHAKE_TIMEOUT_NS, client,
+    Authority, HANDSHAKE_BYTES_MAX, HANDSHAKE_TIMEOUT_NS, PLAINTEXT_RESPONSE, client,
 };
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];

@@ -17,7 +17,7 @@ use millpond_measure::units::{format_bytes, parse_duration_ns};
 
 use crate::embedded;
 use crate::embedded::{PrivateDirectory, SharedObject};
-use crate::launch::{PROBE_STAGE, Place, read_answer};
+use crate::launch::{BlockOrigin, PROBE_STAGE, read_answer};
 use crate::subject::Launcher;
 
 use super::selection::Dialect;
@@ -159,7 +159,7 @@ impl Probe<'_> {
     }
 
     /// Where a block of `bytes` lies; `None` if that could not be learned.
-    fn place(&self, bytes: u64) -> Option<Place> {
+    fn place(&self, bytes: u64) -> Option<BlockOrigin> {
         let mut command = self.command(&[bytes]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let said = answer(&mut command, &self.allocator.environment, |child| {
@@ -225,19 +225,19 @@ fn mmap_threshold(probe: &Probe<'_>, value: u64) -> Option<String> {
     let is_raised = value > MMAP_THRESHOLD_BYTES;
     let shown = format_bytes(bytes as f64);
     match (probe.place(bytes)?, is_raised) {
-        (Place::Mapping, true) if value > HEAP_BYTES / 2 => Some(format!(
+        (BlockOrigin::Mapping, true) if value > HEAP_BYTES / 2 => Some(format!(
             "has no effect: the C library takes at most {} (half of a heap) and ignores more; a block of {shown} \
              is mapped by itself all the same, as by the usual threshold of {MMAP_THRESHOLD_BYTES}, which grows \
              with what is freed",
             HEAP_BYTES / 2
         )),
-        (Place::Mapping, true) => Some(format!(
+        (BlockOrigin::Mapping, true) => Some(format!(
             "has no effect: a block of {shown} is mapped by itself all the same"
         )),
-        (Place::Heap, false) => Some(format!(
+        (BlockOrigin::Heap, false) => Some(format!(
             "has no effect: a block of {shown} is not mapped by itself"
         )),
-        (Place::Heap, true) if value > HEAP_BYTES => Some(format!(
+        (BlockOrigin::Heap, true) if value > HEAP_BYTES => Some(format!(
             "has no effect beyond {HEAP_BYTES} in threads other than the first: their heaps are no larger, and \
              larger blocks are mapped by themselves all the same"
         )),

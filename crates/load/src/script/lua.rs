@@ -18,7 +18,7 @@ use memchr::memchr;
 use millpond_http::Method;
 use millpond_io::Address;
 use mlua::{FromLua, Lua, MetaMethod, UserData, UserDataMethods, Value};
-use runner::Wishes;
+use runner::ScriptNeeds;
 use runner::{ThreadFacts, ThreadHandle};
 use state::{ScriptState, Scripted, sentence};
 use stats::{Length, Stats};
@@ -67,7 +67,7 @@ impl Script {
             main.setup(handle)?;
             state.init(config)?;
             let first = runners.first().map(Runner::wishes);
-            let wishes = first.unwrap_or_else(|| Wishes::of(&state));
+            let wishes = first.unwrap_or_else(|| ScriptNeeds::of(&state));
             let mut runner = Runner::new(state, facts, wishes);
             // wrk proves the first thread only, and what a script counts then begins at 1 there.
             if first.is_none() || !wishes.is_dynamic {

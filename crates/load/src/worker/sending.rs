@@ -12,7 +12,7 @@ use crate::listener::Listener;
 use crate::outcome::{InFlight, Moment, Outcome, Phase};
 use crate::schedule::{Arrival, Schedule};
 use crate::script::Runner;
-use crate::session::{ResponseContext, State};
+use crate::session::{ConnectionState, ResponseContext};
 
 use super::Worker;
 
@@ -102,7 +102,7 @@ impl Worker<'_> {
             let index = free.index;
             let session = &self.sessions[index as usize];
             // Who can take requests is open; who is not stands there no longer.
-            let State::Open { socket } = session.state else {
+            let ConnectionState::Open { socket } = session.state else {
                 self.free.take_first(&mut self.sessions, free);
                 continue;
             };
@@ -185,7 +185,7 @@ impl Worker<'_> {
     fn send_batch<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, index: u32) {
         let is_closed_loop = self.is_closed_loop;
         let session = &mut self.sessions[index as usize];
-        let State::Open { socket } = session.state else {
+        let ConnectionState::Open { socket } = session.state else {
             return;
         };
         self.now_ns = shard.driver.clock_ns();

@@ -11,8 +11,8 @@
 //! Where there are several interim analyses, 5 %, 95 % and 90 % are shared out: see [`InterimAnalyses`].
 
 use super::{
-    Claims, Comparison, Direction, Found, Interval, InterimAnalyses, Sizes, Verdict, detectable, holm,
-    median, midpoint, rounds_needed, signed_rank_interval,
+    Claims, Comparison, Direction, Found, InterimAnalyses, Interval, Sizes, Verdict, detectable,
+    holm, median, midpoint, rounds_needed, signed_rank_interval,
 };
 
 /// The two values of one round.

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Interval, InterimAnalyses, inverse_normal, rank_sum, walsh_averages};
+use super::{InterimAnalyses, Interval, inverse_normal, rank_sum, walsh_averages};
 
 /// The chance of a false claim one accepts, over all comparisons of one measure together.
 pub const SIGNIFICANCE: f64 = 0.05;

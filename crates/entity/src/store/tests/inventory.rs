@@ -13,9 +13,9 @@ fn any_inventory() -> impl Strategy<Value = Inventory> {
     (numbers, logs).prop_map(
         |((is_stopped, syncs_always, sequence, accepted_loss, size), logs)| Inventory {
             state: if is_stopped {
-                State::Stopped
+                NoteState::Stopped
             } else {
-                State::Running
+                NoteState::Running
             },
             syncs_always,
             sequence,

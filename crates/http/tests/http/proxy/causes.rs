@@ -6,7 +6,7 @@ use crate::support::TestServer;
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_http::{AccessLogFormat, AccessLogTarget, Limits, ServeConfig};
 use millpond_io::Address;
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use millpond_io::resolver::{Resolver, ResolverConfig};
 use std::sync::Arc;
 
@@ -253,7 +253,7 @@ fn plaintext_is_no_handshake() {
 fn a_name_without_address_is_told() {
     let mut upstream = upstream(Address::Inet(([127, 0, 0, 1], 1).into()));
     upstream.name = "nothing.invalid:80".to_owned();
-    upstream.place = Place::Name {
+    upstream.place = Endpoint::Name {
         host: "nothing.invalid".to_owned(),
         port: 80,
     };

@@ -9,14 +9,14 @@ use millpond_http::proxy::{
 };
 use millpond_http::{Limits, ServeConfig};
 use millpond_io::Address;
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use std::sync::{Arc, Mutex};
 
 fn mirror(address: impl Into<Address>, percent: f64) -> MirrorConfig {
     let address = address.into();
     MirrorConfig {
         name: address.to_string(),
-        place: Place::Addresses(vec![address]),
+        place: Endpoint::Addresses(vec![address]),
         host: "mirror".to_owned(),
         tls: None,
         share: MirrorShare::of_percent(percent).unwrap(),

@@ -6,7 +6,7 @@ use crate::support::{TestServer, config, pool_mode, wait_until};
 use millpond_http::proxy::{FieldChanges, Proxy, ProxyConfig, ProxyControl};
 use millpond_http::{Limits, ServeConfig};
 use millpond_io::Address;
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use millpond_io::resolver::{Resolver, ResolverConfig};
 use serde_json::Value;
 use std::sync::Arc;
@@ -289,7 +289,7 @@ fn names_are_looked_up_again() {
     let resolver = Resolver::with_lookup(ResolverConfig::default(), lookup).unwrap();
     let mut named = upstream(original.address);
     named.name = "app:80".to_owned();
-    named.place = Place::Name {
+    named.place = Endpoint::Name {
         host: "app".to_owned(),
         port: 80,
     };

@@ -51,7 +51,7 @@ const LONG_BYTES_MIN: usize = 4 << 10;
 
 /// Where in the queue for turns a socket stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
+enum QueueEnd {
     Last,
     /// It found no buffer in its turn.
     Next,
@@ -79,7 +79,7 @@ impl UringDriver {
         let is_flooding =
             socket.life.stage() == Stage::Open && socket.is_lasting && socket.usage.is_bulk();
         if is_flooding && self.scheduler.is_protecting() {
-            return self.wait_for_turn(id, Place::Last);
+            return self.wait_for_turn(id, QueueEnd::Last);
         }
         let goes_on = socket.is_lasting && socket.single_receives == 0;
         let entry = if goes_on && is_multishot_known {
@@ -132,14 +132,14 @@ impl UringDriver {
 
     /// Queues a socket that has more to receive than it got.
     #[cold]
-    fn wait_for_turn(&mut self, id: SocketId, place: Place) {
+    fn wait_for_turn(&mut self, id: SocketId, place: QueueEnd) {
         if let Some(socket) = self.sockets.get_mut(handle_of(id))
             && socket.receive == ReceiveOperation::None
         {
             socket.receive = ReceiveOperation::Waiting;
             match place {
-                Place::Last => self.waiting.push(id, socket.usage),
-                Place::Next => self.waiting.push_again(id, socket.usage),
+                QueueEnd::Last => self.waiting.push(id, socket.usage),
+                QueueEnd::Next => self.waiting.push_again(id, socket.usage),
             }
         }
     }
@@ -245,7 +245,11 @@ impl UringDriver {
                 _ => {}
             },
             _ => {
-                let place = if was_turn { Place::Next } else { Place::Last };
+                let place = if was_turn {
+                    QueueEnd::Next
+                } else {
+                    QueueEnd::Last
+                };
                 let error = Errno::from_raw_os_error(-result);
                 self.receive_failed(id, (error, place), pools, handler);
             }
@@ -255,7 +259,7 @@ impl UringDriver {
         if cqueue::sock_nonempty(completion.flags())
             && (was_turn || !self.features.has(DriverFeature::MultishotReceive))
         {
-            self.wait_for_turn(id, Place::Last);
+            self.wait_for_turn(id, QueueEnd::Last);
         }
         self.after_receive(id);
     }
@@ -416,7 +420,7 @@ impl UringDriver {
     fn receive_failed<H>(
         &mut self,
         id: SocketId,
-        (error, place): (Errno, Place),
+        (error, place): (Errno, QueueEnd),
         pools: &mut ShardPools,
         handler: &mut H,
     ) where

@@ -28,13 +28,13 @@ const WANTS_BODY: u8 = 3;
 
 /// What was decided from the first thread's state, for all of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wishes {
+pub(super) struct ScriptNeeds {
     pub(super) is_dynamic: bool,
     pub(super) has_delay: bool,
     pub(super) wants_answers: bool,
 }
 
-impl Wishes {
+impl ScriptNeeds {
     pub(super) fn of(state: &ScriptState) -> Self {
         Self {
             is_dynamic: state.defines("request"),
@@ -56,7 +56,7 @@ struct Answer {
 pub(crate) struct Runner {
     pub(super) state: ScriptState,
     pub(super) facts: Arc<ThreadFacts>,
-    wishes: Wishes,
+    wishes: ScriptNeeds,
     /// The bytes of the batch in hand and the methods of its requests.
     bytes: Vec<u8>,
     methods: Vec<Method>,
@@ -75,7 +75,7 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    pub(super) fn new(state: ScriptState, facts: Arc<ThreadFacts>, wishes: Wishes) -> Self {
+    pub(super) fn new(state: ScriptState, facts: Arc<ThreadFacts>, wishes: ScriptNeeds) -> Self {
         Self {
             state,
             facts,
@@ -110,7 +110,7 @@ impl Runner {
         self.facts.set_running(false);
     }
 
-    pub(super) fn wishes(&self) -> Wishes {
+    pub(super) fn wishes(&self) -> ScriptNeeds {
         self.wishes
     }
 

@@ -204,7 +204,11 @@ fn rates(run: Run, points: &[(f64, f64)]) -> String {
         svg.path("curve h0", &axis.place(&y, points));
         svg
     };
-    figure("Right responses per second", &[("per second", points)], draw)
+    figure(
+        "Right responses per second",
+        &[("per second", points)],
+        draw,
+    )
 }
 
 /// A curve: its name, its hue, its points.

@@ -5,7 +5,10 @@ use super::*;
 fn looks_share_the_error() {
     assert_eq!(InterimAnalyses::planned(0), InterimAnalyses::ONE);
     assert_eq!(InterimAnalyses::ONE.significance(), SIGNIFICANCE);
-    assert_eq!(InterimAnalyses::ONE.equivalence_confidence(), EQUIVALENCE_CONFIDENCE);
+    assert_eq!(
+        InterimAnalyses::ONE.equivalence_confidence(),
+        EQUIVALENCE_CONFIDENCE
+    );
     for count in 1..6 {
         let looks = InterimAnalyses::planned(count);
         let spent = looks.significance() * count as f64;
