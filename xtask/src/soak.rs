@@ -208,7 +208,7 @@ fn start_all(bench: &Bench, driver: &str) -> Result<Vec<Stay>, String> {
     Ok(stays)
 }
 
-/// Nobody is connected but who asks.
+/// No other connection is open.
 fn needs_own_connection(metrics: &Metrics) -> bool {
     sum(metrics, "millpond_http_connections") == 1.0
 }

@@ -32,7 +32,7 @@ pub struct BenchRecord {
     pub noise: Option<NoiseRecord>,
     /// Whether times are to be believed.
     pub verdict: VerdictRecord,
-    /// Who took part.
+    /// The candidates.
     pub candidates: Vec<Candidate>,
     /// One for each program.
     pub programs: Vec<ProgramRecord>,

@@ -132,7 +132,7 @@ fn is_token(bytes: &[u8]) -> bool {
     letters > 0 && bytes[letters..].iter().all(|byte| *byte == b'=')
 }
 
-/// Who may do what. The default: everybody everything. Clones are one and the same: what [`Access::replace`] gives one of
+/// Permissions. The default: everybody everything. Clones are one and the same: what [`Access::replace`] gives one of
 /// them, all have.
 #[derive(Clone, Debug, Default)]
 pub struct Access(Option<Arc<AccessShared>>);

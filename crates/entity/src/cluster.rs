@@ -77,7 +77,7 @@ pub enum ClusterError {
         /// As whom.
         user: String,
     },
-    /// The nodes want to know who asks.
+    /// The nodes demand authentication.
     #[error("{url} asks for a password: give --store-user NAME and --store-password-file FILE")]
     LoginMissing {
         /// Which one.

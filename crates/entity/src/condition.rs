@@ -1,7 +1,7 @@
 //! If-Match and If-None-Match: on which version of an entity a request depends.
 //!
 //! `api` reads the fields, `handler` asks about reads, and `commit` about writes: on the writer
-//! thread, between what was committed before and the write itself, so that of two clients who saw
+//! thread, between what was committed before and the write itself, so that of two clients that saw
 //! the same version one writes and the other is told.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -440,7 +440,7 @@ impl ShardLink {
     }
 
     /// Takes a job of a request that was begun already: it waits here while too much is in flight, and leaves when
-    /// answers come in. Those who submit such have one or two at a time, and a bound on how many they are.
+    /// answers come in. Threads that submit such have one or two at a time, and a bound on how many they are.
     pub(crate) fn submit_or_delay(&mut self, job: Job) {
         match self.admit(job.kind, job.uncounted_bytes()) {
             Ok(()) if self.delayed.is_empty() => self.submit(job),

@@ -386,7 +386,7 @@ impl<S: Engine> EntityService<S> {
         }))
     }
 
-    /// Answers those who send too slowly for others that wait for the memory; returns how many.
+    /// Answers clients that send too slowly while others wait for the memory; returns how many.
     fn cut_uploads(&mut self, completions: &mut Completions<'_>) -> u64 {
         let mut count = 0;
         while let Some(request) = self.uploads.cut_one() {

@@ -533,7 +533,7 @@ impl PartSweep {
 
 fn look<S: Engine>(store: &S, shared: &MonitorShared) {
     let gauges = store.gauges();
-    // In this order: who is refused finds the reason in the metrics.
+    // In this order: a client that is refused finds the reason in the metrics.
     shared.engine.publish(&gauges);
     shared.commits.set_stopped(gauges.writes_are_stopped);
     if let Some(disk) = store.disk() {

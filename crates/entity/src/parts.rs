@@ -7,9 +7,9 @@
 //! ```
 //!
 //! No id is as long as these keys' beginning, so all of them lie behind all ids. They are written first, the record last:
-//! who finds the record finds its parts. Parts whose record is not there (its upload was cut off, or the id was
+//! a reader that finds the record finds its parts. Parts whose record is not there (its upload was cut off, or the id was
 //! overwritten or deleted, or has ended) are dead: the monitor looks for them, and the writer thread deletes them.
-//! Neither touches a set that is pinned, by its upload or by those who read it.
+//! Neither touches a set that is pinned, by its upload or by its readers.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -323,7 +323,7 @@ fn count_parts(snapshot: &impl Snapshot, set: Version, announced: u32) -> Result
 /// A record longer than this is large: half of what a connection may have unsent.
 pub const LARGE_BYTES: usize = 128 << 10;
 
-/// How often those who hold memory are looked at, while somebody waits for it.
+/// How often holders of memory are checked while a request waits for it.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A response under way.

@@ -328,7 +328,7 @@ pub fn encode(head: &Head<'_>, value: &[u8]) -> Vec<u8> {
     [&room[..len], value].concat()
 }
 
-/// Milliseconds since 1970, by the wall clock: what expiry means to those who ask for it.
+/// Milliseconds since 1970, by the wall clock: what expiry means to clients.
 #[must_use]
 pub fn now_ms() -> u64 {
     u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)

@@ -70,7 +70,7 @@ pub enum EntityError {
     NoZstd,
     /// Anybody who reaches the server could fill its disk.
     #[error(
-        "checkpoints are made for whoever asks: listen on the loopback or on a unix socket, say with --write-tokens who may, or leave --checkpoints out"
+        "anybody may create checkpoints: listen on the loopback or on a unix socket, restrict them with --write-tokens, or leave --checkpoints out"
     )]
     CheckpointsForStrangers,
     /// Nowhere to make checkpoints.
@@ -221,7 +221,7 @@ fn check(config: &EntityConfig) -> Result<(), EntityError> {
     Ok(())
 }
 
-/// Only this machine, or who has a token, may ask for checkpoints, and there has to be a place for them.
+/// Only this machine, or a client with a token, may ask for checkpoints, and there has to be a place for them.
 fn check_checkpoints(config: &EntityConfig, http: &ServeConfig) -> Result<(), EntityError> {
     let Some(path) = &config.checkpoints else {
         return Ok(());

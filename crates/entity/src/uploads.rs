@@ -9,7 +9,7 @@
 //!
 //! Held for each at a time: a part that is being written, and one that is being received ([`UPLOAD_BYTES`], of which there
 //! is a budget), and what one receive brought beyond that. An announcement costs nothing: before [`FREE_BYTES`] have come
-//! there is no hold. Those who have one and send too slowly for others that wait are answered 408. A body that turns out to
+//! there is no hold. Clients that hold one and send too slowly while others wait get 408. A body that turns out to
 //! be no longer than a part is put as any other value. What an upload has written that is cut off or refused is found as
 //! dead later (`parts`): it keeps its set pinned until nothing of it is under way.
 

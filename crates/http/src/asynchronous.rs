@@ -85,7 +85,7 @@ struct ReadyQueue {
 /// What the wakers of one place in the slab share.
 struct Task {
     ready: Arc<ReadyQueue>,
-    /// Who lies there now.
+    /// The task that lies there now.
     token: AtomicU64,
     is_queued: AtomicBool,
 }

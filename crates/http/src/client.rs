@@ -201,7 +201,7 @@ impl ClientConnection {
         self.receive_with::<false>(bytes, pool, last, on)
     }
 
-    /// The same, for an owner who looks at neither heads nor bodies once a head is known: responses
+    /// The same, for an owner that looks at neither heads nor bodies once a head is known: responses
     /// that come whole and like the last one are compared and counted, [`ClientEvent::Alike`].
     pub fn receive_counted(
         &mut self,

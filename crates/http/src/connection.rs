@@ -37,7 +37,7 @@ pub(crate) enum Advance<'s> {
     NeedMore,
     /// A complete request.
     Ready(Ready<'s>),
-    /// The head is complete and the body is not, or comes in chunks: who wants it decides.
+    /// The head is complete and the body is not, or comes in chunks: its reader decides.
     Body(RequestHead),
     /// A body has begun, and there is no memory for its next bytes.
     AwaitsMemory,
@@ -224,7 +224,7 @@ pub(crate) struct Connection {
     pub(crate) is_fin_watched: bool,
     /// A response was cut: a reset says so where a FIN would be taken for its end.
     pub(crate) ends_by_reset: bool,
-    /// `is_plain` was found true, and nobody has had the connection since who could change that:
+    /// `is_plain` was found true, and nothing has had the connection since that could change that:
     /// `Connections` takes it back whenever it hands the connection out.
     pub(crate) is_known_plain: bool,
 }

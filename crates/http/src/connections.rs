@@ -74,7 +74,7 @@ impl Connections {
         self.count == 0
     }
 
-    /// Whether each client may have but so many, so that somebody has to say who connects.
+    /// Whether each client may have but so many, so that the peer's address is needed.
     pub(crate) fn counts_addresses(&self) -> bool {
         self.addresses.has_cap()
     }
@@ -158,7 +158,7 @@ impl Connections {
         Some(connection)
     }
 
-    /// Like `get_mut_active`, for who takes care of `is_known_plain`.
+    /// Like `get_mut_active`, for callers that maintain `is_known_plain`.
     #[inline]
     pub(crate) fn get_mut_receiving(
         &mut self,
@@ -177,7 +177,7 @@ impl Connections {
         Some(connection)
     }
 
-    /// Like `get_mut`, for who takes care of `is_known_plain`.
+    /// Like `get_mut`, for callers that maintain `is_known_plain`.
     #[inline]
     pub(crate) fn get_mut_as_it_is(&mut self, socket: SocketId) -> Option<&mut Connection> {
         self.at_slot(socket.slot())
@@ -348,12 +348,12 @@ impl Ages {
         }
     }
 
-    /// Who was active least recently.
+    /// The connection that was active least recently.
     fn oldest(&self) -> Option<usize> {
         (self.oldest != NONE).then_some(self.oldest as usize)
     }
 
-    /// Who comes after `slot`.
+    /// The connection after `slot`.
     fn younger(&self, slot: usize) -> Option<usize> {
         let younger = self.links[slot].younger;
         (younger != NONE).then_some(younger as usize)

@@ -95,7 +95,7 @@ pub struct ServeConfig {
     pub busy_poll_ns: u64,
     /// Sockets that listen already, instead of `listen`, which then only says where.
     pub handed_over: Option<HandedOver>,
-    /// Who is told when the server is ready, reads files again, and stops.
+    /// Notified when the server is ready, reads files again, and stops.
     pub service_manager: Option<ServiceManager>,
     /// Share the address with another process of this user that does so too: a new server starts
     /// beside the old one and has the address for itself once that was asked to stop. Without it an

@@ -176,7 +176,7 @@ pub trait Service {
         AfterFin::Answer
     }
 
-    /// Whether [`Self::accepted`] is to be told who connects, which costs a system call each time.
+    /// Whether [`Self::accepted`] is to be told the peer's address, which costs a system call each time.
     fn wants_peers(&self) -> bool {
         false
     }

@@ -237,7 +237,7 @@ pub trait Driver: Sized {
     /// then closes the listener.
     fn stop_listening(&mut self);
 
-    /// Who is at the other end of an accepted socket; `None`: nobody any more.
+    /// The peer of an accepted socket; `None`: it is gone.
     ///
     /// Not a part of [`Event::Accepted`], because a kernel that accepts by itself writes no
     /// addresses: it is asked by whoever wants to know, which is one system call.
@@ -282,7 +282,7 @@ pub trait Driver: Sized {
     /// [`Event::SendDrained`].
     fn finish_send(&mut self, socket: SocketId) -> SendOutcome;
 
-    /// As [`Self::send`], for who has more to write: where the kernel took all bytes at once, `data`
+    /// As [`Self::send`], for a caller that has more to write: where the kernel took all bytes at once, `data`
     /// is empty and keeps its room; else it is empty and holds no memory.
     #[inline]
     fn send_from(&mut self, socket: SocketId, data: &mut Buffer) -> SendOutcome {
@@ -344,7 +344,7 @@ pub trait Driver: Sized {
     /// counts as closing while they go out. No event of this socket follows.
     fn close(&mut self, socket: SocketId);
 
-    /// Closes now and takes back what the peer has not taken, by a reset: for who does not read. After
+    /// Closes now and takes back what the peer has not taken, by a reset: for a peer that does not read. After
     /// [`Self::close`] the kernel keeps such bytes and offers them again and again, for minutes: they
     /// hold memory that no limit of this process counts. No event of this socket follows.
     fn reset(&mut self, socket: SocketId);

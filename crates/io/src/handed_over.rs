@@ -1,7 +1,7 @@
 //! Sockets that whoever started this process had opened for it, as systemd does for a unit with a
 //! `.socket` beside it.
 //!
-//! Instead of binding. The one who started us keeps the sockets open while this process is
+//! Instead of binding. The parent process keeps the sockets open while this process is
 //! replaced, so that clients wait and none is refused; and ports below 1024 need no rights here.
 //! `LISTEN_PID` says that they are meant for this process, `LISTEN_FDS` how many there are, from
 //! descriptor 3 on.
@@ -32,7 +32,7 @@ const FIRST_FD: RawFd = 3;
 const COUNT_MAX: i32 = 1024;
 
 /// Sockets that listen already. Cheap to clone; closed with the last clone, which leaves those of the
-/// one who opened them.
+/// process that opened them.
 #[derive(Clone, Debug)]
 pub struct HandedOver {
     sockets: Arc<Vec<Socket>>,

@@ -77,7 +77,7 @@ impl Listener {
     ///
     /// An address that is taken is asked for again for up to a second. The kernel takes the ring of
     /// a killed process apart some time after the process is gone, and as long as the ring accepts,
-    /// the address is taken: by nobody who could be stopped, and for 90 ms on a busy machine.
+    /// the address is taken: by no process that could be stopped, and for 90 ms on a busy machine.
     pub fn bind_group(address: &Address, count: usize, backlog: i32) -> Result<Vec<Self>, IoError> {
         let give_up = Instant::now() + LEFTOVER_MAX;
         let pause = || {
@@ -109,7 +109,7 @@ impl Listener {
         Self::group(address, count, options)
     }
 
-    /// One listener for each of `count` shards, without asking who else is there.
+    /// One listener for each of `count` shards, whatever else is there.
     pub(crate) fn group(
         address: &Address,
         count: usize,

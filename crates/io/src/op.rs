@@ -55,7 +55,7 @@ pub(crate) fn accept_now(listener: BorrowedFd<'_>) -> Accepted<OwnedFd> {
     }
 }
 
-/// Who is at the other end; `None` once that was reset.
+/// The peer; `None` once the connection was reset.
 pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> Option<Peer> {
     getpeername(socket).ok().map(named)
 }

@@ -165,7 +165,7 @@ impl PortGroup {
             inodes.push(file.metadata().map_err(failed)?.ino());
             sockets.push(OwnedFd::from(file));
         }
-        // What steered away from those who left would now steer by indices that mean others.
+        // What steered away from sockets that left would now steer by indices that mean others.
         detach_program(&sockets[0]);
         Ok(Self {
             address: inet,

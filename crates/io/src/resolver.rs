@@ -297,7 +297,7 @@ impl ResponseContext {
             port,
             reply_to,
         } = question;
-        // Who asks would wait for ever if the thread ended, and others after it.
+        // The caller would wait for ever if the thread ended, and others after it.
         let find = AssertUnwindSafe(|| self.find(&host, port));
         let Cached { result, valid_ns } = panic::catch_unwind(find).unwrap_or_else(|_| {
             PANICS.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! TLS between a driver and its owner: a driver over a driver.
 //!
 //! [`Tls`] is a [`Driver`](crate::Driver) whose accepted sockets speak TLS to their peers and
-//! plaintext to their owner, who need not know. It takes the events of the driver below, turns
+//! plaintext to their owner, which need not know. It takes the events of the driver below, turns
 //! ciphertext into plaintext, and hands them on; what its owner sends becomes records. A shard
 //! without TLS has no part of this in it.
 //!

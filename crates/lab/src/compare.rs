@@ -404,7 +404,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// If that is wanted, once the verdicts say who is worth a look.
+    /// If that is wanted, once the verdicts say which candidates are worth it.
     fn draw_flame_graphs(
         &mut self,
         record: &mut ComparisonRecord,
@@ -481,7 +481,7 @@ impl<'a> Lab<'a> {
         Ok(all)
     }
 
-    /// With `--find-limit`: the smallest memory limit that each candidate survives; `None` of who failed otherwise.
+    /// With `--find-limit`: the smallest memory limit that each candidate survives; `None` of candidates that failed otherwise.
     fn find_limits(
         &mut self,
         plan: &Plan,
@@ -523,7 +523,7 @@ impl<'a> Lab<'a> {
     }
 
     /// With phases: every candidate goes through them once with its heap traced, so that growth can be put down to the
-    /// program or its allocator. Without effect on what is scored; who fails here has no such answer.
+    /// program or its allocator. Without effect on what is scored; a candidate that fails here has no such answer.
     fn trace_phases(
         &mut self,
         plan: &Plan,

@@ -346,7 +346,7 @@ impl CompareConfig {
         }
     }
 
-    /// Who is compared, if these allocators are.
+    /// The candidates, if these allocators are compared.
     pub(crate) fn candidates(&self, allocators: &[Allocator]) -> Result<Vec<Candidate>, LabError> {
         let mut list = match (&self.target, &self.pools) {
             (Target::Command { .. }, _) => matrix::candidates(allocators, &[]),
@@ -451,7 +451,7 @@ impl CompareConfig {
     }
 
     /// Refuses a time that is over before so many candidates are tried out, the second baseline
-    /// included, which is not. Who names a number of rounds waits for them.
+    /// included, which is not. With a given number of rounds all are made.
     pub(crate) fn check_time(&self, candidates: usize) -> Result<(), LabError> {
         let tried = candidates.saturating_sub(1);
         let trying = plan::tried_out(narrow(tried));

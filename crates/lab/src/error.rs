@@ -279,7 +279,7 @@ pub enum RunError {
     SharedAddress {
         /// The address.
         address: std::net::SocketAddr,
-        /// Who else listens there.
+        /// What else listens there.
         pid: i32,
     },
     /// The target's figures could not be read.

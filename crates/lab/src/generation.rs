@@ -516,7 +516,7 @@ fn work_phase(operation: Operation) -> String {
     format!("{} throughput", operation.key())
 }
 
-/// Who was the limit, and what others took meanwhile.
+/// Which side was the limit, and what others took meanwhile.
 fn note_limits(
     part: &Part,
     operation: Operation,

@@ -219,7 +219,7 @@ pub(crate) fn once(overhead: Duration, operations: usize, candidates: usize) -> 
 }
 
 impl Emulator {
-    /// Asks `valgrind` who it is and makes room for what it will write.
+    /// Asks `valgrind` for its version and makes room for what it will write.
     pub(crate) fn prepare(valgrind: &Path) -> io::Result<Self> {
         let output = Command::new(valgrind)
             .arg("--version")
@@ -252,7 +252,7 @@ impl Emulator {
         })
     }
 
-    /// For the record: who counts.
+    /// For the record: the tool that counts.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }

@@ -205,7 +205,7 @@ const CANNOT_RUN: u8 = 127;
 
 fn run(spec: &LaunchSpec) -> ExitCode {
     let parent = parent_id();
-    // A group of its own, which the supervisor signals, and no terminal. It fails only for who leads a group already.
+    // A group of its own, which the supervisor signals, and no terminal. It fails only for a process that leads a group already.
     let _ = setsid();
     let mut log = match OpenOptions::new().create(true).append(true).open(&spec.log) {
         Ok(log) => log,
@@ -259,7 +259,7 @@ fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
         disable_transparent_huge_pages(!may_have)?;
     }
     if spec.is_raised {
-        // Before the user changes, who may not.
+        // Before the user changes, which may not.
         let _ = raise_session_priority();
     }
     if let Some(user) = &spec.user {

@@ -80,7 +80,7 @@ impl MachineLock {
         };
         match file.try_lock() {
             Ok(()) => {
-                // For the sentence of the next one; who cannot be named is just not named.
+                // For the sentence of the next one; a process that cannot be named is just not named.
                 let _ = name_us(path, &file);
                 Ok(Ok(Self { _file: file }))
             }

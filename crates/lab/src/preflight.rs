@@ -229,7 +229,7 @@ impl Findings {
             .collect()
     }
 
-    /// Who still changed when patience ended.
+    /// The candidates that still changed when patience ended.
     pub(crate) fn unsteady_warning(&self) -> Option<String> {
         let unsteady: Vec<&str> = self
             .steady_states

@@ -189,7 +189,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Who took part in fewer rounds than the others, and why.
+    /// The candidates that took part in fewer rounds than the others, and why.
     fn left_text(&self, candidates: &[Candidate]) -> String {
         let left = candidates.iter().zip(&self.left_after);
         let parts = left.filter_map(|(candidate, left_after)| {
@@ -202,7 +202,7 @@ impl Rounds {
         parts.collect()
     }
 
-    /// Says how wide the intervals will be: who sees that an hour will not decide need not wait for it. No claim is
+    /// Says how wide the intervals will be: if an hour will not decide, the user need not wait for it. No claim is
     /// made, so this is no analysis.
     fn forecast(&self, course: &Course<'_>, events: &mut dyn FnMut(&LabEvent)) {
         let rounds = course.plan.rounds;

@@ -109,7 +109,7 @@ impl Observer for Counter<'_> {
     }
 }
 
-/// [`run_observed`], for who wants to know how far it is and no more.
+/// [`run_observed`], for callers that want the progress and no more.
 ///
 /// # Errors
 /// As there.

@@ -1,4 +1,4 @@
-//! Single requests, for who wants a row of each: `--print requests`, ab's `-g`.
+//! Single requests, for outputs with a row of each: `--print requests`, ab's `-g`.
 //!
 //! Only if asked for: `session` shows each response here, and `worker` the kernel's stamp of those
 //! that have one. What comes when the room is full is counted.

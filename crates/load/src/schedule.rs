@@ -1,4 +1,4 @@
-//! Who sends which arrival: closed loop, or one arrival process fixed before the run.
+//! Which thread sends which arrival: closed loop, or one arrival process fixed before the run.
 //!
 //! `run` makes one schedule when every connection is up; each `worker` claims the next arrival from
 //! it while it has a free connection. All threads draw from the same process through one atomic

@@ -379,7 +379,7 @@ pub(crate) struct ResponseContext<'a> {
     pub(crate) in_window: bool,
     /// Nobody looks at more of a response than its status.
     pub(crate) wants_status_only: bool,
-    /// Who else looks at each response.
+    /// What else reads each response.
     pub(crate) listener: Option<Listener<'a>>,
 }
 

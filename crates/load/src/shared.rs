@@ -187,7 +187,7 @@ impl ThreadStatistics {
 // Where threads that are done wait, their connections open, until the supervising thread has looked at the target.
 //
 // What a server holds for its connections (buffers, threads with arenas of their own) is gone a moment after they
-// close, so who wants to read its memory has to do it before.
+// close, so its memory has to be read before.
 
 /// Closed at first; opened once.
 #[derive(Debug)]

@@ -183,7 +183,7 @@ fn few_rounds_warning(field: &Field<'_>) -> Option<String> {
             .filter(|round| !round.measures.is_empty())
             .count()
     };
-    // The most that any comparison has: who died early is not judged, and costs the others nothing.
+    // The most that any comparison has: a candidate that died early is not judged, and costs the others nothing.
     let others = field.others.iter().map(|one| complete(one)).max()?;
     let rounds = others.min(complete(field.baseline));
     let smallest = smallest_rounds(field.others.len() * field.design.looks.count());

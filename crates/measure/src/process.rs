@@ -213,7 +213,7 @@ pub fn resident_bytes(pid: u32) -> Result<u64, ProcessError> {
 }
 
 /// Faults and CPU time of these processes, with those of their children that have ended and were waited
-/// for: what [`ProcessSample`] has of them, cheaply (20 us each). All else is zero; who is gone is left out.
+/// for: what [`ProcessSample`] has of them, cheaply (20 us each). All else is zero; a process that is gone is left out.
 #[must_use]
 pub fn activity(pids: &[u32]) -> ProcessSample {
     let mut sum = ProcessSample::default();

@@ -102,7 +102,7 @@ impl BlockClass {
     /// `refill` finds it.
     ///
     /// # Safety
-    /// The store lent the chunk to the caller, who gives it away; `home` is where its blocks go when
+    /// The store lent the chunk to the caller, which gives it away; `home` is where its blocks go when
     /// other threads free them.
     pub(crate) unsafe fn add_chunk(
         &mut self,

@@ -152,7 +152,7 @@ unsafe fn discard(first: NonNull<ChunkHeader>, count: usize) {
 #[inline]
 #[allow(
     dead_code,
-    reason = "for those who check pointers before they trust them"
+    reason = "for code that checks pointers before it trusts them"
 )]
 pub(crate) fn is_ours(address: usize) -> bool {
     let index = address / SEGMENT_BYTES;

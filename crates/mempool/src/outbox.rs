@@ -5,7 +5,7 @@
 //!
 //! A thread that frees and then sleeps keeps what it has gathered, at most 64 blocks or 64 KiB for
 //! each of a few homes. So it calls [`flush_remote_frees`] before it sleeps; a thread that ends
-//! does so by itself. Who frees knows when it is done, and asking the time would cost more than the
+//! does so by itself. The freeing thread knows when it is done, and asking the time would cost more than the
 //! free.
 
 #![allow(unsafe_code)]
@@ -276,8 +276,8 @@ pub fn flush_remote_frees() {
 //   take what came home            marked? take the lock, then what came home
 // ```
 // Of the two fences one is first in the order of all. If it is the left one, the sender finds the
-// mark; if it is the right one, the push is found by who leaves. A parcel is never left lying.
-// Absent on purpose: the lock. It is the orphanage's, who owns all orphans by having it.
+// mark; if it is the right one, the push is found by the thread that leaves. A parcel is never left lying.
+// Absent on purpose: the lock. It is the abandoned heaps' owner that has it, and so owns all of them.
 
 /// The mark at a home.
 pub(crate) struct OrphanMark(AtomicBool);
@@ -295,12 +295,12 @@ impl OrphanMark {
         fence(Ordering::SeqCst);
     }
 
-    /// With the lock: there is an owner again, who takes what comes home.
+    /// With the lock: there is an owner again, which takes what comes home.
     pub(crate) fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// Whether who has just sent something home has to look after it, if that is still so under the
+    /// Whether the thread that has just sent something home has to look after it, if that is still so under the
     /// lock.
     pub(crate) fn is_set_after_send(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -372,7 +372,7 @@ mod models {
         }
     }
 
-    /// Goal: a block that is sent while its home is left is taken by who leaves or by who sends it,
+    /// Goal: a block that is sent while its home is left is taken by the thread that leaves or by the one that sends it,
     /// once, and never lies there.
     ///
     /// Caught: either fence missing; a mark that is set after the last look; a sender that takes

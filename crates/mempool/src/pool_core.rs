@@ -1,4 +1,4 @@
-//! What the handles of a pool and its lent blocks share, and who frees it when.
+//! What the handles of a pool and its lent blocks share, and which frees it when.
 //!
 //! Every lent block names its core. Freeing it compares the thread with the core's owner: the same
 //! goes to the owner's part, another through `outbox` to `remote`.

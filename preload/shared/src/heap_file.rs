@@ -44,7 +44,7 @@ pub struct HeapFile {
     pub lifetimes: Lifetimes,
     /// How many living samples' addresses fall on each entry: 0 spares a search.
     pub filter: [AtomicU8; FILTER_ENTRIES],
-    /// The first one is shared by those who got none of their own.
+    /// The first one is shared by threads that got none of their own.
     pub threads: [Thread; THREADS],
     /// Sampled blocks that live.
     pub buckets: [Bucket; BUCKETS],

@@ -85,7 +85,7 @@ fn own() -> Option<&'static Thread> {
     (record.addr() > SHARED_FROM_NOW_ON).then(|| unsafe { &*record })
 }
 
-/// The record of those who have none.
+/// The record of threads that have none.
 fn shared() -> &'static Thread {
     match file().and_then(|file| file.threads.first()) {
         Some(thread) => thread,

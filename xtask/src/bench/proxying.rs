@@ -333,7 +333,7 @@ const OF_EACH: [Named; 4] = [
 /// One run of one proxy.
 struct Measured {
     run: Run,
-    /// Of origin and generator, who share a CPU.
+    /// Of origin and generator, which share a CPU.
     others_share: f64,
 }
 

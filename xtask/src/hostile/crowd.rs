@@ -303,7 +303,7 @@ impl Client {
     }
 }
 
-/// A connection that does not block, small buffers towards those who do not read.
+/// A connection that does not block, small buffers towards clients that do not read.
 fn connect(address: SocketAddr, from_elsewhere: bool) -> std::io::Result<TcpStream> {
     let stream = if from_elsewhere {
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;

@@ -509,7 +509,7 @@ pub(super) fn take(
     apart_read(file).ok_or_else(|| format!("{} is no record of turns", file.display()))
 }
 
-/// Leaves them for who waits.
+/// Leaves them for the waiting thread.
 pub(super) fn write(file: &Path, figures: &[Figure], detail: &Value) -> Result<(), String> {
     let figures: Vec<Value> = figures
         .iter()

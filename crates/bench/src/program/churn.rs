@@ -49,7 +49,7 @@ const HEARTBEAT_COUNT: usize = 16;
 /// Enough of the peak to call it given back.
 const RETURNED_ENOUGH: f64 = 0.8;
 
-/// Who is alive when the day is over.
+/// The objects that are alive when the day is over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Survivors {
     /// What has been there longest: caches, settings, connections that stay.

@@ -539,7 +539,7 @@ impl LimitFlags {
             head_bytes_max: in_memory(self.max_head),
             fields_max: in_memory(self.max_fields),
             body_bytes_max: self.max_body,
-            // Who gathers bodies whole says how many bytes of them there may be.
+            // A service that gathers whole bodies says how many bytes of them there may be.
             bodies_bytes_max: LimitValues::default().bodies_bytes_max,
             chunk_extension_bytes_max: in_memory(self.max_chunk_extension),
             trailer_bytes_max: in_memory(self.max_trailer),

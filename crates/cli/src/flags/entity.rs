@@ -133,7 +133,7 @@ pub(super) fn note_aborts(data: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format_args!("SIGABRT cannot be handled: {error}")))
 }
 
-/// A server makes what is missing; who looks after a directory has mistyped it.
+/// A server creates what is missing; for a maintenance command it is a typo.
 fn existing(data: &Path) -> Result<(), Failure> {
     match data.join("MILLPOND").exists() {
         true => Ok(()),

@@ -303,7 +303,7 @@ impl CommonFlags {
         };
         let shards = self.shards()?;
         let limits = self.limits_at(name, &listen, shards)?;
-        // Before anything else starts: who asked for a driver that is not to be had learns why.
+        // Before anything else starts: a driver that was asked for and is not available is an error.
         self.driver.choose().map_err(Failure::failed)?;
         let tls = self.tls.load(&limits)?;
         Ok(ServeConfig {

@@ -1,4 +1,4 @@
-//! Who looks at a load run while it goes on: the live view or the progress line, and the outputs that
+//! What shows a load run while it goes on: the live view or the progress line, and the outputs that
 //! grow with it.
 //!
 //! It shows what the run says of itself.

@@ -57,7 +57,7 @@ const JOBS_MAX: usize = 1024;
 /// Questions of range reads that are with the nodes at once: single reads come between them.
 const QUESTIONS_MAX: usize = 32;
 
-/// How often it is seen who is connected, and idle memory given back.
+/// How often connections are checked, and idle memory is returned.
 const TICK: Duration = Duration::from_secs(1);
 
 /// What the tasks share.
@@ -69,7 +69,7 @@ pub(super) struct Cluster {
     /// Without an end: values are 1 MiB at most, and ranges few.
     pub(super) large: BodyBudget,
     pub(super) complaints: Complaints,
-    /// One for each partition: who may have a transaction under way in it.
+    /// One for each partition: the job that may have a transaction under way in it.
     pub(super) turns: Box<[Mutex<()>]>,
     pub(super) questions: Semaphore,
     replicas: u16,

@@ -112,7 +112,7 @@ impl<S: Engine> FaultyStore<S> {
     }
 
     /// Lets the engine say that it has stopped writes, or that it has not. Commits go through either
-    /// way: only who asks first knows.
+    /// way: only the first call knows.
     pub fn stop_writes(&self, is_stopped: bool) {
         self.stopped.store(is_stopped, Ordering::SeqCst);
     }

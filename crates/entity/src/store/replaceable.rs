@@ -2,7 +2,7 @@
 //!
 //! Each thread reads through a slot of its own, so that a read costs one uncontended atomic operation where it
 //! begins and one where it ends, and no thread waits for another. Taking the value away empties all slots,
-//! then waits for those who hold it for longer.
+//! then waits for the longer holders.
 
 use std::cell::Cell;
 use std::ops::Deref;

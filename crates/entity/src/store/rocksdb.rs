@@ -438,7 +438,7 @@ impl RocksDbStore {
     fn replace(&self, db: DB, access: Access) -> Result<(), StoreError> {
         let acknowledged = self.acknowledged.load(Ordering::Relaxed);
         let found = db.latest_sequence_number();
-        // Those who hold the one that is open for reads are asked to let go; who does not reads on from it.
+        // Holders of the one that is open for reads are asked to release it; one that does not reads on from it.
         let _ = self.db.take(RELEASE_WAIT_MAX);
         self.is_read_only
             .store(access == Access::ReadOnly, Ordering::Relaxed);
@@ -760,7 +760,7 @@ impl Engine for RocksDbStore {
     }
 
     fn find_dead_parts(&self, sets: &PartSets) -> Result<usize, StoreError> {
-        // There is nobody who would delete them.
+        // Nothing would delete them.
         if self.asked.reads_only {
             return Ok(0);
         }

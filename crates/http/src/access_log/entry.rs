@@ -118,7 +118,7 @@ pub(crate) struct RequestEnd {
     pub(crate) body_bytes: u64,
 }
 
-/// Who asked: a connection, and which of its requests this is.
+/// The origin of a request: a connection, and which of its requests this is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) peer: Peer,

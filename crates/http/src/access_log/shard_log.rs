@@ -1,4 +1,4 @@
-//! The shard's side of the access log: who is connected, what is not answered yet, one push for
+//! The shard's side of the access log: open connections, requests without a response yet, one push for
 //! each request.
 //!
 //! `server::logging` calls this where a request is answered, begins to be answered in parts, is

@@ -426,7 +426,7 @@ struct LogFile {
 struct Stdout(File);
 
 fn open_file(path: &Path) -> io::Result<File> {
-    // Who asked for what concerns the server's group at most.
+    // Requests and their clients concern the server's group at most.
     const MODE: u32 = 0o640;
     let mut options = OpenOptions::new();
     options.append(true).mode(MODE);

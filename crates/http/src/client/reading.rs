@@ -218,7 +218,7 @@ impl Client {
         done_bytes
     }
 
-    /// The response is complete: the connection goes back if it may, and who asked is told.
+    /// The response is complete: the connection goes back if it may, and the caller is told.
     pub(super) fn end<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,

@@ -100,7 +100,7 @@ pub(super) struct ClientShared {
     pub(super) pool: ConnectionPool,
     pub(super) limits: Limits,
     pub(super) exchanges: Slab<Exchange>,
-    /// What of responses waits for who reads them.
+    /// What of responses waits for its reader.
     pub(super) kept_inputs: Pool<KeptInput>,
     /// Whose a leased connection is.
     pub(super) by_slot: Vec<Option<(SocketId, Handle<Exchange>)>>,

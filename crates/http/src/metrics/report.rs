@@ -558,7 +558,7 @@ impl Snapshots {
     }
 }
 
-// Who may read `/metrics` on the listener that serves everything else.
+// Access to `/metrics` on the listener that serves everything else.
 
 /// Which peers `GET /metrics` on the main listener is answered for. For all others the path is one of the service's.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -847,7 +847,7 @@ impl Write for Escaper<'_, '_> {
 // The text has what the service of a shard adds, which only its thread can read. One text is asked for at a time,
 // however many peers wait for it.
 
-/// The question, the response, and who is to be woken for each.
+/// The request, the text, and the threads to wake for each.
 #[derive(Default)]
 pub(crate) struct Scrape {
     is_asked: AtomicBool,

@@ -197,7 +197,7 @@ impl Proxy {
         }
     }
 
-    /// 100 Continue lets the client go on; others are passed on to who knows of them and reads them.
+    /// 100 Continue lets the client go on; others are passed on to clients that know of them and read.
     pub(super) fn take_informational(
         &mut self,
         handle: Handle<Proxied>,
@@ -586,7 +586,7 @@ impl RetryBudget {
 //
 // Where they pass: behind a body that goes out in chunks, so to no HTTP/1.0 client; and only if the
 // message's `Connection` names no field. What it names is to be dropped from the trailers too (RFC 9110
-// 7.6.1), the head is long gone by then, and nobody who sends trailers names such fields.
+// 7.6.1), the head is long gone by then, and no sender of trailers names such fields.
 
 /// Whether what is behind a body that came like this may go on.
 pub(super) fn may_pass(framing: Framing, nominated: &Nominated<'_>) -> bool {

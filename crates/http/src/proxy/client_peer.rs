@@ -1,4 +1,4 @@
-//! Who the client is, as upstreams are told, and whose word about that is taken.
+//! The client's address, as upstreams are told, and which peers are trusted about it.
 //!
 //! Made once for each connection, so that a request copies its text and formats nothing.
 
@@ -118,9 +118,9 @@ pub(super) struct ClientPeer {
     is_v6: bool,
     /// Distinguishes clients; the same for equal ones.
     pub(super) salt: u64,
-    /// Its word about who it speaks for is taken.
+    /// What it says about its client is trusted.
     pub(super) is_trusted: bool,
-    /// For upstreams that are told so; `None` of who connected before there was any.
+    /// For upstreams that are told so; `None` of connections from before there was any.
     ends: Option<Ends>,
 }
 

@@ -80,7 +80,7 @@ pub struct Proxy {
     known_requests: KnownRequests,
     pub(super) known_answers: KnownAnswers,
     pub(super) trailers: Trailers,
-    /// Who waits for 100 Continue, the oldest first, and until when.
+    /// Requests that wait for 100 Continue, the oldest first, and until when.
     pub(super) awaiting: VecDeque<(u64, Handle<Proxied>)>,
     pub(super) half_closed: HalfClosed,
     pub(super) mirrors: Mirrors,
@@ -171,7 +171,7 @@ impl Proxy {
         if generation != self.generation {
             self.generation = generation;
             self.config = self.control.current();
-            // Also of those who are connected: a client may stay for days.
+            // Also of connections that are open: a client may stay for days.
             for peer in self.peers.iter_mut().flatten() {
                 peer.judge(&self.config.trusted);
             }
@@ -332,7 +332,7 @@ impl Proxy {
         self.requests.remove(handle)
     }
 
-    /// The same, for who has no more use for it.
+    /// The same, for a caller that has no more use for it.
     #[inline]
     pub(super) fn discard_request(&mut self, handle: Handle<Proxied>) {
         self.abandon_copy(handle);

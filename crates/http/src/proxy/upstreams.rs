@@ -1,7 +1,7 @@
 //! The upstreams of one shard: which there are, which may be used, and what became of their requests.
 //!
-//! `service` asks for one per try, and says how the try ended. A reload exchanges the list; who
-//! stays is found by name and keeps connections, health and counts, and who leaves is kept aside
+//! `service` asks for one per try, and says how the try ended. A reload exchanges the list; an
+//! upstream that stays is found by name and keeps connections, health and counts; one that leaves is kept aside
 //! until the last request there has ended.
 
 use std::fmt::Write as _;
@@ -317,7 +317,7 @@ impl Upstreams {
         tried: &mut Tried,
     ) -> Result<Chosen, Failure> {
         let mut chosen = self.only_choice(now_ns, *tried);
-        // Who is ejected may be well again, which is better than nobody; then, once more where it failed.
+        // An ejected upstream may be well again, which is better than none; then, once more where it failed.
         let retried = [(true, *tried), (false, *tried), (false, Tried::default())];
         for (heeds_ejection, tried) in retried {
             if chosen.is_some() {

@@ -505,7 +505,7 @@ impl Departure {
         Arc::clone(&self.is_under_way)
     }
 
-    /// Begins, if somebody is there who takes over. The first call counts.
+    /// Begins, if a process is there that takes over. The first call counts.
     pub(super) fn begin(&self) {
         let Some(share) = lock(&self.share).take() else {
             return;

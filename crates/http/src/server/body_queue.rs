@@ -4,7 +4,7 @@
 //! it, so that its client is held up by TCP alone. When a tick ends those that wait are tried again, in turn:
 //! one that fits does not stand behind one that does not. Nobody is woken when memory comes back, which
 //! happens on any thread and too often; while somebody waits, this shard looks every few milliseconds, and
-//! has the slowest of those who hold memory cut ([`BodyBudget::cut_slowest`]).
+//! has the slowest holder of memory cut ([`BodyBudget::cut_slowest`]).
 //!
 //! [`BodyBudget::cut_slowest`]: crate::BodyBudget::cut_slowest
 
@@ -31,7 +31,7 @@ const WAIT_WITHIN_MAX_NS: u64 = 30_000_000_000;
 /// How often one looks whether there is memory.
 const LOOK_INTERVAL_NS: u64 = 2_000_000;
 
-/// Of those who wait, so many are tried at each look, the next ones at the next.
+/// Of the waiting requests, so many are tried each time, the next ones the next time.
 const TRIES_PER_LOOK: usize = 32;
 
 /// More of one shard do not wait: they are answered 503 at once.
@@ -166,7 +166,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Refuses those that were too slow for those who wait, and forgets those that hold nothing any more.
+    /// Refuses connections that were too slow while others wait, and forgets those that hold nothing any more.
     #[cold]
     pub(super) fn cut_slow_bodies<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let mut holding = std::mem::take(&mut self.exchange.body_queue.holding);
@@ -201,7 +201,7 @@ impl<S: Service> Server<S> {
     }
 }
 
-// Connections that had their share of a tick: who goes on next, and how many at once.
+// Connections that used up their budget of a tick: which one continues next, and how many at once.
 //
 // Floods of pipelined requests, and responses in parts to clients that take them, want more of the
 // shard than one tick gives them. They have their turns in order, a few in each tick, so that what

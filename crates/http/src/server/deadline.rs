@@ -236,7 +236,7 @@ impl<S: Service> Server<S> {
 
 // The graceful stop: answer what was asked, close what is idle, cut what is left at a deadline.
 //
-// What was asked is what had arrived: so who is idle goes not at the stop, but once the driver has told
+// What was asked is what had arrived: so idle connections are closed not at the stop, but once the driver has told
 // of all that it knew of then. A client that came just now may wait behind regulars for its turn, and a
 // close with its request unread is a reset.
 //
@@ -252,7 +252,7 @@ pub(crate) const HAND_OVER_NS: u64 = 1_000_000_000;
 /// How far a stop has come.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    /// Set while who is idle is kept although the server drains.
+    /// Set while idle connections are kept although the server drains.
     turn_away_timer: Option<TimerId>,
     /// Another process takes the address over: connections are taken until the timer fires.
     is_handing_over: bool,
@@ -264,7 +264,7 @@ pub(super) struct Drain {
 
 impl Drain {
     /// This tick's end, in which listening ends, and that of the next one, in which the driver takes those
-    /// who had connected.
+    /// that had connected.
     const TICKS_TO_LAST: u8 = 2;
 
     /// Timers that are its own, without that of the deadline.
@@ -272,7 +272,7 @@ impl Drain {
         usize::from(self.turn_away_timer.is_some())
     }
 
-    /// Somebody may come yet, or be heard of who is taken for idle.
+    /// A connection may come yet, or data of one that is taken for idle.
     pub(super) fn expects_more(&self) -> bool {
         self.turn_away_timer.is_some() || self.ticks_to_last > 0
     }
@@ -314,7 +314,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Those who are idle go, but for those who came while it drains and have their time to ask.
+    /// Idle connections are closed, but for those that came while it drains and have their time to ask.
     #[cold]
     pub(super) fn refuse_waiting<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let Some(timer) = self.drain.turn_away_timer.take() else {

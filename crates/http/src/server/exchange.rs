@@ -41,7 +41,7 @@ pub(crate) struct Exchange {
     pub(crate) counters: HttpCounters,
     pub(crate) marks: Marks,
     pub(crate) standing_lines: FixedHeaderLines,
-    /// Who wants to know of every request.
+    /// Is told of every request.
     pub(crate) access_log: Option<Box<ShardLog>>,
     pub(crate) metrics_access: MetricsAccess,
     /// What comes or goes in parts.
@@ -50,7 +50,7 @@ pub(crate) struct Exchange {
     gatherings: Pool<Gathering>,
     /// What they may hold, with those of all other shards.
     pub(super) bodies: BodyBudget,
-    /// Who waits for them.
+    /// The requests that wait for them.
     pub(super) body_queue: BodyQueue,
     /// Bytes that wait, for the rest of a head or for an earlier request.
     inputs: Pool<KeptInput>,

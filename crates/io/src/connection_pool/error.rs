@@ -3,7 +3,7 @@
 use crate::resolver::ResolveError;
 use rustix::io::Errno;
 
-/// What is being done for who waits.
+/// What is being done for a waiting request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AcquirePhase {
     /// Every connection that is allowed is in use.

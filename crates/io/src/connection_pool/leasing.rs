@@ -1,6 +1,6 @@
 //! A connection's uses: handed out, given back, and parked between them.
 //!
-//! Who asks gets what is parked, or waits; what comes back goes to who waits, or is parked.
+//! A request gets a parked connection, or waits; what comes back goes to a waiting request, or is parked.
 
 use millpond_mempool::{Handle, Slab};
 
@@ -31,7 +31,7 @@ impl ConnectionPool {
         };
         state.counters.misses += 1;
         let limit = state.target.waiters_max;
-        // Who waits for a connection of its own to open is not in anybody's queue.
+        // A request that waits for a connection of its own is in no queue.
         let openable = state
             .target
             .connections_max
@@ -129,7 +129,7 @@ impl ConnectionPool {
         }
     }
 
-    /// A connection that nobody holds: to who waits for it, else it is parked.
+    /// A connection that nobody holds: to a waiting request, else it is parked.
     pub(super) fn settle<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -200,7 +200,7 @@ pub struct Lease {
 /// What opening a connection took.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct OpenTimes {
-    /// Looking its name up, for who had to wait for that.
+    /// Looking its name up, for requests that had to wait for that.
     pub resolve_ns: u64,
     /// Until it stood.
     pub connect_ns: u64,
@@ -220,7 +220,7 @@ pub enum Acquired {
     Failed(AcquireError),
 }
 
-/// Names one who waits, to cancel it.
+/// Names a waiting request, to cancel it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct WaiterId(pub(super) Handle<super::waiting::Waiter>);
 

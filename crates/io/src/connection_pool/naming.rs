@@ -84,7 +84,7 @@ impl Naming {
 }
 
 impl ConnectionPool {
-    /// The addresses to connect to, if they are known and hold. If the name has none, who waits is
+    /// The addresses to connect to, if they are known and hold. If the name has none, a waiting request is
     /// told; else the resolver is asked, and goes on with them.
     pub(super) fn addresses<D: Driver>(
         &mut self,
@@ -293,7 +293,7 @@ pub struct Target {
     pub tls: Option<TlsClient>,
     /// Connections at most: in use, parked and being opened.
     pub connections_max: usize,
-    /// Who may wait for one of them at most.
+    /// Requests that may wait for one of them at most.
     pub waiters_max: usize,
 }
 

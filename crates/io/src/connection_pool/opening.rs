@@ -149,7 +149,7 @@ impl ConnectionPool {
         state.opening_count += 1;
         self.connection_count += 1;
         if !self.try_next(shard, handle) {
-            // Who calls goes on with the others: no recursion, however many wait.
+            // The caller goes on with the others: no recursion, however many wait.
             self.opening_failed(shard, handle, None);
         }
         true

@@ -484,7 +484,7 @@ struct Socket {
     usage: Usage,
     /// What the kernel said and nobody has acted on: it says everything once.
     ready: EventFlags,
-    /// Stands among those who wait for a turn.
+    /// Is in the queue for a turn.
     is_waiting: bool,
     /// Epoll watches for room to send, too.
     watches_room: bool,
@@ -744,7 +744,7 @@ impl EpollDriver {
         Ok(count)
     }
 
-    /// Who is ready has not all been told of.
+    /// Not all that is ready has been reported.
     fn is_behind(&self) -> bool {
         !self.failing.is_empty()
             || self.waiting.count() > 0

@@ -243,7 +243,7 @@ impl Layer {
         true
     }
 
-    /// Nobody new is accepted: who is here has a moment left.
+    /// Nothing new is accepted: what is here has a moment left.
     pub(super) fn hurry_heads(&mut self, now_ns: u64) {
         let Some(awaited) = self.awaited.as_deref_mut() else {
             return;

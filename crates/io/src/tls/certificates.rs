@@ -304,7 +304,7 @@ fn warning_of(
     path: &Path,
     now: UnixTime,
 ) -> Option<CertificateWarning> {
-    // Who cannot read the times sees nothing wrong with them.
+    // Without readable times nothing is wrong with them.
     let validity = Validity::of(certificate)?;
     let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     let path = path.to_path_buf();

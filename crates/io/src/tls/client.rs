@@ -337,7 +337,7 @@ pub struct TlsOptions {
     /// The protocols spoken inside, for ALPN. A peer that offers others only is refused; one that
     /// offers none is not.
     pub protocols: Vec<Vec<u8>>,
-    /// What somebody is told who begins with a capital letter, as HTTP in plaintext does.
+    /// The response to a client that begins with a capital letter, as HTTP in plaintext does.
     pub plaintext_response: &'static [u8],
     /// From accepting a connection to the end of its handshake.
     pub handshake_timeout_ns: u64,

@@ -68,7 +68,7 @@ impl<D: Driver> Tls<D> {
         Self::over(inner, layer)
     }
 
-    /// As [`Self::new`], for who connects to others with [`Driver::connect_tls`]; what is accepted speaks
+    /// As [`Self::new`], for callers that connect to others with [`Driver::connect_tls`]; what is accepted speaks
     /// TLS only with a `server`.
     pub fn towards_others(inner: D, server: Option<&TlsServer>, mode: PoolMode) -> Self {
         let source = server.map(TlsServer::source);
@@ -222,7 +222,7 @@ impl<D: Driver> Driver for Tls<D> {
 
     fn peer(&self, socket: SocketId) -> Option<Peer> {
         let peer = self.inner.peer(socket);
-        // Who is gone stays gone, whatever was told of it.
+        // A closed socket stays closed, whatever was told of it.
         peer.map(|peer| self.told(socket).map_or(peer, |told| told.source))
     }
 

@@ -31,7 +31,7 @@ pub(super) struct Session {
     /// How much of `incoming` rustls has been shown, and must be shown again: there is nothing whole
     /// in it. Invariant: at most `incoming.len()`.
     seen_bytes: usize,
-    /// Plaintext for an owner who paused meanwhile.
+    /// Plaintext for an owner that paused meanwhile.
     pub(super) held: Buffer,
     /// Plaintext given before the handshake was over.
     pub(super) waiting: Buffer,

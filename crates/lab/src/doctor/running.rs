@@ -95,7 +95,7 @@ pub struct Running {
     pub name: String,
     /// Its program; `None` without permission.
     pub program: Option<PathBuf>,
-    /// Who it runs as.
+    /// The user it runs as.
     pub user: String,
     /// How long it has been running.
     pub running_ns: Option<u64>,

@@ -164,7 +164,7 @@ impl ScriptErrors {
 
 // Connections that wait before they ask again: for the script's `delay()`, or after its error.
 
-/// Who waits until when.
+/// Which connections wait until when.
 #[derive(Debug)]
 struct Pauses {
     /// Per connection; 0: it does not wait.

@@ -313,7 +313,7 @@ impl Worker<'_> {
     }
 }
 
-// A worker's company: who besides the clocks looks at its responses.
+// What besides the clocks reads a worker's responses.
 
 impl Worker<'_> {
     /// Adds what is to look at responses in this run.

@@ -101,7 +101,7 @@ impl Worker<'_> {
         while let Some(free) = self.free.first(&mut self.sessions) {
             let index = free.index;
             let session = &self.sessions[index as usize];
-            // Who can take requests is open; who is not stands there no longer.
+            // Only open connections can take requests; a closed one is removed.
             let ConnectionState::Open { socket } = session.state else {
                 self.free.take_first(&mut self.sessions, free);
                 continue;

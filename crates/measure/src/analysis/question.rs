@@ -279,7 +279,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The answer, and whom it leaves out: "all the same" is not said of somebody who was not judged.
+    /// The answer, and whom it leaves out: "all the same" is not said of a candidate that was not judged.
     fn sentence(&self, what: &str) -> String {
         let mut parts = vec![self.lead(what)];
         if !self.better.is_empty() {

@@ -237,7 +237,7 @@ quantities! {
     /// CPU time in the kernel, as above.
     SystemCpu = "system_cpu_per_request_ns", "system CPU/req", Nanoseconds, LowerIsBetter, Usual,
         wall false;
-    /// Branches in user mode that went the other way than foretold. Who else runs on a core trains
+    /// Branches in user mode that went the other way than foretold. What else runs on a core trains
     /// its predictor and fills its caches, so these four need a quiet machine.
     BranchMisses = "branch_misses_per_request", "branch misses/req", Count, LowerIsBetter, Usual,
         wall true;
@@ -418,7 +418,7 @@ pub enum RecordError {
         found: u32,
         /// Of this program.
         known: u32,
-        /// Who wrote it.
+        /// What wrote it.
         version: String,
     },
 }

@@ -220,7 +220,7 @@ pub struct PhaseHeap {
     /// What the program asked malloc for and has not given back; `None` where the samples are too few to say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_bytes: Option<u64>,
-    /// Private memory by who holds it.
+    /// Private memory by what holds it.
     pub held: Vec<Held>,
 }
 
@@ -692,7 +692,7 @@ pub struct SettingsFront {
     pub settings: Vec<SettingAnswer>,
     /// Candidates on the front, the least memory first.
     pub front: Vec<String>,
-    /// How many do what, and who is on the front.
+    /// How many do what, and which are on the front.
     pub sentence: String,
 }
 

@@ -373,7 +373,7 @@ impl CandidateRounds {
     }
 }
 
-// How much of a server an allocator can change at all: calls of malloc, and who holds its memory.
+// How much of a server an allocator can change at all: calls of malloc, and what holds its memory.
 
 /// Fewer heap calls than this per request, and an allocator has next to nothing to do with a request.
 const CALLS_MIN: f64 = 0.1;
@@ -382,7 +382,7 @@ const SHARE_MIN: f64 = 0.01;
 /// From this share on an allocator of the program's own, or a runtime's heap, is what a user has to know first.
 const SHARE_MUCH: f64 = 0.25;
 
-/// Who holds memory.
+/// What holds memory.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Holder {
@@ -405,7 +405,7 @@ pub enum Holder {
         /// The file name of its object.
         object: String,
     },
-    /// Nobody who could be found: mapped by system calls of its own.
+    /// Nothing that could be found: mapped by system calls of its own.
     Unknown,
     /// Stacks of threads.
     Stacks,
@@ -485,7 +485,7 @@ impl Holder {
 /// Memory of one holder.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Held {
-    /// Who.
+    /// The holder.
     #[serde(flatten)]
     pub holder: Holder,
     /// How much, over all processes of the server, shared pages divided by their users.
@@ -508,14 +508,14 @@ pub struct HeapUse {
 pub struct Reach {
     /// Per request, by operation (`put`, `get`, `request`).
     pub per_request: BTreeMap<String, HeapUse>,
-    /// Private memory by who holds it, the most first; empty where it could not be read.
+    /// Private memory by what holds it, the most first; empty where it could not be read.
     pub held: Vec<Held>,
     /// Of what malloc holds: bytes that the program asked for and has not given back; `None` where the samples are too
     /// few to say.
     pub live_bytes: Option<u64>,
     /// Resident pages of files, shared pages divided by their users.
     pub file_bytes: u64,
-    /// Mappings that could not be noted with who made them.
+    /// Mappings that could not be noted with what made them.
     pub unnoted: u64,
 }
 
@@ -1139,7 +1139,7 @@ impl LoadConnectionSets {
         }
     }
 
-    /// What the spread means for who has one run; `None` of fewer than two sets.
+    /// What the spread means for a single run; `None` of fewer than two sets.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         if self.sets.len() < 2 {

@@ -408,7 +408,7 @@ impl Books {
 impl Drop for Books {
     /// Gives everything back but what is still lent, whose holders outlive their pool.
     fn drop(&mut self) {
-        // Reported before, by those who may report.
+        // Reported before, by the code that may report.
         let _ = self.empty_quarantine();
         self.slots.forget_lent();
     }

@@ -4,7 +4,7 @@
 //! heap here. So there are as many heaps as there were threads at once, and what a dead thread left
 //! is the next one's to use.
 //!
-//! An orphan's blocks are still freed by others. Who sends a parcel to a home asks afterwards
+//! An abandoned heap's blocks are still freed by others. A thread that sends a batch to a home asks afterwards
 //! whether it is an orphan's, and if so, puts the blocks back to their chunks itself; the orphan's
 //! owner, while it is one, is the lock. They are a few pages, and live blocks may name them.
 #![allow(unsafe_code)]

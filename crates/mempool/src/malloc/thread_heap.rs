@@ -105,7 +105,7 @@ pub(super) struct ThreadHeap {
     pub(super) next: UnsafeCell<*mut ThreadHeap>,
 }
 
-/// `RemoteFrees` wants to know who frees a closed home. Heaps are never closed.
+/// `RemoteFrees` wants to know which thread frees a closed home. Heaps are never closed.
 unsafe fn never_buried(_home: NonNull<RemoteFrees>) {}
 
 impl ThreadHeap {

@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask loom` runs these on the very code of `remote_free`, `outbox` and `batch`. A model
 //! holds when no order breaks an assertion and no two accesses are left without an order: each
-//! block has a guard that its user, its taker and the one who buries the pool touch, and the last
+//! block has a guard that its user, its taker and the thread that frees the pool touch, and the last
 //! of them also claims the atomics for itself, as freeing their memory would.
 //!
 //! A model that cannot fail shows nothing, so each says which faults, planted by hand, it caught.
@@ -19,7 +19,7 @@ use std::rc::Rc;
 const BLOCKS: usize = 4;
 const BLOCK_BYTES: usize = 32;
 
-/// A pool that knows who may touch what. loom runs its threads one at a time on a single thread of
+/// A pool that knows which thread may touch what. loom runs its threads one at a time on a single thread of
 /// the system, so what is not under test may be a plain number.
 #[repr(C)]
 struct Home {

@@ -112,15 +112,15 @@ pub(super) struct EntityFlags {
     /// is on the loopback or a unix socket
     #[arg(long, value_name = "DIR")]
     checkpoints: Option<PathBuf>,
-    /// Only who sends `Authorization: Bearer TOKEN` with one of these may write: a token of 16 letters or
+    /// Only clients that send `Authorization: Bearer TOKEN` with one of these may write: a token of 16 letters or
     /// more on each line of FILE
     ///
-    /// Who may write may read too. Everybody may read, unless --read-tokens is given. A token that
+    /// They may read too. Everybody may read, unless --read-tokens is given. A token that
     /// crosses a network without TLS (--tls-cert) is everybody's. Of lines that begin with # and of
     /// empty ones nothing is taken. The file is read when the server starts, and again at SIGHUP.
     #[arg(long, value_name = "FILE")]
     write_tokens: Option<PathBuf>,
-    /// Only who sends one of these tokens, or one of --write-tokens, may read
+    /// Only clients that send one of these tokens, or one of --write-tokens, may read
     #[arg(long, value_name = "FILE", requires = "write_tokens")]
     read_tokens: Option<PathBuf>,
     /// Answer requests under these names alone, addresses and localhost; others with 421. A name that begins with a dot

@@ -149,7 +149,7 @@ impl UringDriver {
         }
     }
 
-    /// Listening has ended: takes those who wait, and closes the listener once the kernel has let
+    /// Listening has ended: takes waiting connections, and closes the listener once the kernel has let
     /// go of it, without which its port would stay taken.
     pub(super) fn finish_accepting<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
     where

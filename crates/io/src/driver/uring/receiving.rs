@@ -10,7 +10,7 @@
 //! one receive at most, until its peer has sent short messages for a while.
 //!
 //! A submission that goes on takes all there is, and all buffers with it. So whoever finds none
-//! waits for a turn, first come, first served; a turn is one receive of bounded length, and who
+//! waits for a turn, first come, first served; a turn is one receive of bounded length, and a socket that
 //! leaves bytes behind waits for the next one. Once they are all taken, the submission goes on by
 //! itself again.
 //!
@@ -43,7 +43,7 @@ use super::{Event, ReceiveOperation, SocketId, UringDriver, handle_of};
 const HELD_PIECE_BYTES: usize = 32 << 10;
 
 /// After a socket held more than one receive, so many short messages come one by one before a submission goes on by
-/// itself again: who uploads bodies now and then sends the heads of other requests in between.
+/// itself again: a client that uploads bodies sends the heads of other requests in between.
 const SINGLE_RECEIVES: u8 = 64;
 
 /// A receive of fewer bytes that left nothing behind is a message's.
@@ -75,7 +75,7 @@ impl UringDriver {
         if !is_wanted || socket.receive != ReceiveOperation::None {
             return;
         }
-        // Who sends much takes all buffers, and all the time to put it off, if nothing bounds it.
+        // A peer that sends much takes all buffers, and all the time to defer it, if nothing bounds it.
         let is_flooding =
             socket.life.stage() == Stage::Open && socket.is_lasting && socket.usage.is_bulk();
         if is_flooding && self.scheduler.is_protecting() {
@@ -94,7 +94,7 @@ impl UringDriver {
     }
 
     /// Lets those receive that have waited longest, all together no more than a tick's share, which
-    /// leaves buffers for those who do not flood.
+    /// leaves buffers for clients that do not flood.
     pub(super) fn give_turns(&mut self) {
         if self.waiting.is_empty() {
             return;
@@ -254,7 +254,7 @@ impl UringDriver {
                 self.receive_failed(id, (error, place), pools, handler);
             }
         }
-        // Without submissions that go on each receive is a turn: asked again at once, those who
+        // Without submissions that go on each receive is a turn: asked again at once, sockets that
         // flood would share the buffers among themselves.
         if cqueue::sock_nonempty(completion.flags())
             && (was_turn || !self.features.has(DriverFeature::MultishotReceive))

@@ -214,7 +214,7 @@ impl Ring {
             None => (std::ptr::null(), 0),
         };
         // SAFETY: the descriptor or index is this ring's; `arguments`, and the time it points to,
-        // outlive the call; the entries' memory is the duty of those who pushed them.
+        // outlive the call; the entries' memory is the duty of the code that pushed them.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,

@@ -136,7 +136,7 @@ impl Serving {
         served.chain(inside).any(|name| name == family)
     }
 
-    /// Who serves, in a few words.
+    /// Which allocator serves, in a few words.
     #[must_use]
     pub fn title(&self) -> String {
         match (&self.runtimes[..], self.served.is_empty()) {
