@@ -251,7 +251,7 @@ fn scan(address: SocketAddr, keys: u64) -> Result<(), String> {
         client.chunk(&mut chunk)?;
         if chunk != format!("{}\n{key:024}", id_of(key)).as_bytes() {
             let found = String::from_utf8_lossy(&chunk);
-            return Err(format!("in place of entity {key} the range has {found:?}"));
+            return Err(format!("instead of entity {key} the range has {found:?}"));
         }
     }
     client.chunk(&mut chunk)?;

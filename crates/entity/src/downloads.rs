@@ -56,7 +56,7 @@ struct Download {
     is_over: bool,
 }
 
-/// What is to be answered in place of a value.
+/// What is to be answered instead of a value.
 pub(crate) enum Instead {
     /// The outcome of a read.
     Outcome(Outcome),

@@ -447,7 +447,7 @@ fn while_looking<S: Engine, R: Send>(
 }
 
 /// When the disk is asked to give back what was deleted or has ended. The engine would do so only when other reasons to
-/// merge come up, and where puts are refused for want of room none does.
+/// merge come up, and where puts are refused for lack of room none does.
 #[derive(Debug)]
 struct RoomMaking {
     next_try: Instant,

@@ -34,7 +34,7 @@ pub enum ParseError {
         limit_bytes: usize,
     },
     /// More field lines than the limit.
-    #[error("the head has more than {limit} fields: send fewer")]
+    #[error("the header section has more than {limit} fields: send fewer")]
     TooManyFields {
         /// `Limits::fields_max`.
         limit: usize,

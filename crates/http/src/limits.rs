@@ -54,7 +54,7 @@ pub struct LimitValues {
     /// and then does not help; beyond it: 408.
     pub head_timeout_ns: u64,
     /// Before the first request and between requests, while connections are few; beyond it the
-    /// connection closes without a word, as peers expect.
+    /// connection closes silently, as peers expect.
     pub idle_timeout_ns: u64,
     /// What `idle_timeout_ns` shrinks to, in a straight line, as nine tenths of `connections_max`
     /// fill; and how long a connection has to be idle before it makes room for a new one.

@@ -140,7 +140,7 @@ impl Response<'_> {
         self.encode(status, content_type, &[], body)
     }
 
-    /// Responses with fields of the service's own. A `Date` or `Server` among them stands in place of the
+    /// Responses with fields of the service's own. A `Date` or `Server` among them replaces the
     /// server's; `Connection` and what frames the body may not be among them.
     ///
     /// ```

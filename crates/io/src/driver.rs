@@ -91,7 +91,7 @@ pub enum Event<'a> {
         /// The new socket.
         socket: SocketId,
     },
-    /// A connection waits but cannot be taken, most often for want of file descriptors. Closing an idle
+    /// A connection waits but cannot be taken, most often for lack of file descriptors. Closing an idle
     /// socket here helps the waiting peer; otherwise it is reset in the next tick where descriptors have run
     /// out, and waits where [`Driver::set_accepted_max`] or the kernel's memory is the limit.
     AcceptFailed {
@@ -177,7 +177,7 @@ pub struct DriverCounters {
     pub accepted: u64,
     /// [`Event::AcceptFailed`] delivered.
     pub accept_failures: u64,
-    /// Connections that were reset as soon as they were taken, for want of a descriptor.
+    /// Connections that were reset as soon as they were taken, for lack of a descriptor.
     pub accepts_refused: u64,
     /// Sockets held now: taken or connected, and not closed by the kernel yet. Not a sum of work.
     pub sockets_held: u64,
@@ -272,7 +272,7 @@ pub trait Driver: Sized {
     fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome;
 
     /// As [`Self::send`], for what comes before anything else on a socket that was connected, TLS
-    /// included: the head of the PROXY protocol.
+    /// included: the PROXY header.
     fn send_below_tls(&mut self, socket: SocketId, head: Buffer) -> SendOutcome {
         self.send(socket, head)
     }
@@ -434,7 +434,7 @@ pub trait Driver: Sized {
         None
     }
 
-    /// What became of the heads of the PROXY protocol, of a driver that awaits them.
+    /// What became of the PROXY headers, of a driver that awaits them.
     fn proxy_head_counters(&self) -> Option<ProxyHeadCounters> {
         None
     }

@@ -167,13 +167,13 @@ fn address_of(fd: impl AsFd) -> Result<Address, Errno> {
 // Place: `listener` binds one, `handed_over` is given one.
 
 /// What the kernel takes of a connection beyond what it has sent, in bytes. Its own limit is 4 MiB: of a
-/// client that stopped reading that is memory of nobody's account, and freeing it when the client is given
-/// up on held all others of the shard up for a millisecond. The kernel asks for more when half is left,
+/// client that stopped reading that is memory of nobody's account, and freeing it when the client is
+/// dropped held all others of the shard up for a millisecond. The kernel asks for more when half is left,
 /// 50 us at 10 Gbit/s.
 const UNSENT_BYTES_MAX: libc::c_int = 128 << 10;
 
 /// A TCP connection on which nothing has come for so long is probed, so often in such intervals, and then
-/// fails: a peer that has vanished without a word is noticed after two minutes, where the kernel alone
+/// fails: a peer that has vanished silently is noticed after two minutes, where the kernel alone
 /// would ask after two hours, or never.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);

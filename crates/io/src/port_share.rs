@@ -20,7 +20,7 @@
 //!
 //! A program stays with the group when its maker is gone: whoever joins removes it.
 //!
-//! A unix socket has a path in place of a port: the newcomer's takes the place of the old one in
+//! A unix socket has a path instead of a port: the newcomer's takes the place of the old one in
 //! one step, so there is nothing to steer.
 #![allow(unsafe_code)]
 

@@ -45,7 +45,7 @@ pub enum ServiceState<'a> {
 /// There is an address, and nobody there.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "NOTIFY_SOCKET names {address:?}, where nobody reads ({source}): unset it, or start this by systemd"
+    "NOTIFY_SOCKET names {address:?}, which no process reads ({source}): unset it, or start this by systemd"
 )]
 pub struct ManagerUnreachable {
     address: OsString,

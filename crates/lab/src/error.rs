@@ -204,9 +204,9 @@ pub enum RunError {
         /// How many were tried.
         connections: usize,
     },
-    /// The kernel killed a process of the target for want of memory.
+    /// The kernel killed a process of the target for lack of memory.
     #[error(
-        "{title}: the kernel killed {killed} of its processes for want of memory{}; {last_words}",
+        "{title}: the kernel killed {killed} of its processes for lack of memory{}; {last_words}",
         limit_bytes.map(|bytes| format!(" (limit {})", format_bytes(bytes as f64))).unwrap_or_default()
     )]
     KilledForMemory {
@@ -258,9 +258,9 @@ pub enum RunError {
         /// The end of its output.
         last_lines: Vec<String>,
     },
-    /// SIGKILL, and the kernel counts nothing killed for want of memory.
+    /// SIGKILL, and the kernel counts nothing killed for lack of memory.
     #[error(
-        "{reason}; the kernel killed none of its processes for want of memory, so another program did"
+        "{reason}; the kernel killed none of its processes for lack of memory, so another program did"
     )]
     KilledByAnother {
         /// What ended.

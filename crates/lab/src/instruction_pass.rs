@@ -272,7 +272,7 @@ impl Emulator {
             let more = self.run(workshop, candidate, &works, Some(index), stop)?;
             let difference = more.checked_sub(few).ok_or_else(|| {
                 RunError::Figures(format!(
-                    "{} more requests took fewer instructions: {more} in place of {few}",
+                    "{} more requests took fewer instructions: {more} instead of {few}",
                     work.counted
                 ))
             })?;

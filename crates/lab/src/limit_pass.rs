@@ -220,7 +220,7 @@ impl LimitSearch<'_> {
     }
 }
 
-/// An end for want of memory is an answer.
+/// An end for lack of memory is an answer.
 fn judged(trial: Result<Trial, RunError>) -> Result<Trial, RunError> {
     match trial {
         Err(error) if is_death(&error.cause()) => Ok(Trial::Died),

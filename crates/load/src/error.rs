@@ -249,7 +249,7 @@ pub(crate) fn sentence_of(error: &ClientError) -> String {
             format!("head over {limit_bytes} bytes, the limit of --max-response-header")
         }
         ClientError::Head(ParseError::TooManyFields { limit }) => {
-            format!("head with more than {limit} fields")
+            format!("header section with more than {limit} fields")
         }
         other => other.to_string(),
     }

@@ -315,7 +315,7 @@ fn wrong_answers_are_errors_of_their_kind() {
     assert_eq!(record.verdict.status, LoadStatus::Invalid);
 }
 
-/// Goal: a server that closes without a word fails the requests it left, and is not hammered.
+/// Goal: a server that closes silently fails the requests it left, and is not hammered.
 #[test]
 fn silent_closes_fail_their_requests_and_slow_the_reconnects() {
     let server = TestServer::start(|_| Reply::silence().then_close());

@@ -464,7 +464,7 @@ impl MemorySample {
         }
         self.private_bytes().is_none().then(|| {
             format!(
-                "this kernel does not tell a program's memory from its mapped files (Linux 5.3 does): {INSTEAD}"
+                "this kernel does not distinguish a program's memory from its mapped files (Linux 5.3 does): {INSTEAD}"
             )
         })
     }

@@ -43,7 +43,7 @@ pub(crate) struct StoreFigures {
     pub(crate) dirty_count: usize,
 }
 
-/// The first bytes of a segment, in place of the header that its first chunk does not need.
+/// The first bytes of a segment, instead of the header that its first chunk does not need.
 /// Invariant: bit `n` of `free` says that chunk `n` is the store's; of `dirty`, which is within
 /// `free`, that it has pages. Bit 0 is never set.
 #[repr(C, align(128))]

@@ -62,7 +62,7 @@ impl RemoteFrees {
         // SAFETY: the blocks are not back yet, so the pool lives; the reference is of the atomic
         // alone and ends with the operation that brings the blocks back.
         let newest = unsafe { &(*this.as_ptr()).newest };
-        // A guess in place of a load: mostly the owner has taken what was there, and loading would
+        // A guess instead of a load: mostly the owner has taken what was there, and loading would
         // fetch the line twice, first to read and then to write.
         let mut below = ptr::null_mut();
         loop {

@@ -19,7 +19,7 @@ pub struct RegionTable {
     pub sequence: u64,
     /// Regions that are noted.
     pub count: u64,
-    /// Changes that could not be noted: for want of room, or since another thread wrote for too long.
+    /// Changes that could not be noted: for lack of room, or since another thread wrote for too long.
     pub missed: u64,
     /// In order of address; they do not overlap.
     pub regions: [Region; REGIONS],

@@ -129,7 +129,7 @@ fn start(bench: &Bench, origin: &str, before: &[String]) -> Result<Server, Strin
     std::fs::write(&file, text).map_err(failed)?;
     let mut command = lasting(bench.machine.server_cpu);
     command.env("PATH", path_with_sbin());
-    // In the foreground, without a word.
+    // In the foreground, without output.
     command.args(before).args(["haproxy", "-db", "-q", "-f"]);
     command.arg(&file);
     Server::start(command, address)

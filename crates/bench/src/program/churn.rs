@@ -426,7 +426,7 @@ impl Child {
     }
 }
 
-/// An array in place of allocations.
+/// An array instead of allocations.
 pub(super) fn placed() -> Placed<Child> {
     Placed::new(OBJECT_COUNT as usize, Child::new(0))
 }

@@ -219,7 +219,7 @@ fn summary_of_process(findings: &[Finding]) -> String {
     };
     match has_missing(findings) {
         false => format!("The process was read and not touched; {questions}."),
-        true => format!("Which allocator it has could NOT be told; {questions}."),
+        true => format!("Which allocator it has could NOT be determined; {questions}."),
     }
 }
 

@@ -99,7 +99,7 @@ struct UpstreamFlags {
     /// be given several times
     #[arg(long, value_name = "ADDRESS[/BITS]|unix", conflicts_with = "config")]
     trust: Vec<TrustedPeers>,
-    /// Begin each connection to an upstream with a head of the PROXY protocol that tells the client's
+    /// Begin each connection to an upstream with a PROXY header that tells the client's
     /// address; it serves one request then
     #[arg(long, value_name = "v1|v2", conflicts_with = "config")]
     upstream_proxy_protocol: Option<ProxyProtocol>,
@@ -245,7 +245,7 @@ struct UpstreamTlsFlags {
     /// Trust the authorities in this PEM file, and no others [default: those of the system]
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     upstream_ca: Option<PathBuf>,
-    /// Do not check whose certificate it is: the connection is private, but nobody knows with whom
+    /// Do not verify the upstream's certificate: the connection is encrypted, but with an unknown peer
     #[arg(long, conflicts_with_all = ["config", "upstream_ca"])]
     upstream_insecure: bool,
     /// The proxy's own certificate, for upstreams that ask for one: PEM

@@ -117,9 +117,9 @@ pub(super) struct CommonFlags {
     /// the same --listen, then stop the old one with SIGTERM; no request fails
     #[arg(long)]
     reuse_port: bool,
-    /// Every connection begins with a head of the PROXY protocol, v1 or v2, as haproxy's send-proxy
+    /// Every connection begins with a PROXY header, v1 or v2, as haproxy's send-proxy
     /// and other balancers write it; one without it is closed. Logs, Forwarded and caps go by the
-    /// address it tells, so let nobody but the balancer reach the port
+    /// address it tells, so only the balancer may reach the port
     #[arg(long)]
     proxy_protocol: bool,
     /// Threads, each with sockets, timers and memory of its own [default: one per CPU it may use]
@@ -146,7 +146,7 @@ pub(super) struct CommonFlags {
     /// the request on), all or none. A proxy passes /metrics on, whatever this says
     #[arg(long, value_name = "loopback|all|none", default_value = "loopback")]
     metrics_access: MetricsAccess,
-    /// Serve /metrics on a listener of its own, in plaintext and for whoever reaches it; unix:PATH for a socket
+    /// Serve /metrics on a listener of its own, in plaintext and for every peer; unix:PATH for a socket
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen: Option<Address>,
     /// Write how it went to FILE when the server stops

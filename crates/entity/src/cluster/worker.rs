@@ -42,7 +42,7 @@ use super::scan::Scan;
 use super::statements::Statements;
 use super::{ClusterError, ClusterSecurity, ClusterUrl, Facts, plan, security, statements, write};
 
-/// When nobody expects a response any more: nodes give up after 2 s (writes) or 5 s (reads).
+/// When a response cannot come any more: nodes time out after 2 s (writes) or 5 s (reads).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// When a silent node is suspected, and another one asked what may be asked twice.

@@ -80,7 +80,7 @@ impl fmt::Display for Missing {
                 write!(formatter, "{name} is damaged at byte {offset_bytes}")
             }
             Self::WrongCurrent { found, expected } => {
-                write!(formatter, "CURRENT names {found:?} in place of {expected}")
+                write!(formatter, "CURRENT names {found:?} instead of {expected}")
             }
             Self::Changes { found, promised } => write!(
                 formatter,

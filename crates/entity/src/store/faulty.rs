@@ -117,7 +117,7 @@ impl<S: Engine> FaultyStore<S> {
         self.stopped.store(is_stopped, Ordering::SeqCst);
     }
 
-    /// Lets every commit fail for want of descriptors, before anything is written, or no longer: then
+    /// Lets every commit fail for lack of descriptors, before anything is written, or no longer: then
     /// [`Store::recover`] succeeds.
     pub fn run_short(&self, is_short: bool) {
         self.short.store(is_short, Ordering::SeqCst);

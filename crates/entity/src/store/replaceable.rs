@@ -96,7 +96,7 @@ impl<T> Replaceable<T> {
         }
     }
 
-    /// Gives it to all readers, in place of the one that was taken away.
+    /// Gives it to all readers, instead of the one that was taken away.
     pub(super) fn put(&self, value: T) {
         self.put_shared(Arc::new(value));
     }

@@ -106,7 +106,7 @@ pub struct RocksDbStore {
     read_only_lock: Mutex<Option<Lock>>,
     /// Held while the engine is closed and opened again: two threads may find that it has to be.
     reopening: Mutex<()>,
-    /// When it may be opened again for want of room.
+    /// When it may be opened again for lack of room.
     room_reopening: Mutex<RoomReopening>,
     path: PathBuf,
     block_cache: Cache,
@@ -901,7 +901,7 @@ impl Store for RocksDbStore {
         Ok(())
     }
 
-    /// By the engine's own recovery, which is on for want of room, or by closing and opening it again, as always where
+    /// By the engine's own recovery, which is on for lack of room, or by closing and opening it again, as always where
     /// it was the log that failed. Reads go
     /// on until then, so it is not closed before the machine has again what it was short of, as far as that can
     /// be seen: a quota cannot. Where it then cannot be opened for writes, it is opened for reads.

@@ -96,7 +96,7 @@ impl OutgoingRequest {
         }
     }
 
-    /// Has a head of the PROXY protocol sent before anything else, TLS included, which names the client of the
+    /// Has a PROXY header sent before anything else, TLS included, which names the client of the
     /// connection. The exchange is then alone on its connection, and `Connection: close` says so. A
     /// target with TLS needs [`millpond_io::tls::TlsClient::behind_head`].
     ///

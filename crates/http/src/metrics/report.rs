@@ -511,7 +511,7 @@ pub(crate) struct ShardSnapshot {
     pub(crate) driver: DriverCounters,
     /// Of a server that speaks TLS.
     pub(crate) tls: Option<TlsCounters>,
-    /// Of a server whose clients begin with a head of the PROXY protocol.
+    /// Of a server whose clients begin with a PROXY header.
     pub(crate) proxy_heads: Option<ProxyHeadCounters>,
     pub(crate) driver_name: &'static str,
     /// With a log only.
@@ -614,7 +614,7 @@ fn is_forwarded(request: &Request<'_>) -> bool {
     })
 }
 
-// Heads of the PROXY protocol as Prometheus text; nothing of a server that awaits none.
+// PROXY headers as Prometheus text; nothing of a server that awaits none.
 
 pub(super) fn write_proxy_heads(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
     let heads: Vec<(usize, ProxyHeadCounters)> = shards

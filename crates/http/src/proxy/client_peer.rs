@@ -172,7 +172,7 @@ impl ClientPeer {
         self.is_trusted = trusted.iter().any(|it| it.has(peer));
     }
 
-    /// The head of the PROXY protocol for a connection in its name.
+    /// The PROXY header for a connection in its name.
     pub(super) fn proxy_head(&self, version: ProxyProtocol) -> ProxyHeadText {
         let unknown = Ends {
             source: Peer::Unix,

@@ -45,7 +45,7 @@ pub struct UpstreamConfig {
     pub weight: u32,
     /// How TLS is spoken with it, if it is.
     pub tls: Option<TlsClient>,
-    /// Each connection begins with a head of the PROXY protocol that tells the client's address. It
+    /// Each connection begins with a PROXY header that tells the client's address. It
     /// serves one request then: another's, or another connection's of the same client, would be told
     /// under a wrong name.
     pub proxy_protocol: Option<ProxyProtocol>,

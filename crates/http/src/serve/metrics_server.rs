@@ -250,7 +250,7 @@ const KINDS: [Kind; 11] = [
     Kind {
         name: "accept_failed",
         level: LogLevel::Warn,
-        sentence: "connections could not be accepted, for want of file descriptors or memory; \
+        sentence: "connections could not be accepted, for lack of file descriptors or memory; \
                    raise the limit (ulimit -n)",
         count: |shard| shard.driver.accept_failures,
     },

@@ -134,7 +134,7 @@ fn an_early_refusal_survives_the_rest_of_the_body() {
     client.expect_end();
 }
 
-/// Goal: an unused connection closes without a word. When exactly is asked of the simulator, here and
+/// Goal: an unused connection closes silently. When exactly is asked of the simulator, here and
 /// below.
 #[test]
 fn idle_connections_close() {

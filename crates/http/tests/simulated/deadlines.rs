@@ -181,7 +181,7 @@ fn a_head_has_its_time_in_total() {
     assert!(in_time.borrow().text().starts_with("HTTP/1.1 200 "));
 }
 
-/// Goal: an idle connection is closed without a word, one that never spoke as well as one that
+/// Goal: an idle connection is closed silently, one that never spoke as well as one that
 /// was answered, each counted from when it became idle.
 #[test]
 fn idle_connections_have_their_time() {

@@ -1,4 +1,4 @@
-//! What comes before anything else on an accepted socket: the head of the PROXY protocol.
+//! What comes before anything else on an accepted socket: the PROXY header.
 //!
 //! A socket that is accepted is kept here until its head is whole; then it is accepted as others
 //! are, and what came behind the head is its first bytes. Its owner never hears of one whose head

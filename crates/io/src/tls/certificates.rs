@@ -58,7 +58,7 @@ pub enum TlsError {
     },
     /// The key needs a passphrase.
     #[error(
-        "the key in {} is encrypted, and nobody is there to ask for its passphrase: write it without, \
+        "the key in {} is encrypted, and a server cannot ask for its passphrase: write it without one, \
          as openssl pkey does",
         path.display()
     )]

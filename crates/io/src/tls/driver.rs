@@ -95,7 +95,7 @@ impl<D: Driver> Tls<D> {
         }
     }
 
-    /// The same, where every accepted socket begins with a head of the PROXY protocol, which says what
+    /// The same, where every accepted socket begins with a PROXY header, which says what
     /// [`Driver::peer`] is to answer. Such a socket is reported once its head is whole; one without it is
     /// closed. Head and handshake together may take `timeout_ns`, and `count_max` heads may be awaited at
     /// a time.

@@ -52,7 +52,7 @@ pub(super) struct Layer {
     /// What records are opened into; kept while there are sessions.
     pub(super) room: Buffer,
     pub(super) counters: TlsCounters,
-    /// Accepted sockets begin with a head of the PROXY protocol.
+    /// Accepted sockets begin with a PROXY header.
     pub(super) awaited: Option<Box<Awaited>>,
 }
 
@@ -719,7 +719,7 @@ impl Layer {
         let failure = if first.is_ascii_uppercase() {
             let text = self.source.as_ref().map(ServerSource::plaintext_response);
             let text = text.unwrap_or_default();
-            // Without memory it is closed without a word.
+            // Without memory it is closed silently.
             let _ = answer.extend_from_slice(&self.blocks, text);
             TlsFailure::Plaintext
         } else {

@@ -1,4 +1,4 @@
-//! Settings in force by their effect: those that an allocator takes without a word and then passes over.
+//! Settings in force by their effect: those that an allocator takes silently and then passes over.
 //!
 //! That a name and a value are right is asked before (`tuning`), that they reach the server is proved in it
 //! (`presence`). A value can still change nothing: glibc keeps no block above the size of a heap in the arenas of
@@ -30,7 +30,7 @@ const MMAP_THRESHOLD_BYTES: u64 = 128 << 10;
 const HEAP_BYTES: u64 = 64 << 20;
 /// A threshold nearer to the usual one is not probed: a block between both could lie on either side.
 const PROBED_DIFFERENCE_BYTES_MIN: u64 = 16 << 10;
-/// Larger blocks may be refused for want of address space.
+/// Larger blocks may be refused for lack of address space.
 const PROBED_BYTES_MAX: u64 = 256 << 20;
 
 /// The most that glibc takes of a tunable, though the dynamic linker's list has no bound, and what holds then.

@@ -23,7 +23,7 @@ fn sentence(answers: &Answers, connections: usize, backlog: Option<u32>) -> Stri
     failed.to_string()
 }
 
-/// A URL that answered 302 was measured without a word: a response of 150 bytes for a page of 60 KiB.
+/// A URL that answered 302 was measured silently: a response of 150 bytes for a page of 60 KiB.
 ///
 /// Goal: answers that point elsewhere are known where most are such, over all phases.
 #[test]

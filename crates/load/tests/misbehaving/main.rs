@@ -85,7 +85,7 @@ fn ours(mode: &Mode) -> Result<(), String> {
     match is_right && is_told && server.connections() >= mode.connections {
         true => Ok(()),
         false => Err(format!(
-            "{right} right, {failures:?}, {verdict:?}, {} connections, in place of {} right, {:?}, {:?}, {} \
+            "{right} right, {failures:?}, {verdict:?}, {} connections, instead of {} right, {:?}, {:?}, {} \
              connections; {:?} is told: {is_told}\n{text}",
             server.connections(),
             mode.right,

@@ -266,7 +266,7 @@ impl<'a> Answer<'a> {
         match self.leaders().as_slice() {
             names if !self.better.is_empty() && names.len() <= NAMES_MAX => names.join(" / "),
             [first, others @ ..] if !self.better.is_empty() => {
-                format!("{first} and {} not told from it", others.len())
+                format!("{first} and {} not distinguished from it", others.len())
             }
             _ if open == 0 && worse == 0 && same > 0 => {
                 format!("All the same within {}", self.margin())

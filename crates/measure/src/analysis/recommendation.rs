@@ -520,16 +520,14 @@ impl Advisor<'_, '_> {
             return (text, differences);
         }
         let Some(difference) = differences.iter().find(|one| one.candidate == name) else {
-            let text = format!("Why {name}, nothing that was counted tells.");
+            let text = format!("Why {name}: no measure explains it.");
             return (text, differences);
         };
         let text = match evidence.words(difference) {
             // A candidate that is faster and dearer is not faster because it is dearer.
             Some(words) if difference.change < 0.0 => format!("Why {name}: {words}."),
             Some(words) => format!("{name} is better although {words}."),
-            None => format!(
-                "Why {name}, the rounds do not tell: the cost of a request is not decided, or the same."
-            ),
+            None => format!("Why {name}: unknown, the cost of a request is undecided or the same."),
         };
         (text, differences)
     }
@@ -555,8 +553,8 @@ impl Advisor<'_, '_> {
                 Unit::Ratio.format(own),
                 Unit::Ratio.format(baseline)
             ),
-            Some(_) => format!("Why {name}, nothing that was counted tells."),
-            None => format!("Why {name}, was not counted."),
+            Some(_) => format!("Why {name}: no measure explains it."),
+            None => format!("Why {name}: not measured."),
         }
     }
 }
@@ -641,7 +639,7 @@ impl Advisor<'_, '_> {
                 }
                 (_, open) if open < all => format!("Nothing is proved better than {baseline}"),
                 _ => {
-                    format!("The evidence does not tell whether anything is better than {baseline}")
+                    format!("The evidence does not show whether anything is better than {baseline}")
                 }
             };
             let proved: Vec<String> = self.topics.iter().map(|it| self.proved(it)).collect();

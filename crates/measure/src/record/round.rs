@@ -823,7 +823,7 @@ pub enum FailureCause {
         /// How long no response came.
         silent_ns: u64,
     },
-    /// The kernel killed a process of it for want of memory.
+    /// The kernel killed a process of it for lack of memory.
     KilledForMemory {
         /// The lowest limit of its control groups; absent if they have none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -885,7 +885,7 @@ impl FailureCause {
             None => what.to_owned(),
         };
         match self {
-            // What the kernel does for want of memory has a cause of its own.
+            // What the kernel does for lack of memory has a cause of its own.
             Self::Crashed {
                 signal: Some(9), ..
             } => "killed (SIGKILL), not for memory".to_owned(),

@@ -153,7 +153,7 @@ unsafe fn bury(remote: NonNull<RemoteFrees>) {
 /// pushes, drains and the last drain interleave.
 ///
 /// Caught: `push` or `take` with relaxed order; `push` by a plain store, and `take` by a load and a
-/// store, in place of the exchange.
+/// store, instead of the exchange.
 #[test]
 fn freers_against_drain() {
     loom::model(|| {

@@ -190,7 +190,7 @@ impl Server {
         }
     }
 
-    /// SIGKILL, as when a process is ended for want of memory.
+    /// SIGKILL, as when a process is ended for lack of memory.
     pub(crate) fn kill(mut self) {
         self.signal(Signal::KILL);
         // It was started by us: the status can be had, and says nothing new.

@@ -82,11 +82,11 @@ pub(super) struct EntityFlags {
     /// longest value, up to 16 times its length, comes on top: --max-value should be a small part of it.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory, default_value = "256MiB")]
     memory: u64,
-    /// Memory for values that are read, shared out among the shards, in place of half of --memory; a
+    /// Memory for values that are read, shared out among the shards, instead of half of --memory; a
     /// quarter of it more for the blocks and indexes of the engine
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     cache: Option<u64>,
-    /// Memory for writes that are not yet in tables, in place of their share of --memory
+    /// Memory for writes that are not yet in tables, instead of their share of --memory
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     memtable: Option<u64>,
     /// Room on the disk that writes leave to the engine: with less, puts are answered with 507, with
@@ -115,8 +115,8 @@ pub(super) struct EntityFlags {
     /// Only clients that send `Authorization: Bearer TOKEN` with one of these may write: a token of 16 letters or
     /// more on each line of FILE
     ///
-    /// They may read too. Everybody may read, unless --read-tokens is given. A token that
-    /// crosses a network without TLS (--tls-cert) is everybody's. Of lines that begin with # and of
+    /// They may read too. Without --read-tokens every client may read. A token that
+    /// crosses a network without TLS (--tls-cert) can be read there. Of lines that begin with # and of
     /// empty ones nothing is taken. The file is read when the server starts, and again at SIGHUP.
     #[arg(long, value_name = "FILE")]
     write_tokens: Option<PathBuf>,

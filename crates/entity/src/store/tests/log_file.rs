@@ -87,7 +87,7 @@ proptest! {
         let (found, scan) = read(&file);
         prop_assert!(found.len() <= records.len());
         prop_assert_eq!(&records[..found.len()], &found[..]);
-        // Only padding at the end of a block may be flipped without a word.
+        // Only padding at the end of a block may be flipped silently.
         if found.len() < records.len() || scan.damaged_at.is_some() {
             prop_assert!(scan.damaged_at.is_some_and(|damaged| damaged <= at as u64));
         }

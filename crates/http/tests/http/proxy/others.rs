@@ -71,7 +71,7 @@ impl OtherServer {
         Self::with_conf("haproxy", &["-db", "-f"], &text, "v1.sock")
     }
 
-    /// nginx, which wants a head of the PROXY protocol and answers with what it tells.
+    /// nginx, which wants a PROXY header and answers with what it tells.
     pub(super) fn nginx_told() -> Self {
         let text = std::fs::read_to_string(format!("{DATA}/told.nginx.conf")).unwrap();
         Self::with_conf("nginx", &["-c"], &text, "front.sock")

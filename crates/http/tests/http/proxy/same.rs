@@ -181,7 +181,7 @@ fn answers_are_those_of_the_server_itself() {
             let start: String = request.chars().take(100).collect();
             let (direct, through) = (ask(other.address, &request), ask(server.address, &request));
             if direct.is_none() {
-                // It closed without a word, which the proxy cannot do.
+                // It closed silently, which the proxy cannot do.
                 assert_eq!(through.unwrap().0, 502, "{words:?} {start}");
                 continue;
             }

@@ -90,7 +90,7 @@ pub(super) fn accept_with(config: Arc<ServerConfig>, stream: TcpStream) -> Box<d
     Box::new(Announcing(StreamOwned::new(connection, stream)))
 }
 
-/// The same of an upstream that ends its connections without a word.
+/// The same of an upstream that ends its connections silently.
 pub(super) fn accept_without_close_notify(stream: TcpStream) -> Box<dyn Stream> {
     let connection = ServerConnection::new(server_config(&AUTHORITY)).unwrap();
     Box::new(StreamOwned::new(connection, stream))

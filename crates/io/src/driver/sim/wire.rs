@@ -254,7 +254,7 @@ pub struct FaultPlan {
     pub resets: f64,
     /// Bytes that arrived before a reset are lost with it.
     pub resets_lose_input: f64,
-    /// A waiting connection cannot be taken, for want of descriptors or kernel memory.
+    /// A waiting connection cannot be taken, for lack of descriptors or kernel memory.
     pub accept_failures: f64,
     /// A connection asked for is refused or times out.
     pub connect_failures: f64,

@@ -368,7 +368,7 @@ impl View<'_> {
             [] => Err(
                 "its main arena was not found: it is not in use, or of a version that is not known",
             ),
-            _ => Err("its main arena could not be told from other data"),
+            _ => Err("its main arena could not be distinguished from other data"),
         }
     }
 
