@@ -191,7 +191,7 @@ impl Cluster {
             make(&cluster.home.certificates(), NODES)?;
         }
         let (start, deadline) = (Instant::now(), Instant::now() + START_TIMEOUT);
-        // The first one is whom the others ask for the way in.
+        // The first one is the seed of the others.
         cluster.home.start(1)?;
         cluster.home.wait_for(1, deadline)?;
         for number in 2..=3 {

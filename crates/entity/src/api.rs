@@ -586,7 +586,7 @@ fn with_fields<R>(head: &Head<'_>, shown: Shown, see: impl FnOnce(&[Field<'_>]) 
     let fields = [
         (CONTENT_ENCODING, encoding),
         (FieldName::CONTENT_TYPE, content_type),
-        // The type is what whoever put it says: no browser is to guess another one.
+        // The type is what the writer of the value says: no browser is to guess another one.
         (CONTENT_TYPE_OPTIONS, NO_SNIFF),
         (FieldName::ETAG, tag_value(&tag)),
         UNCACHED,

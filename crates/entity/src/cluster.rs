@@ -74,7 +74,7 @@ pub enum ClusterError {
     Login {
         /// Which one.
         url: String,
-        /// As whom.
+        /// The user name.
         user: String,
     },
     /// The nodes demand authentication.

@@ -163,7 +163,7 @@ pub struct ClusterSecurity {
     pub tls: Option<ClusterTls>,
 }
 
-/// Whom this process signs in as.
+/// The account this process signs in with.
 #[derive(Clone, Eq, PartialEq)]
 pub struct ClusterLogin {
     /// A role that may log in.

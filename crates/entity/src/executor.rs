@@ -391,7 +391,7 @@ impl ShardLink {
         self.shared.commit_counters.is_stopped()
     }
 
-    /// For whom the disk has room.
+    /// Which writes the disk has room for.
     #[must_use]
     pub fn room(&self) -> Room {
         self.shared.commit_counters.room()

@@ -90,7 +90,7 @@ impl<S: Engine> EntityService<S> {
         }
     }
 
-    /// Whether whoever asks may have that.
+    /// Whether the client may have that.
     fn check_access(&self, route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
         if !self.access.limits_writes() {
             return Ok(());
@@ -103,7 +103,7 @@ impl<S: Engine> EntityService<S> {
         })
     }
 
-    /// Whether whoever asks may have that, and means what would be done. Of the request's head alone, so that it says the
+    /// Whether the client may have that, and means what would be done. Of the request's head alone, so that it says the
     /// same before and after its body came.
     fn check(&self, route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
         if !self.hosts.allow(request.authority().as_bytes()) {
@@ -590,7 +590,7 @@ impl<S: Engine> Service for EntityService<S> {
             && self.check_access(&Route::Metrics, request).is_ok()
     }
 
-    /// Of whoever may not send it, and what nothing is done with, so that it is not taken into memory: `call`
+    /// Of clients that may not send it, and what nothing is done with, so that it is not taken into memory: `call`
     /// then refuses, or answers at once.
     fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
         let route = route(request);

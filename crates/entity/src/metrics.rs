@@ -475,7 +475,7 @@ impl CommitCounters {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// For whom the disk has room, as seen last.
+    /// Which writes the disk has room for, as seen last.
     #[must_use]
     pub fn room(&self) -> Room {
         match self.room.load(Ordering::Relaxed) {

@@ -98,7 +98,7 @@ impl<'a> Line<'a> {
     pub fn of(id: &'a [u8], record: &'a [u8]) -> Result<Self, RecordError> {
         match Head::split(record)? {
             (head, Stored::Whole(value)) => Ok(Self::Entity { id, head, value }),
-            // Whoever shows it has to read them first.
+            // A program that shows it has to read them first.
             (_, Stored::Parted(_)) => Err(RecordError::InParts),
         }
     }

@@ -80,7 +80,7 @@ pub enum Ask {
     Close,
 }
 
-/// What travels from a shard to whoever scans.
+/// What travels from a shard to a scan thread.
 pub(crate) struct ScanJob {
     pub(crate) shard_index: usize,
     pub(crate) task: u64,

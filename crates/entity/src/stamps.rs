@@ -13,7 +13,7 @@
 //!    again after it. Every write up to `s` is in what it read: its first load (acquire) saw
 //!    `s`, stored (release) after the engine's commit had returned. No later write is in it: to
 //!    show one, the engine must have been handed the batch after the store of `s + 1` and a
-//!    release fence; whoever read the batch and passes an acquire fence then loads `s + 1` or more
+//!    release fence; a thread that read the batch and passes an acquire fence then loads `s + 1` or more
 //!    and does not fill. A read by a store thread is the same: the queue and the mailbox order its
 //!    two loads around the read.
 //! 3. *A write caches that value too.* Its job comes home with the even stamp that ended its

@@ -146,7 +146,7 @@ pub struct Disk {
     pub reserve_bytes: u64,
 }
 
-/// For whom a disk has room.
+/// Which writes a disk has room for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Room {
     /// All.
@@ -158,7 +158,7 @@ pub enum Room {
 }
 
 impl Disk {
-    /// For whom there is room.
+    /// Which writes there is room for.
     #[must_use]
     pub fn room(&self) -> Room {
         if self.free_bytes >= self.reserve_bytes {
@@ -370,7 +370,7 @@ pub trait Store: Engine {
     /// [`Failure::Passing`] while the engine is opened again.
     fn hold(&self) -> Result<Self::Held, StoreError>;
 
-    /// Whether whoever holds the engine has to let go of it.
+    /// Whether the holder of the engine has to let go of it.
     fn wants_release(&self) -> bool {
         false
     }

@@ -2,7 +2,7 @@
 //!
 //! [`AsyncService`] is a [`Service`]. A request becomes an [`AsyncRequest`], which the handler's
 //! future owns; the future lies in a `PinSlab` of exactly its type and is polled where the request
-//! is handled. When it has to wait, the exchange waits with it; whoever wakes it, from any thread,
+//! is handled. When it has to wait, the exchange waits with it; a wake, from any thread,
 //! puts its number into a queue and wakes the shard, which polls it in its next tick.
 //!
 //! ```text

@@ -4,7 +4,7 @@
 //! from what they fed. No byte is copied or kept here, so input may be cut anywhere.
 //!
 //! Trailer fields are checked like header fields and handed out apart from the data, so that
-//! nothing downstream takes them for header fields; whoever wants them gathers them for
+//! nothing downstream takes them for header fields; a service that wants them gathers them for
 //! [`crate::parse_trailer_fields`].
 
 use millpond_mempool::{BlockPool, Buffer, POOLED_BYTES_MAX, Pool, PoolError, Pooled};
@@ -419,7 +419,7 @@ pub(crate) struct KeptInput {
 }
 
 impl KeptInput {
-    /// Keeps `arrived` behind what is kept. On an error a part of it may be kept: whoever sent it has to
+    /// Keeps `arrived` behind what is kept. On an error a part of it may be kept: the sender has to
     /// go.
     pub(crate) fn keep(
         kept: &mut Option<Pooled<Self>>,

@@ -240,7 +240,7 @@ impl BudgetState {
                 needs.push((total - held, held));
             }
         }
-        // In this order whoever can be completed is: what each gives back only helps those behind.
+        // In this order whatever can be completed is: what each gives back only helps those behind.
         needs.sort_unstable();
         for (needed_bytes, held_bytes) in needs {
             if needed_bytes > u64::MAX / 2 {

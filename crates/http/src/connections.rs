@@ -27,7 +27,7 @@ const BETWEEN_CLOSED_IDLE_NS: u64 = 1_000_000;
 /// touched costs nothing, while tables that grow by copying leave holes behind them. Up to so many.
 const PLACES_FIRST_MAX: usize = 1 << 20;
 
-/// Whoever has a socket's slot.
+/// The owner of a socket's slot.
 type ConnectionSlot = Option<Pooled<Connection>>;
 
 pub(crate) struct Connections {
@@ -42,7 +42,7 @@ pub(crate) struct Connections {
     places_first: usize,
 }
 
-/// What an idle connection is to whoever looks for one to close.
+/// What an idle connection is to the search for one to close.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct IdleConnection {
     pub(crate) socket: SocketId,
@@ -184,7 +184,7 @@ impl Connections {
             .filter(|connection| connection.socket == socket)
     }
 
-    /// Whoever has the slot now.
+    /// The owner of the slot now.
     #[inline]
     pub(crate) fn get_mut_by_slot(&mut self, slot: usize) -> Option<&mut Connection> {
         let connection = self.at_slot(slot)?;
@@ -407,7 +407,7 @@ struct AddressCounts {
     count_max: usize,
     counts_loopback: bool,
     counts: HashMap<Key, u32>,
-    /// Whom each slot is counted for; zero for nobody.
+    /// The address each slot is counted for; zero for none.
     keys: Vec<Key>,
 }
 

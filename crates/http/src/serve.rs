@@ -103,7 +103,7 @@ pub struct ServeConfig {
     pub reuse_port: bool,
     /// Certificates, for a server that speaks TLS: [`load_tls`] reads them.
     pub tls: Option<TlsServer>,
-    /// Whoever connects begins with a PROXY header, version 1 or 2, that says for whom; one
+    /// Every connection begins with a PROXY header, version 1 or 2, with the client's address; one
     /// without is closed. It comes before TLS.
     pub proxy_protocol: bool,
     /// A line for each request, if wanted.

@@ -11,7 +11,7 @@
 //!         -> waiter, in order -> room below both caps? -> addresses (resolver) -> opening (race)
 //! give_back -> first waiter -> parked: watched, idle limit -> closed        opening -> first waiter
 //!
-//! target.rs    whom, and how many       link.rs      one connection; the list of parked ones
+//! target.rs    peers and limits         link.rs      one connection; the list of parked ones
 //! lease.rs     what is handed out       waiting.rs   the queue for connections, with deadlines
 //! error.rs     why there is none        opening.rs   one connection in the making, over all addresses
 //! counters.rs  hits, misses, waits      naming.rs    from a name to addresses, and how long they hold

@@ -240,7 +240,7 @@ pub trait Driver: Sized {
     /// The peer of an accepted socket; `None`: it is gone.
     ///
     /// Not a part of [`Event::Accepted`], because a kernel that accepts by itself writes no
-    /// addresses: it is asked by whoever wants to know, which is one system call.
+    /// addresses: it is asked on demand, which is one system call.
     fn peer(&self, socket: SocketId) -> Option<Peer>;
 
     /// Which address the peer of an accepted socket connected to; `None`: that is not known any more.

@@ -1,4 +1,4 @@
-//! Sockets that whoever started this process had opened for it, as systemd does for a unit with a
+//! Sockets that the parent process had opened for it, as systemd does for a unit with a
 //! `.socket` beside it.
 //!
 //! Instead of binding. The parent process keeps the sockets open while this process is

@@ -223,7 +223,7 @@ const UNIX_ADDRESS_BYTES: usize = 216;
 pub struct ProxyHead {
     /// In which version it is written.
     pub version: ProxyProtocol,
-    /// Between whom the connection was. `None`: the connection's own ends hold, because it is the
+    /// The two ends of the connection. `None`: the connection's own ends hold, because it is the
     /// sender's own (a health check) or the sender does not know better.
     pub ends: Option<Ends>,
     /// Its length.

@@ -17,7 +17,7 @@
 //! records.rs      the two sides, server and client, as one
 //! session.rs      one connection's records: bytes in, bytes out, no sockets
 //! server.rs       what all shards share: certificates, ticket keys; reloading
-//! client.rs       whom to trust, sessions to resume
+//! client.rs       trust, sessions to resume
 //! certificates.rs files to keys; which certificate for which name
 //! validity.rs     when a certificate ends
 //! counters.rs     handshakes and failures, by kind

@@ -1,4 +1,4 @@
-//! What this machine allows, for whoever wonders why something is slow, missing or refused.
+//! What this machine allows, for users that wonder why something is slow, missing or refused.
 //!
 //! Apart from the path of a comparison: `millpond doctor` calls [`examine`] and prints what it gets.
 //! What the kernel shows in files is read below a root that tests plant; what has to be tried

@@ -60,7 +60,7 @@ enum Decision {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InstructionCounts {
     pub(crate) of_candidates: Vec<Vec<Vec<(Measure, f64)>>>,
-    /// For the record: by whom, and how often, or why not.
+    /// For the record: with which tool, and how often, or why not.
     pub(crate) description: Option<String>,
     /// Lines for the report.
     pub(crate) notes: Vec<String>,

@@ -54,7 +54,7 @@ pub struct LaunchSpec {
     pub environment: Vec<(OsString, OsString)>,
     /// Where the target starts; `None`: where the lab runs.
     pub directory: Option<PathBuf>,
-    /// Whom it runs as; `None`: as the lab.
+    /// The user it runs as; `None`: as the lab.
     pub user: Option<Identity>,
     /// Whether the target runs at the highest priority of ordinary tasks; not an error where that is forbidden.
     pub is_raised: bool,

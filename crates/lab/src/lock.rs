@@ -93,7 +93,7 @@ impl MachineLock {
     }
 }
 
-/// Opens the file that is there, whoever made it, or makes it. No link is followed: the directory is
+/// Opens the file that is there, whichever user made it, or makes it. No link is followed: the directory is
 /// everybody's.
 fn open(path: &Path) -> io::Result<File> {
     let no_link = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);

@@ -27,7 +27,7 @@ pub struct SubjectOptions {
     pub inherited: Inherited,
     /// Where it starts; `None`: here.
     pub directory: Option<PathBuf>,
-    /// Whom it runs as; `None`: the user of the lab.
+    /// The user it runs as; `None`: the user of the lab.
     pub user: Option<Identity>,
     /// How it is told that it serves.
     pub ready: Ready,

@@ -265,7 +265,7 @@ impl StallWatch {
     }
 
     /// Responses are complete. A request that was due before the end of the last stall, and is answered after its begin,
-    /// met it; an earlier stall is over for whoever did not.
+    /// met it; an earlier stall is over for requests that did not.
     #[inline]
     pub(crate) fn answered(
         &mut self,

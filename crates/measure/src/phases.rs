@@ -24,7 +24,7 @@ const AT_ONCE_NS: f64 = 100e6;
 const FALL_SHARE_MIN: f64 = 0.02;
 /// A floor that is reached in the last part of its time may not be the last one.
 const LATE_SHARE: f64 = 0.9;
-/// Growth per cycle below this share of the floor is none for whoever runs a service.
+/// Growth per cycle below this share of the floor is none for operators of a service.
 const GROWTH_SHARE_MIN: f64 = 0.002;
 /// From this share on growth is put down to one cause.
 const CAUSE_SHARE_MIN: f64 = 0.5;

@@ -512,7 +512,7 @@ fn the_kernel_is_a_reason_too() {
 #[test]
 fn memory_has_its_own_reason() {
     let mut all = field(&[("mimalloc", 1.0, 1.0, 0.6)], 0.003);
-    assert!(advice(&all).reason == "Why mimalloc, was not counted.");
+    assert!(advice(&all).reason == "Why mimalloc: not measured.");
     for (index, candidate) in all.iter_mut().enumerate() {
         let ratio = if index < 2 { 2.1 } else { 1.25 };
         candidate.rounds[0].set(Measure::whole(Quantity::Fragmentation), ratio);

@@ -186,7 +186,7 @@ impl BlockPool {
     }
 
     /// Gives all chunks without a live block back to the system, and all pages of other chunks without one, after
-    /// draining, however lately they were used; returns how many bytes that were. For whoever is about to take more
+    /// draining, however lately they were used; returns how many bytes that were. For callers that are about to take more
     /// memory than it may if what is free stays. O(free blocks), and a system call for each run of pages.
     pub fn release_unused(&self) -> usize {
         self.handle.settle();

@@ -34,7 +34,7 @@ pub(crate) struct RemoteFrees {
 }
 
 impl RemoteFrees {
-    /// `bury` frees the whole pool. It is called once, by whoever is last to know the pool, on that
+    /// `bury` frees the whole pool. It is called once, by the last thread that knows the pool, on that
     /// thread, after all accesses of all others. Blocks sent with `long_tag` or a higher tag are
     /// longer than a cache line.
     pub(crate) fn new(bury: unsafe fn(NonNull<RemoteFrees>), long_tag: u16) -> Self {

@@ -31,7 +31,7 @@ pub(crate) fn prepare() {
             // SAFETY: as above.
             let _ = unsafe { libc::atexit(verify_at_exit) };
         }
-        // Whoever asks for checks must not believe that there were some.
+        // A user that asks for checks must not believe that there were some.
         Err(_) => end(b"millpond malloc: MEMPOOL_CHECKS is 1, guard, fail=N, or guard,fail=N\n"),
     }
 }

@@ -1,7 +1,7 @@
 //! The counters: one record for each thread, in memory shared with the lab.
 //!
 //! Every interposed call. A thread counts into a record that nobody else writes, with plain
-//! additions; whoever has none (before the file is mapped, while a thread ends, or when all are
+//! additions; a thread that has none (before the file is mapped, while a thread ends, or when all are
 //! taken) shares one with atomic additions. The layout is `millpond_preload_shared::heap_file`.
 //!
 //! A block is sampled when the bytes asked for by its thread reach the next point (`sampling`).

@@ -50,7 +50,7 @@ struct Contestant {
     server: Server,
 }
 
-/// Ours on both drivers, and whoever else is here.
+/// Ours on both drivers, and the others that are installed.
 fn contestants(bench: &Bench, origin: &Server) -> Result<Vec<Contestant>, String> {
     let mut all = Vec::new();
     for driver in ["uring", "epoll"] {

@@ -522,7 +522,7 @@ fn trusted(record: &LoadRecord) -> Outcome {
 
 // `millpond pages`: manual pages and shell completions, made from the flags themselves.
 //
-// Hidden: `cargo xtask dist` calls it for whoever packs Millpond. The other way round, linking this
+// Hidden: `cargo xtask dist` calls it for packagers. The other way round, linking this
 // command into `xtask`, would keep the checks from running while the command does not compile.
 
 /// Write the manual pages and shell completions, for packagers

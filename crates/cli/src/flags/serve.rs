@@ -164,7 +164,7 @@ pub(super) struct CommonFlags {
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Listen {
     At(Address),
-    /// From sockets that whoever started this process has opened.
+    /// From sockets that the parent process has opened.
     HandedOver,
 }
 

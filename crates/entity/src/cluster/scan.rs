@@ -202,7 +202,7 @@ async fn rows(
     statement: &PreparedStatement,
     values: impl SerializeRow,
 ) -> Result<QueryRowsResult, Failure> {
-    // Not a permit: whoever waits for one lets others ask.
+    // Not a permit: a waiter for one lets others ask.
     let _permit = cluster.questions.acquire().await;
     let result = cluster.session.execute_unpaged(statement, values).await;
     let result = result.map_err(|error| {

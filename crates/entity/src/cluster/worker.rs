@@ -156,7 +156,7 @@ pub(super) fn connect(
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(error) => {
-                // Whoever asked waits for this.
+                // The client waits for this.
                 let _ = outcome_sender.send(Err(ClusterError::Thread(error.to_string())));
                 return;
             }

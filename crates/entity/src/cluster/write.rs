@@ -85,7 +85,7 @@ async fn unconditional(
     let result = cluster.session.execute_unpaged(statement, values).await?;
     Ok(match was_applied(result) {
         Some(true) => Outcome::Written,
-        // The condition is always true: whoever says otherwise is not understood.
+        // The condition is always true: any other result is not understood.
         Some(false) | None => Outcome::Unknown,
     })
 }

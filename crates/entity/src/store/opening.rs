@@ -355,7 +355,7 @@ pub(super) fn default_reserve_bytes(memtable_bytes: u64, whole_bytes: u64) -> u6
 }
 
 /// Memtables that fit on the disk of `path` beside their logs, with as much left for tables as for both: what `asked`
-/// says, or less, with a line about it. Whoever says how much room is to be left has reckoned.
+/// says, or less, with a line about it. A given reserve is kept as it is.
 pub(super) fn fitting_memtables(path: &Path, asked: RocksDbOptions) -> RocksDbOptions {
     let Ok(found) = rustix::fs::statvfs(path) else {
         return asked;

@@ -637,7 +637,7 @@ impl Held for RocksDbHeld {
 }
 
 /// Whether compaction may take a record away. What it does not know it keeps. It does so under the eyes
-/// of snapshots too, to whom an entity that has ended is absent anyway.
+/// of snapshots too, to which an entity that has ended is absent anyway.
 fn is_expired(key: &[u8], record: &[u8]) -> bool {
     let is_record = !key.is_empty() && !parts::is_part(key);
     is_record && Head::of(record).is_ok_and(|head| head.is_expired())

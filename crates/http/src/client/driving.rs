@@ -671,7 +671,7 @@ impl Exchange {
             may_upgrade: request.may_upgrade,
             needs_own_connection: request.needs_own_connection || !request.preface.is_empty(),
             preface: request.preface,
-            // Whoever begins it notes it.
+            // The side that begins it notes it.
             is_noted: true,
             is_blocked: false,
             wants_room: false,

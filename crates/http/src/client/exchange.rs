@@ -357,7 +357,7 @@ pub struct ExchangeFailure {
 
 impl ExchangeFailure {
     /// The same request may be made again: nothing of it can have arrived; or it is one whose
-    /// repetition changes nothing, and no response to it has begun. Whoever streams a body must have
+    /// repetition changes nothing, and no response to it has begun. A caller that streams a body must have
     /// kept it besides.
     #[must_use]
     pub fn may_repeat(&self, method: Method) -> bool {

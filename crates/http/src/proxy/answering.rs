@@ -531,7 +531,7 @@ const PRECONDITIONS: [&str; 4] = [
 
 /// The method that is repeated as this request may be, if it may have arrived: a PUT with a precondition is no
 /// more idempotent than a POST (its repetition is answered 412, though the write was done), and a request with an
-/// `Idempotency-Key` is done once by whoever understands that, as a PUT is.
+/// `Idempotency-Key` is done once by servers that understand it, as a PUT is.
 fn method_by_meaning(method: Method, head: &OutgoingHead, failure: &ExchangeFailure) -> Method {
     if !failure.may_have_arrived || method.is_safe() {
         return method;

@@ -21,7 +21,7 @@ use super::service::Proxy;
 /// Addresses whose `Forwarded` and `X-Forwarded-*` are passed on: a network, or all unix sockets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TrustedPeers {
-    /// Whoever connects to a unix socket.
+    /// Peers that connect to a unix socket.
     Unix,
     /// Addresses that begin with the same bits.
     Network {

@@ -287,7 +287,7 @@ pub enum ProxyConfigError {
     ProbePath(HeadTextError),
 }
 
-/// A proxy's configuration in force, shared by its shards and by whoever changes it.
+/// A proxy's configuration in force, shared by its shards and by the code that changes it.
 #[derive(Debug)]
 pub struct ProxyControl {
     current: Mutex<Arc<ProxyConfig>>,

@@ -113,7 +113,7 @@ impl Exchange {
 }
 
 impl<S: Service> Server<S> {
-    /// Goes on with those for whom there is memory, and refuses those that waited long enough.
+    /// Goes on with those for which there is memory, and refuses those that waited long enough.
     pub(super) fn serve_body_queue<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         if self.exchange.bodies.has_marked() || self.exchange.body_queue.holding.len() > HOLDING_MAX
         {

@@ -43,7 +43,7 @@ impl<S: Service> Server<S> {
         self.service.accepted(socket.slot(), peer, destination);
     }
 
-    /// Why a new connection of this peer has no place, after whoever can go has made room.
+    /// Why a new connection of this peer has no place, after idle connections have made room.
     pub(super) fn lacks_room<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,

@@ -19,7 +19,7 @@ use super::{DRAIN_TIMER, Server, TURN_AWAY_TIMER};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A body that is gathered whole comes in this time and the grace, whoever else needs its memory: 64 MiB at
+/// A body that is gathered whole comes in this time and the grace, whatever else needs its memory: 64 MiB at
 /// 75 KB/s. What it holds earns it so much less time a byte.
 const BODY_SECONDS_MAX: u64 = 900;
 

@@ -10,7 +10,7 @@ use crate::shard::ShardContext;
 use super::{AcquireError, ConnectionPool, PoolKey};
 
 impl ConnectionPool {
-    /// A connection for whoever asks: a parked one, the one used last first, or a new one, or the
+    /// A connection for the caller: a parked one, the one used last first, or a new one, or the
     /// promise of one until `deadline_ns` ([`Self::next_outcome`] tells, with this `token`). With
     /// `needs_own_connection` it is a new one that is closed after this use.
     pub fn acquire<D: Driver>(
@@ -179,7 +179,7 @@ impl ConnectionPool {
     }
 }
 
-// What whoever asks for a connection gets.
+// What a caller that asks for a connection gets.
 
 /// A connection that is its holder's, until it is given back or discarded. The holder handles its
 /// events.

@@ -219,7 +219,7 @@ impl ConnectionPool {
     }
 }
 
-// Whom a pool connects to, and how much of it is allowed.
+// The peers of a pool, and its limits.
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;

@@ -289,7 +289,7 @@ impl ConnectionPool {
         self.drop_if_done(key);
     }
 
-    /// Lets those go on whom the cap of all had stopped, the one stopped first first.
+    /// Lets those go on that the cap of all had stopped, the one stopped first first.
     pub(super) fn feed_starved<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         for _ in 0..self.starved.len() {
             let has_room = self.connection_count < self.config.connections_max;

@@ -4,7 +4,7 @@
 //! are, and what came behind the head is its first bytes. Its owner never hears of one whose head
 //! does not come.
 //!
-//! Whoever knows the protocol does not need one, and all others were not to come here.
+//! Clients that know the protocol do not need one, and all others were not to come here.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

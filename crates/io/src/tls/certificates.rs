@@ -1,4 +1,4 @@
-//! Certificates and keys out of files, and which of them is for whom.
+//! Certificates and keys out of files, and which of them is for which name.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -142,7 +142,7 @@ impl fmt::Display for CertificateWarning {
     }
 }
 
-/// The certificates of a server. The first is for whoever names nobody, or somebody else.
+/// The certificates of a server. The first is for clients that name no host, or another one.
 #[derive(Debug)]
 pub(super) struct Certificates {
     keys: Vec<Arc<CertifiedKey>>,

@@ -1,4 +1,4 @@
-//! TLS towards servers: whom to trust, what to ask for, sessions to resume.
+//! TLS towards servers: trust, what to ask for, sessions to resume.
 //!
 //! Shared by all shards. Sessions are kept by rustls under a lock that is taken at handshakes alone.
 //! [`client_of_nodes`] is for a library that makes its connections itself, to many servers of one owner.
@@ -38,14 +38,14 @@ const SYSTEM_AUTHORITIES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Whom to trust.
+/// Which certificates to trust.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Trust {
     /// The authorities that the system trusts.
     System,
     /// The authorities in this PEM file, and no others.
     File(PathBuf),
-    /// Everybody: the connection is private, but nobody knows with whom.
+    /// All: the connection is encrypted, but the peer is not verified.
     Anybody,
 }
 
@@ -54,7 +54,7 @@ pub enum Trust {
 pub struct TlsClientOptions {
     /// The name or address that the server's certificate has to be for; a name is sent (SNI).
     pub host: String,
-    /// Whom to trust.
+    /// Which certificates to trust.
     pub trust: Trust,
     /// The certificate shown to servers that ask for one.
     pub identity: Option<CertificateFiles>,
@@ -80,7 +80,7 @@ pub struct TlsClient {
 impl TlsClient {
     /// The same, where something in plaintext comes before the handshake: the head of the PROXY
     /// protocol. A connection is reported as connected without TLS then, and its handshake begins with
-    /// [`crate::Driver::send_below_tls`], by which time is known for whom it is.
+    /// [`crate::Driver::send_below_tls`], by which time its client is known.
     #[must_use]
     pub fn behind_head(mut self) -> Self {
         self.is_behind_head = true;
@@ -328,7 +328,7 @@ impl ServerCertVerifier for Verifier {
 /// How a server speaks TLS.
 #[derive(Clone, Debug)]
 pub struct TlsOptions {
-    /// The first pair is for whoever names nobody, or somebody else; the others for the names in
+    /// The first pair is for clients that name no host, or another one; the others for the names in
     /// their certificates.
     pub certificates: Vec<CertificateFiles>,
     /// Clients have to show a certificate that one of the authorities in this PEM file has signed.

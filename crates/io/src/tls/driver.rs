@@ -23,7 +23,7 @@ use std::net::IpAddr;
 /// A driver whose accepted sockets, or connected ones, speak TLS below and plaintext above.
 ///
 /// What is different from the driver below:
-/// - A socket is reported as accepted before its handshake, so that whoever counts connections
+/// - A socket is reported as accepted before its handshake, so that code that counts connections
 ///   counts it. It fails with `ETIMEDOUT` when the handshake takes too long and with `EPROTO` when
 ///   TLS does not allow what the peer does.
 /// - What is sent before the handshake is over waits for it, and counts as blocked.
@@ -34,7 +34,7 @@ use std::net::IpAddr;
 ///   as HTTP requests do, finds out what was cut.
 /// - Sockets made by [`Driver::connect`] speak TLS only if it was made by [`Self::client`], those of
 ///   [`Driver::connect_tls`] always. They are reported as connected after their handshake, so that
-///   whoever times requests does not time it; but at once with [`TlsClient::behind_head`], whose
+///   timing of requests does not include it; but at once with [`TlsClient::behind_head`], whose
 ///   handshake begins with [`Driver::send_below_tls`].
 /// - [`DriverCounters`] are those of the driver below: of ciphertext.
 pub struct Tls<D> {

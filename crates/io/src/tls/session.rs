@@ -1,6 +1,6 @@
 //! One connection's records: ciphertext in, plaintext and records out.
 //!
-//! Whoever calls sends what is outgoing.
+//! The caller sends what is outgoing.
 
 use super::TlsFailure;
 use super::awaited::{Records, Side};

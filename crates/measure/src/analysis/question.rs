@@ -1,7 +1,7 @@
 //! The three questions: most throughput, lowest latency, least memory.
 //!
 //! Each is answered from one set of comparisons, every candidate against the baseline, which is
-//! what the table shows; nothing is compared a second time. Whoever is better with proof leads, by
+//! what the table shows; nothing is compared a second time. A candidate that is proved better leads, by
 //! the best estimate; else the baseline does. "Best" is a set: the leader, and all that its
 //! interval does not tell from them. The answer says what was proved of the others, too: the same,
 //! worse, or undecided.
@@ -201,7 +201,7 @@ struct Answer<'a> {
     /// The worst estimate first.
     worse: Vec<&'a Comparison>,
     open: Vec<&'a Comparison>,
-    /// Those of whom nothing can be relied on.
+    /// Those of which nothing can be relied on.
     unjudged: Vec<&'a Comparison>,
 }
 

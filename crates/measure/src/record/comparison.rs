@@ -594,7 +594,7 @@ impl Regression {
 //
 // A 99th percentile varies more than a rate and matters less for each percent, and instructions vary
 // hardly at all, so there are three. A comparison has its own (`compare --margin`), and they stand in the
-// record's settings: whoever judges its rounds again uses those.
+// record's settings: a later analysis of its rounds uses those.
 
 /// Which of the margins holds for a quantity.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

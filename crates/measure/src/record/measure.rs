@@ -275,7 +275,7 @@ quantities! {
 }
 
 impl Quantity {
-    /// Whether more or less of it is better or worse for whoever reads the report. What is not judged is shown, and
+    /// Whether more or less of it is better or worse for readers of the report. What is not judged is shown, and
     /// compared with nothing.
     #[must_use]
     pub const fn is_judged(self) -> bool {

@@ -633,7 +633,7 @@ impl Quarantine {
         self.len
     }
 
-    /// The newest of all. Whoever calls takes the oldest out while [`is_over`](Self::is_over).
+    /// The newest of all. The caller takes the oldest out while [`is_over`](Self::is_over).
     pub(super) fn push(&mut self, address: usize, bytes: usize) {
         assert!(
             self.len < self.ring.len(),

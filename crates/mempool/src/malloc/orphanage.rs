@@ -112,7 +112,7 @@ pub(super) fn adopt() -> Option<NonNull<ThreadHeap>> {
     lock().take()
 }
 
-/// Leaves a heap to whoever comes next.
+/// Leaves a heap to the next thread.
 ///
 /// # Safety
 /// The caller owns the heap, has sent its parcels, and stops using it.

@@ -99,7 +99,7 @@ pub(super) struct ThreadHeap {
     /// First, so that a block's home and its heap are one address.
     remote: RemoteFrees,
     owned: UnsafeCell<OwnerPart>,
-    /// Whether no thread owns it, so that whoever sends blocks home has to look after them.
+    /// Whether no thread owns it, so that threads that send blocks home have to look after them.
     pub(super) orphan: OrphanMark,
     /// The next orphan. Under the orphanage's lock.
     pub(super) next: UnsafeCell<*mut ThreadHeap>,

@@ -130,7 +130,7 @@ impl Handle {
     }
 }
 
-/// Whoever is called here must be alone with the home, so it may have all of it for itself.
+/// The callee must be alone with the home, so it may have all of it for itself.
 unsafe fn bury(remote: NonNull<RemoteFrees>) {
     // SAFETY: every `remote` of these models is the field of a living home, by a pointer to all of
     // it, and loom's threads take turns.

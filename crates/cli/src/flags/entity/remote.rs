@@ -411,7 +411,7 @@ pub(super) enum ClientFailure {
     Connection(String),
     /// What came is no response that is understood.
     Answer(String),
-    /// Whoever took the body did not want it.
+    /// The consumer of the body refused it.
     Sink(String),
 }
 

@@ -394,7 +394,7 @@ impl Settings {
     }
 
     fn tls_of(&self, address: &UpstreamName) -> Result<Option<TlsClient>, String> {
-        // As long as whoever waits for the connection: one limit, not two.
+        // As long as a request that waits for the connection: one limit, not two.
         let of_mirrors = self.mirroring.policy().timeout_ns;
         let open_max_ns = self.timeouts.timeouts().connection_ns.max(of_mirrors);
         let host = address.tls_host.as_ref();

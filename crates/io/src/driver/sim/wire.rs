@@ -339,7 +339,7 @@ impl FaultPlan {
     }
 }
 
-/// Where the driver's receives of one connection end, for whoever wants to say it exactly.
+/// Where the driver's receives of one connection end, for tests that set it exactly.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Cuts {
     /// Wherever the plan's chances put them.

@@ -9,7 +9,7 @@
 //! each socket; so one that brought more than a receive during a pause receives one by one from then on, and holds
 //! one receive at most, until its peer has sent short messages for a while.
 //!
-//! A submission that goes on takes all there is, and all buffers with it. So whoever finds none
+//! A submission that goes on takes all there is, and all buffers with it. So a socket that finds none
 //! waits for a turn, first come, first served; a turn is one receive of bounded length, and a socket that
 //! leaves bytes behind waits for the next one. Once they are all taken, the submission goes on by
 //! itself again.

@@ -454,7 +454,7 @@ impl UringDriver {
             return self.remove_failed(id, error, pools, handler);
         }
         socket.life.connected();
-        // Whoever connects means to exchange more than one message.
+        // The connecting side means to exchange more than one message.
         socket.is_lasting = true;
         self.arm_queued_send(id);
         handler(self, pools, Event::Connected { socket: id });
