@@ -1,7 +1,7 @@
 //! The entity server on a cluster: three nodes of Apache Cassandra on this machine, and the tests that
 //! take them.
 //!
-//! Place: a verb of its own. It installs Java and Maven where they are missing (`scripts/setup`),
+//! Place: its own subcommand. It installs Java and Maven where they are missing (`scripts/setup`),
 //! has Maven fetch the jars once into the user's cache (`cassandra/pom.xml`), starts the nodes on
 //! 127.0.0.1 to 3 (`node`), runs the tests of `millpond-entity` that ask for a cluster, and stops
 //! the nodes by their ids. A test kills a node and asks for it back, by this program

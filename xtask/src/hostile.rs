@@ -52,7 +52,7 @@ use subject::{Holdings, Metrics, PATIENCE, Subject, broken_identity, sum};
 struct HostilePlan {
     /// To compare.
     pairs: usize,
-    /// What a restless machine may make of them; see `exchanges`.
+    /// What a noisy machine may make of them; see `exchanges`.
     pairs_max: usize,
     amount: Amount,
     rate_per_s: u64,

@@ -265,7 +265,7 @@ fn lab_proof_as_told(words: &[&str]) -> Result<(), String> {
     lab_proof::run(comparisons, time_budget, scope)
 }
 
-/// A step of `check` as a verb of its own.
+/// A step of `check` as its own subcommand.
 fn verdict(outcome: Result<bool, String>) -> Result<(), String> {
     match outcome? {
         true => Ok(()),

@@ -17,8 +17,8 @@ use crate::limits::Limits;
 /// longest is found; those beyond are younger, to an epoch.
 const SEARCH_COUNT_MAX: usize = 64;
 
-/// How many idle connections are closed at once, and how long the next ones wait then. A crowd's time
-/// is over together; ending one is some 15 us, and the kernel frees what thousands leave behind in
+/// How many idle connections are closed at once, and how long the next ones wait then. Many
+/// expire together; ending one is some 15 us, and the kernel frees what thousands leave behind in
 /// one go: with 64 at once everybody else waited for a millisecond, and for three after them.
 const CLOSED_IDLE_MAX: usize = 4;
 const BETWEEN_CLOSED_IDLE_NS: u64 = 1_000_000;

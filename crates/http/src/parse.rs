@@ -201,7 +201,7 @@ impl<G: Grammar> Work for ParseHead<G> {
     }
 }
 
-/// What a stop means: the end of as many bytes as a head may have is the end of patience.
+/// What a stop means: a head that reaches its most bytes has exceeded the limit.
 #[cold]
 fn stopped<T>(stop: Stop, bytes: usize, limits: &Limits) -> Result<Parsed<T>, ParseError> {
     match stop {

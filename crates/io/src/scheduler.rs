@@ -1,6 +1,6 @@
 //! Which work comes first in a tick, and how much of the rest is done in it; the same for every driver.
 //!
-//! A client that asks and is answered, and asks again, loses most by a crowd of others that connect,
+//! A client that asks and is answered, and asks again, loses most by a flood of others that connect,
 //! dribble, hang up or flood: its next request would stand behind all of theirs. So what such a client
 //! sends is *prompt*: handled when it comes. All other work waits in queues, each in the order in which
 //! it came, and has a budget in each tick:
@@ -38,7 +38,7 @@ const PROMPT_NS: u64 = TICK_NS / 10;
 /// What a timer takes that ends a connection: http's deadlines, those of closing sockets.
 const TIMER_NS: u64 = TICK_NS / 2;
 
-/// Timers that fire in one tick. A crowd's deadlines pass together.
+/// Timers that fire in one tick. Deadlines of many connections pass together.
 pub(crate) const TIMERS_PER_TICK_MAX: usize = (TICK_NS / TIMER_NS) as usize;
 
 /// More than this is not a message but a load.

@@ -138,7 +138,7 @@ impl<'a> Field<'a> {
     }
 
     /// Those that can be best: everyone but the baseline's double.
-    fn entrants(&self) -> impl Iterator<Item = &'a CandidateRounds> + '_ {
+    fn all_candidates(&self) -> impl Iterator<Item = &'a CandidateRounds> + '_ {
         self.all()
             .filter(|candidate| candidate.role != Role::BaselineAgain)
     }

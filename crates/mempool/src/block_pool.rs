@@ -194,7 +194,7 @@ impl BlockPool {
     }
 
     /// The first part of what [`trim`](Self::trim) does, at most a few system calls;
-    /// [`go_on_trimming`](Self::go_on_trimming) does the rest. After a crowd a whole trim takes
+    /// [`go_on_trimming`](Self::go_on_trimming) does the rest. After a flood a whole trim takes
     /// milliseconds, in which nobody is served. Returns how many bytes both gave back since the last call
     /// of this. Where one is under way still, goes on with that.
     pub fn begin_trim(&self) -> usize {

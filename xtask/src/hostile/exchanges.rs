@@ -316,7 +316,7 @@ pub(super) fn summary(
         ratios.p99.value,
         match is_judged {
             true => "",
-            false => " (not judged: the machine is restless)",
+            false => " (not judged: the machine is noisy)",
         },
         ratios.response.value,
         percent(alone, &stalls.of_server),
@@ -349,9 +349,9 @@ pub(super) fn summary(
     (ratios.into_figures(), detail)
 }
 
-// A turn alone and one beside an attack, and which of them a restless machine leaves to compare.
+// A turn alone and one beside an attack, and which of them a noisy machine leaves to compare.
 //
-// A host that is restless for minutes is quiet for seconds in between. So pairs are taken until as
+// A host that is noisy for minutes is quiet for seconds in between. So pairs are taken until as
 // many as were planned met a quiet machine, up to so many in all. Whether a pair did is asked of what
 // no server has a hand in: of its turn alone, how many requests stalls disturbed; of that beside the
 // attack, what the hypervisor says it took. A pair is never chosen by how long responses took.
@@ -387,7 +387,7 @@ pub(super) struct Pairs {
     planned: usize,
     most: usize,
     quiet: Vec<Pair>,
-    restless: Vec<Pair>,
+    noisy: Vec<Pair>,
 }
 
 impl Pairs {
@@ -397,19 +397,19 @@ impl Pairs {
             planned,
             most,
             quiet: Vec::new(),
-            restless: Vec::new(),
+            noisy: Vec::new(),
         }
     }
 
     pub(super) fn wants_more(&self) -> bool {
-        let taken = self.quiet.len() + self.restless.len();
+        let taken = self.quiet.len() + self.noisy.len();
         self.quiet.len() < self.planned && taken < self.most
     }
 
     pub(super) fn push(&mut self, pair: Pair) {
         match pair.is_quiet() {
             true => self.quiet.push(pair),
-            false => self.restless.push(pair),
+            false => self.noisy.push(pair),
         }
     }
 
@@ -419,10 +419,10 @@ impl Pairs {
         holdings: [Holdings; 2],
     ) -> (Vec<Figure>, Value) {
         let is_judged = self.quiet.len() >= self.planned;
-        let restless = self.restless.len();
+        let noisy = self.noisy.len();
         let compared = match is_judged {
             true => self.quiet,
-            false => self.quiet.into_iter().chain(self.restless).collect(),
+            false => self.quiet.into_iter().chain(self.noisy).collect(),
         };
         let (mut stalls, mut stood) = (Stalls::default(), Stood::default());
         let (mut alone, mut beside) = (Vec::new(), Vec::new());
@@ -439,7 +439,7 @@ impl Pairs {
             holdings,
             is_judged,
         );
-        detail["pairs_on_a_restless_machine"] = restless.into();
+        detail["pairs_on_a_restless_machine"] = noisy.into();
         (figures, detail)
     }
 }

@@ -115,7 +115,7 @@ pub(crate) struct LoadFlags {
     /// the same CPUs. 0 is off
     #[arg(long, value_name = "US", value_parser = parse_busy_poll_ns, default_value = "0")]
     busy_poll: u64,
-    /// What the run has to keep, else the exit status is 3: p99<5ms, service.p50<200us, errors<0.1%,
+    /// Objectives of the run; exit status 3 if one is missed: p99<5ms, service.p50<200us, errors<0.1%,
     /// rate>1k; several with commas. A failed request counts as slower than any objective
     #[arg(long, value_name = "OBJECTIVES")]
     slo: Option<Slo>,

@@ -154,7 +154,7 @@ impl Heartbeat {
 }
 
 /// Whether much memory was freed lately and stays free. Blocks over 32 KiB are malloc's, which keeps
-/// what is freed below anything that is still in use: after a crowd that had the server hold much
+/// what is freed below anything that is still in use: after a flood that had the server hold much
 /// for it, for good.
 #[derive(Debug, Default)]
 struct LargeBlocks {

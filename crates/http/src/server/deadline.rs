@@ -1,7 +1,7 @@
 //! What a connection may take how long for, and what happens when it took longer.
 //!
 //! A connection has a timer only while something is half done: a head, a body, a write. Those that
-//! are idle have none, which keeps the timers out of most requests and their memory out of a crowd:
+//! are idle have none, which keeps the timers out of most requests and their memory out of many connections:
 //! one sweep looks at those idle for longest, so that the time they have can shrink for all of them
 //! at once.
 
@@ -206,7 +206,7 @@ impl<S: Service> Server<S> {
         let exchange = &mut self.exchange;
         if connection.is_blocked {
             exchange.counters.count_limit_hit(Limit::WriteStall);
-            // A crowd that does not read would leave the kernel with all that it was sent.
+            // Many clients that do not read would leave the kernel with all that it was sent.
             shard.driver.reset(socket);
             self.forget(shard, socket);
             return;
@@ -287,7 +287,7 @@ impl<S: Service> Server<S> {
         if !self.drain.is_handing_over {
             self.stop_listening(shard);
         }
-        // Without a hand-over it ends sooner, but for a crowd that has the driver always behind.
+        // Without a hand-over it ends sooner, but for a flood that keeps the driver always behind.
         let timer = shard.timers.create(TURN_AWAY_TIMER);
         shard.timers.set(timer, shard.now_ns + HAND_OVER_NS);
         self.drain.turn_away_timer = Some(timer);

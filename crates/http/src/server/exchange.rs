@@ -338,7 +338,7 @@ pub(super) struct Progress {
 }
 
 /// A client that pipelines more than this is not one that asks and waits: a hundred requests are 4 KiB and
-/// 50 us, and a crowd's of whom each had so many held a regular client up for half a millisecond.
+/// 50 us, and a flood of clients with so many each delayed an established client for half a millisecond.
 const REQUESTS_OF_A_MESSAGE: usize = 8;
 
 impl Progress {

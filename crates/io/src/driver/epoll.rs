@@ -260,7 +260,7 @@ impl EpollDriver {
         self.close_later(socket);
     }
 
-    /// The kernel says that a socket failed. A crowd that resets its connections has that said of all
+    /// The kernel says that a socket failed. Many connections that reset at once have that said of all
     /// together, and each is a close.
     fn fail_in_turn<H>(
         &mut self,

@@ -7,7 +7,7 @@
 //! ```
 //! Closing a TCP socket with unread bytes sends a reset, and a reset destroys what the peer has not read
 //! yet, often the very answer that says why. So a socket whose owner leaves sends its queue, then a FIN,
-//! and discards what arrives until the peer's FIN. The bounds are here; without them an idler would keep the
+//! and discards what arrives until the peer's FIN. The bounds are here; without them an idle peer would keep the
 //! socket of a connection that nobody serves any more.
 
 use super::SocketId;

@@ -76,7 +76,7 @@ fn arrivals() -> impl Strategy<Value = Vec<(u32, [usize; 5])>> {
     proptest::collection::vec(tick, 1..60)
 }
 
-/// Goal: a receive is never longer than a buffer or shorter than a request, shrinks with the crowd, and
+/// Goal: a receive is never longer than a buffer or shorter than a request, shrinks with their number, and
 /// all together keep within a tick's share as long as that is possible.
 #[test]
 fn receives_shrink_with_the_crowd() {

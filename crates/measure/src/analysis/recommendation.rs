@@ -123,7 +123,7 @@ pub(super) fn recommend(field: &Field<'_>, verdicts: &Verdicts) -> Recommendatio
             .map(|(key, name, verdict)| Topic { key, name, verdict })
             .collect(),
         others: field
-            .entrants()
+            .all_candidates()
             .filter(|one| !std::ptr::eq(*one, field.baseline))
             .map(|one| one.name.as_str())
             .collect(),

@@ -41,7 +41,7 @@ pub(super) fn of(field: &Field<'_>, memory: &QuestionVerdict) -> Option<Settings
         effect: SettingEffect::Default,
         ..SettingAnswer::default()
     }];
-    settings.extend(field.entrants().filter(is_setting).map(|one| {
+    settings.extend(field.all_candidates().filter(is_setting).map(|one| {
         let (memory, cpu) = (find(memory, &one.name), find(&cpu, &one.name));
         SettingAnswer {
             candidate: one.name.clone(),

@@ -149,7 +149,7 @@ fn couples<'a>(field: &Field<'a>) -> Vec<(&'a CandidateRounds, &'a CandidateRoun
         })
     };
     field
-        .entrants()
+        .all_candidates()
         .filter(|one| one.pools == Some(PoolSetting::On))
         .filter_map(|on| Some((on, find(&on.allocator, PoolSetting::Off)?)))
         .collect()
@@ -260,7 +260,7 @@ pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<Open
         return Vec::new();
     };
     let verdicts = question::answer_all(&field);
-    let has_others = field.entrants().count() > 1;
+    let has_others = field.all_candidates().count() > 1;
     // Settings are judged by it, where it does not stand for throughput already.
     let cpu = settings_front::is_asked(&field).then(|| question::answer(&field, &question::CPU));
     let cpu = cpu.filter(|cpu| cpu.measures != verdicts.throughput.measures);

@@ -409,7 +409,7 @@ impl UringDriver {
         true
     }
 
-    /// The kernel says that a socket failed. A crowd that resets its connections has that said of all
+    /// The kernel says that a socket failed. Many connections that reset at once have that said of all
     /// together, and each is a close.
     pub(super) fn fail_in_turn<H>(
         &mut self,

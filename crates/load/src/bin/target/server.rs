@@ -59,7 +59,7 @@ fn now_ns() -> u64 {
 impl Server {
     pub(crate) fn bind(config: &Config) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen)?;
-        // The standard library's backlog is 128, which a crowd of connections overflows.
+        // The standard library's backlog is 128, which a flood of connections overflows.
         rustix::net::listen(&listener, 4096)?;
         listener.set_nonblocking(true)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
