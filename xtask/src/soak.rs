@@ -252,7 +252,7 @@ impl Stay {
         if let Some(sentence) = broken_identity(&metrics) {
             return Err(sentence);
         }
-        self.check_answers(&metrics, statuses)?;
+        self.check_responses(&metrics, statuses)?;
         let (growth_bytes, descriptors) = (
             growth(&self.samples, |s| s.resident_bytes as f64),
             self.descriptors,
@@ -303,7 +303,7 @@ impl Stay {
 
     /// The server counted no response fewer than were read. It may count more: of visits that broke
     /// off, and ours to `/metrics`.
-    fn check_answers(
+    fn check_responses(
         &self,
         metrics: &Metrics,
         statuses: &BTreeMap<u16, u64>,

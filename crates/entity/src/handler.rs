@@ -24,7 +24,7 @@ use crate::keeper::{CheckpointRefusal, MonitorLink, MonitorOutcome};
 use crate::key::{KeyScratch, decode_id};
 use crate::metrics::Metrics;
 use crate::metrics::ShardCounters;
-use crate::parts::{LARGE_BYTES, LargeAnswers};
+use crate::parts::{LARGE_BYTES, LargeResponses};
 use crate::parts::{PART_BYTES, PartSets};
 use crate::range::{FirstId, RangeQuery, ScanRange};
 use crate::range::{RangeRefusal, Ranges};
@@ -40,7 +40,7 @@ pub struct EntityService<S> {
     link: ShardLink,
     cache: ValueCache,
     ranges: Ranges,
-    large: LargeAnswers,
+    large: LargeResponses,
     uploads: Uploads,
     downloads: Downloads,
     /// No value may be longer.
@@ -76,7 +76,7 @@ impl<S: Engine> EntityService<S> {
             link,
             cache,
             ranges,
-            large: LargeAnswers::default(),
+            large: LargeResponses::default(),
             uploads: Uploads::new(Arc::clone(&sets), value_bytes_max),
             downloads: Downloads::new(sets),
             value_bytes_max,

@@ -313,7 +313,7 @@ fn count_parts(snapshot: &impl Snapshot, set: Version, announced: u32) -> Result
 //
 // ```text
 // reader: Store::get -> BodyBudget::take -> Job::hold          no room: it waits, then 503
-// shard: Job -> LargeAnswers::begin -> Response::write ...     as there is room
+// shard: Job -> LargeResponses::begin -> Response::write ...     as there is room
 // ```
 // On the path: what is not large is copied into the connection's output at once, for which the output
 // is made. Of what is large every reader would have a copy of its own there, for as long as it takes;
@@ -327,7 +327,7 @@ pub const LARGE_BYTES: usize = 128 << 10;
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A response under way.
-struct LargeAnswer {
+struct LargeResponse {
     request: RequestToken,
     /// Holds the record, and the bytes of it.
     job: Job,
@@ -337,17 +337,17 @@ struct LargeAnswer {
 
 /// Those of one shard. Few, by their size: a list is searched as fast as a table.
 #[derive(Default)]
-pub struct LargeAnswers {
-    answers: Vec<LargeAnswer>,
+pub struct LargeResponses {
+    answers: Vec<LargeResponse>,
 }
 
-impl LargeAnswers {
+impl LargeResponses {
     /// Begins to answer a read with the record it found; what is to be sent in its place is returned,
     /// and counted by the caller.
     pub fn begin(&mut self, completions: &mut Completions<'_>, job: Job) -> Option<Reply> {
         let mut reply = None;
         let request = job.request;
-        let mut answer = LargeAnswer {
+        let mut answer = LargeResponse {
             request,
             job,
             at: 0,
@@ -413,7 +413,7 @@ impl LargeAnswers {
     }
 }
 
-impl LargeAnswer {
+impl LargeResponse {
     fn write(&mut self, response: &mut Response<'_>) -> Flow {
         if self.job.hold.as_ref().is_some_and(BodyHold::is_cut) {
             return Flow::Done;

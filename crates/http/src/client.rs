@@ -29,7 +29,7 @@ use driving::tell;
 use driving::{Exchange, Incoming};
 use millpond_io::{Driver, ShardContext};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
-use reading::AnswerHeads;
+use reading::KnownResponseHeads;
 use shard_client::ClientShared;
 
 use crate::body::BodyDecoder;
@@ -43,8 +43,8 @@ use crate::status::StatusCode;
 use self::reading::Meaning;
 
 pub use self::exchange::{
-    AnswerHead, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, FailureCause,
-    OutgoingRequest, Phase, Timeouts,
+    ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, FailureCause, OutgoingRequest,
+    Phase, ReceivedHead, Timeouts,
 };
 pub use self::reading::LastHead;
 pub use self::shard_client::{Client, ClientConfig, ExchangeWriteError};
@@ -562,7 +562,7 @@ impl Client {
         };
         let (head, body) = received.split_at(whole.head.head_bytes);
         let event = ExchangeEvent::Whole {
-            head: AnswerHead {
+            head: ReceivedHead {
                 bytes: head,
                 head: &whole.head,
                 fields: heads.fields(),
@@ -583,7 +583,7 @@ impl ClientShared {
         shard: &mut ShardContext<'_, D>,
         handle: Handle<Exchange>,
         received: &[u8],
-        heads: &mut AnswerHeads,
+        heads: &mut KnownResponseHeads,
     ) -> Option<Whole> {
         let exchange = self.exchanges.get_mut(handle)?;
         let awaits_head = matches!(exchange.incoming, Incoming::Head)
@@ -611,7 +611,7 @@ impl ClientShared {
             return None;
         }
         let report = &mut exchange.report;
-        if !exchange.has_answer_begun {
+        if !exchange.has_response_begun {
             report.first_byte_ns = shard.now_ns.saturating_sub(exchange.connected_ns);
         }
         report.body_bytes = body_bytes;

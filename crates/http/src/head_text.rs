@@ -6,7 +6,7 @@
 //! ```text
 //! a constant of the program   from_static, in a `const`: checked by the compiler, costs nothing
 //! bytes made at run time      new: one pass over them, no memory; an error names the byte and its place
-//! received in a message       Request::fields, AnswerHead::fields, ...: the parser has checked it
+//! received in a message       Request::fields, ReceivedHead::fields, ...: the parser has checked it
 //! ```
 //!
 //! There are no owned texts, and no rules for the values of fields of a given name.

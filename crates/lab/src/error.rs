@@ -154,7 +154,7 @@ pub enum RunError {
         "no response came within {} ms of load{}", window.as_millis(),
         if *is_disturbed { ", three times in a row; other programs took the CPUs meanwhile" } else { "" }
     )]
-    NoAnswer {
+    NoResponse {
         /// What was to be counted.
         window: Duration,
         /// Others ran on the CPUs meanwhile.
@@ -170,7 +170,7 @@ pub enum RunError {
     #[error(
         "the responses are not right: the check wrote {found:?}, under the baseline {expected:?}"
     )]
-    OtherAnswers {
+    OtherResponses {
         /// Under the baseline.
         expected: String,
         /// Here.
@@ -335,7 +335,7 @@ impl RunError {
             Self::KilledByAnother { last_lines, .. } => {
                 crash(Exit::Signal(SIGKILL), last_lines.clone())
             }
-            Self::Check(_) | Self::OtherAnswers { .. } => FailureCause::WrongAnswers,
+            Self::Check(_) | Self::OtherResponses { .. } => FailureCause::WrongAnswers,
             _ => FailureCause::Other,
         }
     }
@@ -349,7 +349,7 @@ impl RunError {
     pub(crate) const fn is_of_machine(&self) -> bool {
         matches!(
             self,
-            Self::NoAnswer {
+            Self::NoResponse {
                 is_disturbed: true,
                 ..
             }

@@ -291,7 +291,7 @@ fn two_copies(
     first.session.subject.ensure_alive()?;
     for copy in [&first, &second] {
         if copy.answer != *expected {
-            return Err(RunError::OtherAnswers {
+            return Err(RunError::OtherResponses {
                 expected: expected.to_string(),
                 found: copy.answer.to_string(),
             });

@@ -260,7 +260,7 @@ fn smoke(
     if candidate.role == Role::Baseline {
         note_server(workshop, &mut session, findings)?;
     }
-    check_answers(workshop, &mut session, findings, stop)?;
+    check_responses(workshop, &mut session, findings, stop)?;
     if let Some(command) = workshop.load_command.clone() {
         let began = Instant::now();
         command.warm_up(workshop, &mut session, stop)?;
@@ -351,7 +351,7 @@ fn note_server(
 
 /// The user's own check, before anything of this candidate is timed: it has to end well, and to
 /// write what it wrote under the baseline, which is tried first.
-fn check_answers(
+fn check_responses(
     workshop: &RunContext,
     session: &mut Session,
     findings: &mut Findings,
@@ -365,7 +365,7 @@ fn check_answers(
         None => findings.checked = Some(found),
         Some(expected) if *expected == found => {}
         Some(expected) => {
-            return Err(RunError::OtherAnswers {
+            return Err(RunError::OtherResponses {
                 expected: expected.clone(),
                 found,
             });

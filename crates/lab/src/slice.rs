@@ -156,7 +156,7 @@ pub(crate) fn run(
     let has_waited = waited > load.window.mul_f64(WAITED_SHARE_MAX);
     let has_met_others = has_waited || machine_use.is_disturbed();
     let Some(mut slice) = Slice::of(record, ended.costs_since(&began)) else {
-        return Err(RunError::NoAnswer {
+        return Err(RunError::NoResponse {
             window: load.window,
             is_disturbed: has_met_others,
         });

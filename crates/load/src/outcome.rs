@@ -128,7 +128,7 @@ pub(crate) struct Outcome {
     pub(crate) rate_bytes: u64,
     /// Bytes that came behind the window.
     pub(crate) drained_bytes: u64,
-    pub(crate) last_answer_ns: u64,
+    pub(crate) last_response_ns: u64,
 }
 
 impl Outcome {
@@ -169,7 +169,7 @@ impl Outcome {
             received_bytes: 0,
             rate_bytes: 0,
             drained_bytes: 0,
-            last_answer_ns: 0,
+            last_response_ns: 0,
         }
     }
 
@@ -204,7 +204,7 @@ impl Outcome {
         if !request.counted {
             return self.answered_uncounted(flight, judgement, last_byte_ns);
         }
-        self.last_answer_ns = self.last_answer_ns.max(last_byte_ns);
+        self.last_response_ns = self.last_response_ns.max(last_byte_ns);
         if let Some(answers) = self.statuses.get_mut(usize::from(status)) {
             *answers += count;
         }
@@ -317,7 +317,7 @@ impl Outcome {
         if let Some(class) = self.classes.get_mut(usize::from(request.class)) {
             count_phase(&mut class.errors, phase);
         }
-        self.last_answer_ns = self.last_answer_ns.max(now_ns);
+        self.last_response_ns = self.last_response_ns.max(now_ns);
     }
 
     /// Responses came after the timeout: as if they had never come.
@@ -453,7 +453,7 @@ impl Outcome {
         self.received_bytes += other.received_bytes;
         self.rate_bytes += other.rate_bytes;
         self.drained_bytes += other.drained_bytes;
-        self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
+        self.last_response_ns = self.last_response_ns.max(other.last_response_ns);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::listener::{Flight, Flights};
 use crate::outcome::{InFlight, Outcome};
 use crate::schedule::{Arrival, Run};
 use crate::shared::Shared;
-use crate::validation::{AnswerCheck, Judgement};
+use crate::validation::{Judgement, ResponseCheck};
 use crate::workload::{Asked, Requests};
 
 /// First wait before connecting again after a connection that answered nothing; doubles.
@@ -387,7 +387,7 @@ pub(crate) struct ResponseContext<'a> {
 #[derive(Debug)]
 struct Answering {
     flights: Flights,
-    check: AnswerCheck,
+    check: ResponseCheck,
     /// The server announced that it closes.
     is_last: bool,
     has_answered: bool,
@@ -401,7 +401,7 @@ impl Answering {
     fn new(pipeline: usize) -> Self {
         Self {
             flights: Flights::with_capacity(pipeline),
-            check: AnswerCheck::default(),
+            check: ResponseCheck::default(),
             is_last: false,
             has_answered: false,
             connect_ns: 0,

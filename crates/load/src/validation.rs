@@ -89,7 +89,7 @@ pub enum Judgement {
 }
 
 #[derive(Debug)]
-struct FirstAnswer {
+struct FirstResponse {
     status: u16,
     body_bytes: u64,
     /// At most [`KEPT_BYTES_MAX`] of the body; empty unless bodies are compared exactly.
@@ -103,7 +103,7 @@ pub(crate) struct Validator {
     looks_at_bodies: bool,
     /// Nothing but the status matters: most runs.
     is_status_only: bool,
-    first: OnceLock<FirstAnswer>,
+    first: OnceLock<FirstResponse>,
 }
 
 impl Validator {
@@ -149,7 +149,7 @@ struct Known {
 
 /// One response being checked while it arrives. Reused; allocates only until a first response stands.
 #[derive(Debug, Default)]
-pub(crate) struct AnswerCheck {
+pub(crate) struct ResponseCheck {
     status: u16,
     received_bytes: u64,
     body_differs: bool,
@@ -159,7 +159,7 @@ pub(crate) struct AnswerCheck {
     collected: Vec<u8>,
 }
 
-impl AnswerCheck {
+impl ResponseCheck {
     /// A head arrived.
     pub(crate) fn begin(&mut self, status: u16) {
         self.status = status;
@@ -287,7 +287,7 @@ impl AnswerCheck {
     /// Whether the body is the first response's; makes it the first response if there is none. A
     /// response with another status of the set is not comparable and passes.
     fn equals_first(&mut self, validator: &Validator) -> bool {
-        let first = validator.first.get_or_init(|| FirstAnswer {
+        let first = validator.first.get_or_init(|| FirstResponse {
             status: self.status,
             body_bytes: self.received_bytes,
             body: std::mem::take(&mut self.collected),

@@ -242,8 +242,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "post-is-sent-again",
         file: "crates/http/src/client/exchange.rs",
-        before: "method.is_idempotent() && !self.has_answer_begun)",
-        after: "method.is_idempotent() || !self.has_answer_begun)",
+        before: "method.is_idempotent() && !self.has_response_begun)",
+        after: "method.is_idempotent() || !self.has_response_begun)",
         package: "millpond-http",
         filter: "--lib proxy::",
         why: "a POST whose connection broke is done twice",

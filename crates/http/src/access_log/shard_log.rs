@@ -233,7 +233,7 @@ impl ShardLog {
 
     /// What is noted of a response that no upstream was asked for, where others are asked at all.
     fn own(&self, status: u16, told: Option<Failure>) -> Option<Relayed> {
-        let fault = Fault::of_own_answer(status, told).filter(|_| self.is_relaying);
+        let fault = Fault::of_own_response(status, told).filter(|_| self.is_relaying);
         fault.map(|fault| Relayed::nowhere(fault, told))
     }
 

@@ -641,7 +641,7 @@ pub(super) struct Exchange {
     pub(super) is_peer_finished: bool,
     /// The connection broke while what had been received waited for the reader.
     pub(super) broken: Option<Errno>,
-    pub(super) has_answer_begun: bool,
+    pub(super) has_response_begun: bool,
     /// A FIN has told the upstream that the other protocol's bytes to it have ended.
     pub(super) is_fin_sent: bool,
     pub(super) keeps_alive: bool,
@@ -679,7 +679,7 @@ impl Exchange {
             is_receive_paused: false,
             is_peer_finished: false,
             broken: None,
-            has_answer_begun: false,
+            has_response_begun: false,
             is_fin_sent: false,
             keeps_alive: false,
         }
@@ -850,7 +850,7 @@ impl Exchange {
             phase,
             is_reused: self.report.is_reused,
             may_have_arrived: self.report.request_bytes > 0,
-            has_answer_begun: self.has_answer_begun,
+            has_response_begun: self.has_response_begun,
         }
     }
 

@@ -200,7 +200,7 @@ impl From<AcquirePhase> for Phase {
 
 /// The head of a final response, or of 101.
 #[derive(Clone, Copy, Debug)]
-pub struct AnswerHead<'a> {
+pub struct ReceivedHead<'a> {
     /// As received, up to and with the empty line.
     pub(crate) bytes: &'a [u8],
     /// What it says; spans are of `bytes`.
@@ -211,7 +211,7 @@ pub struct AnswerHead<'a> {
     pub framing: Framing,
 }
 
-impl<'a> AnswerHead<'a> {
+impl<'a> ReceivedHead<'a> {
     /// Its status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
@@ -251,16 +251,16 @@ pub enum ExchangeEvent<'a> {
     /// Only after a write that left no room.
     Room,
     /// An informational response, 100 Continue for example; the final one is to come.
-    Informational(AnswerHead<'a>),
+    Informational(ReceivedHead<'a>),
     /// The final response began, or the other protocol (101).
-    Head(AnswerHead<'a>),
+    Head(ReceivedHead<'a>),
     /// The next bytes of its body, chunks taken off: at least one.
     Body(&'a [u8]),
     /// All of the final response at once, and the last of the exchange: only where
     /// [`super::ClientConfig::buffers_small_responses`] asks for it.
     Whole {
         /// As in [`Self::Head`].
-        head: AnswerHead<'a>,
+        head: ReceivedHead<'a>,
         /// May be empty; at most what one [`Self::Body`] has.
         body: &'a [u8],
         /// What it took.
@@ -352,7 +352,7 @@ pub struct ExchangeFailure {
     /// Bytes of the request were given to the kernel: the upstream may have seen them.
     pub may_have_arrived: bool,
     /// A byte of the response had come.
-    pub has_answer_begun: bool,
+    pub has_response_begun: bool,
 }
 
 impl ExchangeFailure {
@@ -362,7 +362,7 @@ impl ExchangeFailure {
     #[must_use]
     pub fn may_repeat(&self, method: Method) -> bool {
         let is_ours = matches!(self.cause, FailureCause::Memory(_));
-        !is_ours && (!self.may_have_arrived || method.is_idempotent() && !self.has_answer_begun)
+        !is_ours && (!self.may_have_arrived || method.is_idempotent() && !self.has_response_begun)
     }
 
     /// A connection that was kept had ended unnoticed: says nothing about the upstream's health.
@@ -372,7 +372,7 @@ impl ExchangeFailure {
             self.cause,
             FailureCause::ClosedEarly | FailureCause::Broken(_)
         );
-        self.is_reused && !self.has_answer_begun && has_ended
+        self.is_reused && !self.has_response_begun && has_ended
     }
 
     /// It took too long, in whatever phase: 504 rather than 502.

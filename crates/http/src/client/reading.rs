@@ -15,7 +15,7 @@ use crate::status::StatusCode;
 
 use super::driving::{Exchange, Incoming, Outgoing, Stage};
 use super::driving::{Listener, tell};
-use super::exchange::{AnswerHead, ExchangeEvent, FailureCause};
+use super::exchange::{ExchangeEvent, FailureCause, ReceivedHead};
 use super::shard_client::{Client, ClientShared};
 use super::{ClientError, Expected, IdenticalResponses};
 
@@ -147,8 +147,8 @@ impl Client {
             return Ok(Joined::Alone);
         };
         exchange.since_ns = shard.now_ns;
-        if !exchange.has_answer_begun {
-            exchange.has_answer_begun = true;
+        if !exchange.has_response_begun {
+            exchange.has_response_begun = true;
             exchange.report.first_byte_ns = shard.now_ns.saturating_sub(exchange.connected_ns);
         }
         if exchange.kept.is_some() {
@@ -293,7 +293,7 @@ impl ClientShared {
         &mut self,
         handle: Handle<Exchange>,
         bytes: &'b [u8],
-        heads: &mut AnswerHeads,
+        heads: &mut KnownResponseHeads,
         blocks: &BlockPool,
     ) -> (ReadStep<'b>, usize) {
         let Some(exchange) = self.exchanges.get_mut(handle) else {
@@ -413,8 +413,8 @@ const fn answer_head<'a>(
     head: &'a ResponseHead,
     fields: &'a HeadFields,
     framing: Framing,
-) -> AnswerHead<'a> {
-    AnswerHead {
+) -> ReceivedHead<'a> {
+    ReceivedHead {
         bytes,
         head,
         fields,
@@ -444,13 +444,13 @@ struct KnownHead {
 
 /// See the module. One client has one, with the same limits always.
 #[derive(Debug)]
-pub(super) struct AnswerHeads {
+pub(super) struct KnownResponseHeads {
     places: [KnownHead; PLACES],
     /// Where the head is that was asked for last.
     at: usize,
 }
 
-impl Default for AnswerHeads {
+impl Default for KnownResponseHeads {
     fn default() -> Self {
         let place = |_| KnownHead {
             bytes: Vec::with_capacity(KNOWN_BYTES_MAX),
@@ -464,7 +464,7 @@ impl Default for AnswerHeads {
     }
 }
 
-impl AnswerHeads {
+impl KnownResponseHeads {
     /// The head at the beginning of what came from one upstream. Allocates nothing.
     #[inline]
     pub(super) fn read(

@@ -12,7 +12,7 @@
 
 use super::driving::{Exchange, Outgoing, Stage};
 use super::exchange::{ExchangeId, ExchangeReport, OutgoingRequest};
-use super::reading::AnswerHeads;
+use super::reading::KnownResponseHeads;
 use crate::body::KeptInput;
 use crate::head::Framing;
 use crate::head_text::Field;
@@ -113,7 +113,7 @@ pub(super) struct ClientShared {
     /// Kept for its memory.
     pub(super) in_hand: Vec<Handle<Exchange>>,
     /// Lent while a response is read.
-    pub(super) heads: Option<Box<AnswerHeads>>,
+    pub(super) heads: Option<Box<KnownResponseHeads>>,
     pub(super) buffers_small_responses: bool,
     /// Of exchanges that have ended, for those to come.
     pub(super) spare_timers: Vec<TimerId>,
@@ -149,7 +149,7 @@ impl Client {
             pool: ConnectionPool::new(pool, mode, resolver),
             limits,
             exchanges: Slab::new("http_exchanges", mode),
-            kept_inputs: Pool::new("http_answers_kept", mode),
+            kept_inputs: Pool::new("http_responses_kept", mode),
             by_slot: Vec::new(),
             noted: Vec::new(),
             orphans: Vec::new(),

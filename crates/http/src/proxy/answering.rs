@@ -6,7 +6,7 @@ use millpond_mempool::{Buffer, Handle};
 
 use crate::access_log::Relayed;
 use crate::client::{
-    AnswerHead, ExchangeFailure, ExchangeId, ExchangeReport, PART_BYTES_MAX, Phase,
+    ExchangeFailure, ExchangeId, ExchangeReport, PART_BYTES_MAX, Phase, ReceivedHead,
 };
 use crate::completions::Completions;
 use crate::head::ResponseFraming;
@@ -61,11 +61,11 @@ impl Proxy {
     pub(super) fn take_head(
         &mut self,
         handle: Handle<Proxied>,
-        answer: &AnswerHead<'_>,
+        answer: &ReceivedHead<'_>,
         completions: &mut Completions<'_>,
     ) {
         self.note_answer(handle, completions);
-        let (known_answers, config) = (&mut self.known_answers, &self.config);
+        let (known_responses, config) = (&mut self.known_responses, &self.config);
         let Some(proxied) = self.requests.get_mut(handle) else {
             return;
         };
@@ -86,8 +86,8 @@ impl Proxy {
                 true => forward_switch(response, answer)
                     .map(|()| false)
                     .map_err(HeadRefused::failure),
-                false => known_answers
-                    .forward(response, answer, &config.answer_changes)
+                false => known_responses
+                    .forward(response, answer, &config.response_changes)
                     .map_err(HeadRefused::failure),
             };
             match written {
@@ -100,7 +100,7 @@ impl Proxy {
                 Ok(passes_trailers) => {
                     proxied.is_answering = true;
                     proxied.is_answered = !response.outgoing.is_open();
-                    proxied.passes_answer_trailers = passes_trailers;
+                    proxied.passes_response_trailers = passes_trailers;
                     has_room = has_room_for_part(response.output);
                     match proxied.is_answered {
                         true => Flow::Done,
@@ -134,11 +134,11 @@ impl Proxy {
     pub(super) fn take_whole(
         &mut self,
         handle: Handle<Proxied>,
-        (answer, body): (&AnswerHead<'_>, &[u8]),
+        (answer, body): (&ReceivedHead<'_>, &[u8]),
         report: &ExchangeReport,
         completions: &mut Completions<'_>,
     ) {
-        let (known_answers, config) = (&mut self.known_answers, &self.config);
+        let (known_responses, config) = (&mut self.known_responses, &self.config);
         let Some(proxied) = self.requests.get(handle) else {
             return;
         };
@@ -154,7 +154,7 @@ impl Proxy {
         let is_quiet = self.config.quiet_errors;
         let mut refused = None;
         let is_there = completions.continue_with(token, |response, _pools| {
-            match known_answers.forward(response, answer, &config.answer_changes) {
+            match known_responses.forward(response, answer, &config.response_changes) {
                 Ok(_) => {
                     // Without memory for it the response is cut, so that the client sees it.
                     let _ = response.write(body);
@@ -201,7 +201,7 @@ impl Proxy {
     pub(super) fn take_informational(
         &mut self,
         handle: Handle<Proxied>,
-        answer: &AnswerHead<'_>,
+        answer: &ReceivedHead<'_>,
         completions: &mut Completions<'_>,
     ) {
         let Some(proxied) = self.requests.get_mut(handle) else {
@@ -269,7 +269,7 @@ impl Proxy {
         let trailers = &mut self.trailers;
         if !proxied.is_answered {
             completions.continue_with(proxied.token, |response, _pools| {
-                let _ = match proxied.passes_answer_trailers && !trailer.is_empty() {
+                let _ = match proxied.passes_response_trailers && !trailer.is_empty() {
                     true => response.finish_passing(trailers.passing(trailer)),
                     false => response.finish(),
                 };
@@ -363,14 +363,14 @@ impl Proxy {
 
 /// All that decides what is written for a head, but the head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct AnswerKey {
+struct ResponseKey {
     manner: ResponseFraming,
     framing: Framing,
 }
 
 /// How the response goes on behind its head.
 #[derive(Clone, Copy, Debug)]
-struct AnswerRest {
+struct ResponseRest {
     manner: ResponseFraming,
     outgoing: Outgoing,
     passes_trailers: bool,
@@ -378,11 +378,11 @@ struct AnswerRest {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct KnownAnswers {
-    memory: HeadMemory<AnswerKey, AnswerRest>,
+pub(super) struct KnownResponses {
+    memory: HeadMemory<ResponseKey, ResponseRest>,
 }
 
-impl KnownAnswers {
+impl KnownResponses {
     pub(super) fn new() -> Self {
         Self {
             memory: HeadMemory::new(),
@@ -394,10 +394,10 @@ impl KnownAnswers {
     pub(super) fn forward(
         &mut self,
         response: &mut Response<'_>,
-        answer: &AnswerHead<'_>,
+        answer: &ReceivedHead<'_>,
         changes: &FieldChanges,
     ) -> Result<bool, HeadRefused> {
-        let key = AnswerKey {
+        let key = ResponseKey {
             manner: response.manner,
             framing: answer.framing,
         };
@@ -417,7 +417,7 @@ impl KnownAnswers {
         let written_from = response.output.len();
         let passes_trailers = forward_head(response, answer, changes)?;
         if answer.value_of(b"date").is_some() {
-            let rest = AnswerRest {
+            let rest = ResponseRest {
                 manner: response.manner,
                 outgoing: response.outgoing,
                 passes_trailers,
@@ -465,7 +465,7 @@ pub(super) struct Proxied {
     /// Fields behind the client's body go to the upstream.
     pub(super) passes_trailers: bool,
     /// Fields behind the response's body go to the client.
-    pub(super) passes_answer_trailers: bool,
+    pub(super) passes_response_trailers: bool,
     /// The client knows of informational responses.
     pub(super) is_new_version: bool,
     pub(super) key_hash: Option<u64>,

@@ -95,9 +95,9 @@ pub struct ProxyConfig {
     /// Retries as a share of all requests.
     pub retry_percent: u32,
     /// The status line and all fields of a response; 502 beyond it. At most [`HEAD_BYTES_CAPACITY`].
-    pub answer_head_bytes_max: usize,
+    pub response_head_bytes_max: usize,
     /// Fields of a response; 502 beyond it. At most [`FIELDS_CAPACITY`].
-    pub answer_fields_max: usize,
+    pub response_fields_max: usize,
     /// How long a connection to an upstream is kept without a use.
     pub idle_max_ns: u64,
     /// Responses about failures say no more than their status.
@@ -105,7 +105,7 @@ pub struct ProxyConfig {
     /// What is changed of requests.
     pub request_changes: FieldChanges,
     /// What is changed of upstreams' responses.
-    pub answer_changes: FieldChanges,
+    pub response_changes: FieldChanges,
     /// Protocols that may take a connection over.
     pub upgrades: UpgradeProtocols,
 }
@@ -130,12 +130,12 @@ impl ProxyConfig {
             half_close: HalfClose::default(),
             tries_max: 2,
             retry_percent: 20,
-            answer_head_bytes_max: 32 * 1024,
-            answer_fields_max: FIELDS_CAPACITY,
+            response_head_bytes_max: 32 * 1024,
+            response_fields_max: FIELDS_CAPACITY,
             idle_max_ns: PoolConfig::default().idle_max_ns,
             quiet_errors: false,
             request_changes: FieldChanges::default(),
-            answer_changes: FieldChanges::default(),
+            response_changes: FieldChanges::default(),
             upgrades: UpgradeProtocols::default(),
         }
     }
@@ -143,7 +143,7 @@ impl ProxyConfig {
     /// Caps on responses; what else there is to limit is as `limits` have it.
     pub(super) fn answer_limits(&self, limits: Limits) -> Limits {
         let limits = limits.with_body_bytes_max(u64::MAX);
-        let heads = (self.answer_head_bytes_max, self.answer_fields_max);
+        let heads = (self.response_head_bytes_max, self.response_fields_max);
         // Checked when the configuration was taken.
         limits
             .with_response_heads(heads.0, heads.1)
@@ -181,12 +181,12 @@ impl ProxyConfig {
         for (name, value, value_max) in [
             (
                 "the header section of responses, in bytes",
-                self.answer_head_bytes_max,
+                self.response_head_bytes_max,
                 HEAD_BYTES_CAPACITY,
             ),
             (
                 "the fields of responses",
-                self.answer_fields_max,
+                self.response_fields_max,
                 FIELDS_CAPACITY,
             ),
             (

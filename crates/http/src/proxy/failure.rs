@@ -119,7 +119,7 @@ failures! {
     WriteTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "write_timeout", "connection_write_timeout",
         "the upstream did not take the request in time";
     /// No head in time.
-    AnswerTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "answer_timeout", "http_response_timeout",
+    ResponseTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "answer_timeout", "http_response_timeout",
         "the upstream did not answer in time";
     /// A part of the response came, and the rest did not in time.
     ReadTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "read_timeout", "connection_read_timeout",
@@ -142,7 +142,7 @@ failures! {
     BadChunks: Upstream "upstream", BAD_GATEWAY, "bad_chunks", "http_response_transfer_coding",
         "the chunks of the response are malformed";
     /// What came is no sound response in another way.
-    BadAnswer: Upstream "upstream", BAD_GATEWAY, "malformed", "http_protocol_error",
+    BadResponse: Upstream "upstream", BAD_GATEWAY, "malformed", "http_protocol_error",
         "the response of the upstream is malformed";
     /// 101 to a request that asked for no other protocol.
     SwitchNotAsked: Upstream "upstream", BAD_GATEWAY, "switch_not_asked", "http_upgrade_failed",
@@ -168,15 +168,17 @@ impl From<&ExchangeFailure> for Failure {
     fn from(failure: &ExchangeFailure) -> Self {
         match &failure.cause {
             FailureCause::Connection(error) => Self::of_connection(error),
-            FailureCause::Broken(_) | FailureCause::ClosedEarly if failure.has_answer_begun => {
+            FailureCause::Broken(_) | FailureCause::ClosedEarly if failure.has_response_begun => {
                 Self::Incomplete
             }
             FailureCause::Broken(_) | FailureCause::ClosedEarly => Self::Broken,
             FailureCause::Truncated => Self::Truncated,
             FailureCause::TimedOut if failure.may_have_arrived => match failure.phase {
                 Phase::Write => Self::WriteTimeout,
-                Phase::BetweenBytes | Phase::Total if failure.has_answer_begun => Self::ReadTimeout,
-                _ => Self::AnswerTimeout,
+                Phase::BetweenBytes | Phase::Total if failure.has_response_begun => {
+                    Self::ReadTimeout
+                }
+                _ => Self::ResponseTimeout,
             },
             FailureCause::TimedOut => Self::ConnectTimeout,
             FailureCause::Answer(error) => Self::of_answer(error),
@@ -224,7 +226,7 @@ impl Failure {
             ) => Self::TrailerTooLong,
             ClientError::Body(_) => Self::BadChunks,
             ClientError::SwitchedProtocols => Self::SwitchNotAsked,
-            _ => Self::BadAnswer,
+            _ => Self::BadResponse,
         }
     }
 

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use millpond_mempool::{Buffer, PoolError};
 
-use crate::client::AnswerHead;
+use crate::client::ReceivedHead;
 use crate::encode::Persistence;
 use crate::head::{FieldSpan, Framing, HeadFields, Version};
 use crate::head_text::{Field, FieldName, FieldValue};
@@ -39,7 +39,7 @@ impl HeadRefused {
     pub(super) fn failure(self) -> Failure {
         match self {
             Self::Memory(_) => Failure::Local,
-            Self::TooManyOptions => Failure::BadAnswer,
+            Self::TooManyOptions => Failure::BadResponse,
         }
     }
 }
@@ -48,7 +48,7 @@ impl HeadRefused {
 /// go on (see `trailers`).
 pub(super) fn forward_head(
     response: &mut Response<'_>,
-    answer: &AnswerHead<'_>,
+    answer: &ReceivedHead<'_>,
     changes: &FieldChanges,
 ) -> Result<bool, HeadRefused> {
     // More of the request's body may be to come than anybody reads behind a response.
@@ -107,7 +107,7 @@ pub(super) fn forward_head(
 /// Writes an informational head, for a client that knows of them. On failure nothing was written.
 pub(super) fn forward_informational(
     response: &mut Response<'_>,
-    answer: &AnswerHead<'_>,
+    answer: &ReceivedHead<'_>,
 ) -> Result<(), HeadRefused> {
     begin_head(response, answer, &nominated(answer)?, false, &NO_CHANGES)?;
     response.output.append_within_capacity(b"\r\n");
@@ -117,7 +117,7 @@ pub(super) fn forward_informational(
 /// Writes the head of 101, after which the connection carries another protocol.
 pub(super) fn forward_switch(
     response: &mut Response<'_>,
-    answer: &AnswerHead<'_>,
+    answer: &ReceivedHead<'_>,
 ) -> Result<(), HeadRefused> {
     let upgrade = answer.fields().get(FieldName::UPGRADE);
     let protocol = upgrade.unwrap_or(FieldValue::EMPTY);
@@ -133,14 +133,14 @@ pub(super) fn forward_switch(
     Ok(())
 }
 
-fn nominated<'h>(answer: &AnswerHead<'h>) -> Result<Nominated<'h>, HeadRefused> {
+fn nominated<'h>(answer: &ReceivedHead<'h>) -> Result<Nominated<'h>, HeadRefused> {
     Nominated::of(answer.bytes, answer.fields).map_err(|_| HeadRefused::TooManyOptions)
 }
 
 /// The status line and all fields but those about the connection, in room for the whole head.
 fn begin_head(
     response: &mut Response<'_>,
-    answer: &AnswerHead<'_>,
+    answer: &ReceivedHead<'_>,
     nominated: &Nominated<'_>,
     passes_trailers: bool,
     changes: &FieldChanges,

@@ -24,7 +24,7 @@ use millpond_io::{Peer, monotonic_ns};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolStats, Slab};
 
 use crate::client::{
-    AnswerHead, Client, ClientConfig, ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts,
+    Client, ClientConfig, ExchangeEvent, ExchangeId, OutgoingRequest, ReceivedHead, Timeouts,
 };
 use crate::completions::Completions;
 use crate::head::{Framing, Version};
@@ -39,7 +39,7 @@ use crate::service::{
 };
 use crate::status::StatusCode;
 
-use super::answering::KnownAnswers;
+use super::answering::KnownResponses;
 use super::answering::RetryBudget;
 use super::answering::{BodyState, Proxied, handle_of, state_of};
 use super::answering::{Trailers, may_pass};
@@ -78,7 +78,7 @@ pub struct Proxy {
     /// By the slot of the client's socket.
     peers: Vec<Option<ClientPeer>>,
     known_requests: KnownRequests,
-    pub(super) known_answers: KnownAnswers,
+    pub(super) known_responses: KnownResponses,
     pub(super) trailers: Trailers,
     /// Requests that wait for 100 Continue, the oldest first, and until when.
     pub(super) awaiting: VecDeque<(u64, Handle<Proxied>)>,
@@ -132,7 +132,7 @@ impl Proxy {
             requests: Slab::new("proxy_requests", start.pool_mode),
             peers: Vec::new(),
             known_requests: KnownRequests::new(),
-            known_answers: KnownAnswers::new(),
+            known_responses: KnownResponses::new(),
             trailers: Trailers::new(limits),
             awaiting: VecDeque::new(),
             half_closed: HalfClosed::new(),
@@ -178,7 +178,7 @@ impl Proxy {
             self.budget = RetryBudget::new(self.config.retry_percent);
             // What is remembered was written with the changes of before.
             self.known_requests = KnownRequests::new();
-            self.known_answers = KnownAnswers::new();
+            self.known_responses = KnownResponses::new();
             self.configure(now_ns);
         }
     }
@@ -225,7 +225,7 @@ impl Proxy {
             expects_continue,
             may_upgrade,
             passes_trailers: passes_trailers(request),
-            passes_answer_trailers: false,
+            passes_response_trailers: false,
             is_new_version: request.version() == Version::Http11,
             key_hash: key_hash(self.upstreams.balancer().balance(), request),
             tried: Tried::default(),
@@ -879,7 +879,7 @@ impl UpgradeProtocols {
 }
 
 /// Whether 101 is for the protocol that was asked for, and for it alone (RFC 9110 7.8).
-pub(super) fn is_agreed(asked: Option<&[u8]>, answer: &AnswerHead<'_>) -> bool {
+pub(super) fn is_agreed(asked: Option<&[u8]>, answer: &ReceivedHead<'_>) -> bool {
     let upgrade = FieldName::UPGRADE.as_bytes();
     let fields = answer.fields.spans().iter();
     let mut told = fields.filter(|field| field.name.of(answer.bytes).eq_ignore_ascii_case(upgrade));

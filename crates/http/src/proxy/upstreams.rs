@@ -15,7 +15,8 @@ use millpond_io::tls::TlsClient;
 use millpond_mempool::{BlockPool, PoolError};
 
 use crate::client::{
-    AnswerHead, Client, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, OutgoingRequest,
+    Client, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, OutgoingRequest,
+    ReceivedHead,
 };
 use crate::head_text::{Authority, Field, FieldName, FieldValue, RequestTarget};
 use crate::log;
@@ -69,7 +70,7 @@ const fn cell_of(failure: Failure) -> Cell {
         Failure::ConnectTimeout
         | Failure::ResolveTimeout
         | Failure::WriteTimeout
-        | Failure::AnswerTimeout
+        | Failure::ResponseTimeout
         | Failure::ReadTimeout => Cell::FailedTimeout,
         Failure::Unresolved
         | Failure::Refused
@@ -88,7 +89,7 @@ const fn cell_of(failure: Failure) -> Cell {
         | Failure::TooManyFields
         | Failure::TrailerTooLong
         | Failure::BadChunks
-        | Failure::BadAnswer
+        | Failure::BadResponse
         | Failure::SwitchNotAsked
         | Failure::OtherProtocol => Cell::FailedResponse,
         Failure::NoneUsable
@@ -134,11 +135,11 @@ impl Upstream {
     fn answered(&mut self, status: StatusCode) {
         self.health.succeeded();
         self.counters.count(match status.code() / 100 {
-            1 => Cell::Answers1xx,
-            2 => Cell::Answers2xx,
-            3 => Cell::Answers3xx,
-            4 => Cell::Answers4xx,
-            _ => Cell::Answers5xx,
+            1 => Cell::Responses1xx,
+            2 => Cell::Responses2xx,
+            3 => Cell::Responses3xx,
+            4 => Cell::Responses4xx,
+            _ => Cell::Responses5xx,
         });
     }
 
@@ -776,7 +777,7 @@ impl Proxy {
     }
 }
 
-fn is_good(answer: &AnswerHead<'_>) -> bool {
+fn is_good(answer: &ReceivedHead<'_>) -> bool {
     matches!(answer.status().code(), 200..400)
 }
 

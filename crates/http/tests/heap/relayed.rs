@@ -77,9 +77,9 @@ fn assert_none(start: Start, upstream: SocketAddr, exchange: &Exchange, rounds: 
 }
 
 /// How many blocks of responses had to wait so far.
-fn answers_kept(server: &TestServer) -> u64 {
+fn responses_kept(server: &TestServer) -> u64 {
     let metrics = server.metrics_text();
-    let of_kept = |line: &&str| line.contains("http_answers_kept");
+    let of_kept = |line: &&str| line.contains("http_responses_kept");
     let lines = metrics.lines().filter(of_kept);
     let calls = lines.filter(|line| {
         let name = line.split('{').next().unwrap_or_default();
@@ -99,11 +99,11 @@ fn client_that_read_late(server: &TestServer, request: &str) -> RawClient {
         sockopt::set_socket_recv_buffer_size(&client.stream, WINDOW_BYTES).unwrap();
         client.send(request);
         let asked = Instant::now();
-        while answers_kept(server) == 0 && asked.elapsed() < TRY {
+        while responses_kept(server) == 0 && asked.elapsed() < TRY {
             std::thread::sleep(PAUSE);
         }
         assert_eq!(client.response().body.len() as u64, LONG_BYTES, "{request}");
-        if answers_kept(server) > 0 {
+        if responses_kept(server) > 0 {
             return client;
         }
         assert!(begin.elapsed() < PATIENCE, "{request}: nothing had to wait");

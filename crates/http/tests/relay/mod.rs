@@ -161,7 +161,7 @@ impl Relay {
             failure.phase.name(),
             failure.is_reused,
             failure.may_have_arrived,
-            failure.has_answer_begun
+            failure.has_response_begun
         );
         completions.continue_with(run.token, |response, _| {
             if !is_head_sent {

@@ -111,6 +111,6 @@ fn merging_adds_every_counter() {
     two.sent = 2;
     one.merge(&two);
     assert_eq!((one.requests(), one.errors.total(), one.sent), (2, 4, 2));
-    assert_eq!((one.last_answer_ns, one.answered_in_window), (19, 2));
+    assert_eq!((one.last_response_ns, one.answered_in_window), (19, 2));
     assert_eq!(one.statuses().collect::<Vec<_>>(), [(200, 2)]);
 }

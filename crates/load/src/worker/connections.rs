@@ -337,7 +337,7 @@ impl Worker<'_> {
 
     /// Has a script make the requests.
     pub(crate) fn take_script(&mut self, script: Box<Runner>) {
-        self.has_listener |= script.wants_answers();
+        self.has_listener |= script.wants_responses();
         self.script = Some(script);
     }
 }

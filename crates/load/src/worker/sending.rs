@@ -444,7 +444,7 @@ impl Worker<'_> {
             script: self
                 .script
                 .as_deref_mut()
-                .filter(|runner| runner.wants_answers()),
+                .filter(|runner| runner.wants_responses()),
             cookies: self.cookies.as_deref_mut(),
             batches: self.batches.as_deref_mut(),
             samples: self.samples.as_deref_mut(),

@@ -376,15 +376,15 @@ impl Settings {
         };
         config.timeouts = self.timeouts.timeouts();
         if let Some(Size(bytes)) = self.upstream_max_head {
-            config.answer_head_bytes_max = in_memory(bytes);
+            config.response_head_bytes_max = in_memory(bytes);
         }
         if let Some(count) = self.upstream_max_fields {
-            config.answer_fields_max = in_memory(count);
+            config.response_fields_max = in_memory(count);
         }
         config.quiet_errors = self.quiet_errors;
         let changes = |changes| FieldChanges::new(changes).map_err(|error| error.to_string());
         config.request_changes = changes(&self.request_headers)?;
-        config.answer_changes = changes(&self.response_headers)?;
+        config.response_changes = changes(&self.response_headers)?;
         if let Some(Time { ns }) = self.timeouts.idle {
             config.idle_max_ns = ns;
         }

@@ -22,7 +22,7 @@ proptest! {
             &long,
         ];
         let limits = Limits::default();
-        let mut known = AnswerHeads::default();
+        let mut known = KnownResponseHeads::default();
         for (from, head, rest) in steps {
             let bytes = format!("{}{}", heads[head], ["", "hello", "HTTP/1.1 "][rest]);
             let mut fields = HeadFields::new();

@@ -7,7 +7,7 @@ fn shards_are_added_up() {
     let registry = UpstreamRegistry::default();
     registry.counters("a:1", 0).add(Cell::Tries, 2);
     registry.counters("a:1", 1).count(Cell::Tries);
-    registry.counters("a:1", 0).count(Cell::Answers5xx);
+    registry.counters("a:1", 0).count(Cell::Responses5xx);
     registry.counters("b:2", 0).set(Cell::Parked, 7);
     let refused = Failure::CertificateExpired;
     registry.counters("b:2", 0).count_failure(refused);

@@ -56,7 +56,7 @@ fn any_answer() -> impl Strategy<Value = Answered> {
 }
 
 /// What the client gets behind what is there already, and how the response goes on.
-fn written(known: &mut KnownAnswers, answered: &Answered) -> Option<String> {
+fn written(known: &mut KnownResponses, answered: &Answered) -> Option<String> {
     let (text, method) = (answered.text.as_bytes(), answered.method);
     let mut fields = HeadFields::new();
     let parsed = parse_response_head(text, &Limits::default(), &mut fields);
@@ -83,7 +83,7 @@ fn written(known: &mut KnownAnswers, answered: &Answered) -> Option<String> {
         failure: None,
         wire: None,
     };
-    let answer = AnswerHead {
+    let answer = ReceivedHead {
         bytes: text,
         head: &head,
         fields: &fields,
@@ -113,11 +113,11 @@ proptest! {
         answers in proptest::collection::vec(any_answer(), 1..8),
         again in proptest::collection::vec(0..8_usize, 0..24),
     ) {
-        let mut known = KnownAnswers::new();
+        let mut known = KnownResponses::new();
         let all = (0..answers.len()).chain(again.iter().map(|index| index % answers.len()));
         for index in all {
             let answered = &answers[index];
-            let anew = written(&mut KnownAnswers::new(), answered);
+            let anew = written(&mut KnownResponses::new(), answered);
             prop_assert_eq!(written(&mut known, answered), anew);
         }
     }
@@ -135,9 +135,9 @@ fn heads_with_a_date_are_known() {
             is_draining: false,
             is_body_unread: false,
         };
-        let mut known = KnownAnswers::new();
+        let mut known = KnownResponses::new();
         written(&mut known, &answered).unwrap();
-        let key = AnswerKey {
+        let key = ResponseKey {
             manner: ResponseFraming::default(),
             framing: Framing::Length(5),
         };

@@ -15,7 +15,7 @@ fn rewrite(text: &[u8], method: Method, version: Version) -> Option<(String, Out
     let Ok(Parsed::Complete(head)) = parsed else {
         return None;
     };
-    let answer = AnswerHead {
+    let answer = ReceivedHead {
         bytes: &text[..head.head_bytes],
         head: &head,
         fields: &fields,

@@ -323,8 +323,8 @@ fn heads_of_answers_have_limits_of_their_own() {
         ),
     ] {
         let mut proxied = configured(upstream(raw.address));
-        proxied.answer_head_bytes_max = limits;
-        proxied.answer_fields_max = 119;
+        proxied.response_head_bytes_max = limits;
+        proxied.response_fields_max = 119;
         let (cause, detail) = told;
         let told = Told {
             status: 502,
@@ -336,15 +336,15 @@ fn heads_of_answers_have_limits_of_their_own() {
     }
     for (raw, name) in [(long(40 << 10), "x"), (many(120), "x119")] {
         let (server, control) = super::proxy(&[raw.address], Limits::default(), |config| {
-            config.answer_head_bytes_max = 1 << 10;
+            config.response_head_bytes_max = 1 << 10;
         });
         let mut client = server.connect();
         let ask = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         assert_eq!(client.ask(ask).status, if name == "x" { 502 } else { 200 });
         // A reload changes them for upstreams that stay.
         let mut proxied = ProxyConfig::new(vec![upstream(raw.address)]);
-        proxied.answer_head_bytes_max = 40 << 10;
-        proxied.answer_fields_max = 120;
+        proxied.response_head_bytes_max = 40 << 10;
+        proxied.response_fields_max = 120;
         control.replace(proxied).unwrap();
         let answer = server.connect().ask(ask);
         assert_eq!((answer.status, answer.text()), (200, "ok".to_owned()));

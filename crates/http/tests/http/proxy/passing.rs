@@ -479,7 +479,7 @@ fn fields_are_changed_by_the_operator() {
     let (server, control) = proxy(&[upstream.address], Limits::default(), |config| {
         *config = proxied.clone();
         config.request_changes = changes(&["X-Set: new", "-X-Gone", "+X-Add: 2"]);
-        config.answer_changes = changes(&["-Server", "X-Old: 2", "+X-Old: 3"]);
+        config.response_changes = changes(&["-Server", "X-Old: 2", "+X-Old: 3"]);
     });
     let mut client = server.connect();
     let request = "GET / HTTP/1.1\r\nHost: a\r\nX_Set: old\r\nX-SET: old\r\nX-Gone: 1\r\n\

@@ -31,7 +31,7 @@ const WANTS_BODY: u8 = 3;
 pub(super) struct ScriptNeeds {
     pub(super) is_dynamic: bool,
     pub(super) has_delay: bool,
-    pub(super) wants_answers: bool,
+    pub(super) wants_responses: bool,
 }
 
 impl ScriptNeeds {
@@ -39,7 +39,7 @@ impl ScriptNeeds {
         Self {
             is_dynamic: state.defines("request"),
             has_delay: state.defines("delay"),
-            wants_answers: state.defines("response"),
+            wants_responses: state.defines("response"),
         }
     }
 }
@@ -94,7 +94,7 @@ impl Runner {
 
     /// The thread begins to send on so many connections.
     pub(super) fn begin(&mut self, connections: usize) {
-        let answers = if self.wishes.wants_answers {
+        let answers = if self.wishes.wants_responses {
             connections
         } else {
             0
@@ -124,8 +124,8 @@ impl Runner {
         self.facts.is_stopped()
     }
 
-    pub(crate) fn wants_answers(&self) -> bool {
-        self.wishes.wants_answers
+    pub(crate) fn wants_responses(&self) -> bool {
+        self.wishes.wants_responses
     }
 
     /// When the next connection's pause ends.
