@@ -399,7 +399,7 @@ impl<S: Engine> EntityService<S> {
         count
     }
 
-    /// Responses with a sentence, and counts it.
+    /// Responds with a sentence, and counts it.
     fn refuse(&self, completions: &mut Completions<'_>, request: RequestToken, outcome: Outcome) {
         let reply = reply_of(outcome).unwrap_or(Reply::ReadFailed);
         match reply {

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Responses in every way there is, as the path says.
+/// Responds in every way there is, as the path says.
 pub(super) struct Ways;
 
 const DOWNLOAD_BYTES: u64 = 100_000;
