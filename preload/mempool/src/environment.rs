@@ -77,7 +77,7 @@ fn describe<'a>(stats: &MallocStats, line: &'a mut [u8]) -> &'a [u8] {
     let mut cursor = Cursor::new(&mut *line);
     let rows: [(&str, u64); 12] = [
         ("heaps", stats.heap_count as u64),
-        ("orphans", stats.orphan_count as u64),
+        ("orphans", stats.abandoned_count as u64),
         ("live", stats.live_count as u64),
         ("live_bytes", stats.live_bytes as u64),
         ("cached_bytes", stats.cached_bytes as u64),

@@ -44,8 +44,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "outbox-sends-one-batch",
         file: "crates/mempool/src/outbox.rs",
-        before: "        while let Some(parcel) = self.take_any() {\n            parcel.send();",
-        after: "        if let Some(parcel) = self.take_any() {\n            parcel.send();",
+        before: "        while let Some(batch) = self.take_any() {\n            batch.send();",
+        after: "        if let Some(batch) = self.take_any() {\n            batch.send();",
         package: "millpond-mempool",
         filter: "--lib --test threads",
         why: "a thread that ends keeps blocks of other threads for ever",
