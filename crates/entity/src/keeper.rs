@@ -72,7 +72,7 @@ impl Upkeep {
 }
 
 /// What the monitor is to do.
-enum Task {
+enum MonitorTask {
     Checkpoint(PathBuf),
     Upkeep(Upkeep),
 }
@@ -103,10 +103,10 @@ pub enum CheckpointRefusal {
     Busy,
 }
 
-struct Job {
+struct MonitorJob {
     shard_index: usize,
     request: RequestToken,
-    task: Task,
+    task: MonitorTask,
 }
 
 /// What became of a task, on its way home.
@@ -119,7 +119,7 @@ pub struct MonitorReply {
 }
 
 struct MonitorShared {
-    jobs: WorkQueue<Job>,
+    jobs: WorkQueue<MonitorJob>,
     replies: Box<[OnceLock<MailboxSender<MonitorReply>>]>,
     engine: EngineCounters,
     commits: Arc<CommitCounters>,
@@ -222,7 +222,7 @@ impl MonitorLink {
         if self.is_busy {
             return Err(CheckpointRefusal::Busy);
         }
-        self.send(request, Task::Checkpoint(path));
+        self.send(request, MonitorTask::Checkpoint(path));
         Ok(())
     }
 
@@ -238,13 +238,13 @@ impl MonitorLink {
         if self.is_busy || self.shared.has_upkeep.swap(true, Ordering::AcqRel) {
             return Err(CheckpointRefusal::Busy);
         }
-        self.send(request, Task::Upkeep(upkeep));
+        self.send(request, MonitorTask::Upkeep(upkeep));
         Ok(())
     }
 
-    fn send(&mut self, request: RequestToken, task: Task) {
+    fn send(&mut self, request: RequestToken, task: MonitorTask) {
         self.is_busy = true;
-        let job = Job {
+        let job = MonitorJob {
             shard_index: self.shard_index,
             request,
             task,
@@ -288,9 +288,9 @@ fn path_of(directory: &Path, name: &[u8]) -> Option<PathBuf> {
 }
 
 /// What is left of the thread's work after a panic.
-struct Work {
+struct MonitorWork {
     slow_readers: CountedEvent,
-    queued: Vec<Job>,
+    queued: Vec<MonitorJob>,
     /// For which shard, and which of its requests, a checkpoint is made.
     current: Option<(usize, RequestToken)>,
     room_making: RoomMaking,
@@ -299,7 +299,7 @@ struct Work {
     given_back_bytes: usize,
 }
 
-impl Work {
+impl MonitorWork {
     /// What memtables, merged tables and values of less than a part leave between small blocks goes back to the system
     /// when it is more than `free_bytes_max`. Free blocks count whether they have pages or not: as long as nothing was
     /// allocated since, they have none.
@@ -313,7 +313,7 @@ impl Work {
 }
 
 fn run<S: Engine>(shared: &MonitorShared, store: &S, part_sweep: PartSweep) {
-    let mut work = Work {
+    let mut work = MonitorWork {
         slow_readers: CountedEvent::new(LogLevel::Warn, "slow_readers_cut", SLOW_READERS),
         queued: Vec::new(),
         current: None,
@@ -334,7 +334,7 @@ fn run<S: Engine>(shared: &MonitorShared, store: &S, part_sweep: PartSweep) {
 }
 
 /// Until it is told to end.
-fn keep<S: Engine>(shared: &MonitorShared, store: &S, work: &mut Work) {
+fn keep<S: Engine>(shared: &MonitorShared, store: &S, work: &mut MonitorWork) {
     for count in (0..LOOKS_PER_NOTE).cycle() {
         if count == 0 {
             store.note_files();
@@ -344,8 +344,8 @@ fn keep<S: Engine>(shared: &MonitorShared, store: &S, work: &mut Work) {
             let asked = (job.shard_index, job.request);
             work.current = Some(asked);
             let outcome = match job.task {
-                Task::Checkpoint(path) => checkpoint(shared, store, &path),
-                Task::Upkeep(asked) => upkeep(shared, store, asked),
+                MonitorTask::Checkpoint(path) => checkpoint(shared, store, &path),
+                MonitorTask::Upkeep(asked) => upkeep(shared, store, asked),
             };
             work.current = None;
             answer(shared, asked, outcome);

@@ -371,7 +371,7 @@ impl PartedValue {
 type Name = (usize, u64);
 
 /// What a scan reads from, while it is kept.
-struct Kept<T> {
+struct KeptSnapshot<T> {
     snapshot: T,
     until: Instant,
 }
@@ -454,7 +454,7 @@ impl<S: Store> ScanThread<'_, S> {
     /// Reads turns from snapshots of an engine that is held, as long as there are any. False: there is no shard
     /// any more.
     fn serve(&mut self, held: &S::Held) -> bool {
-        let mut kept: HashMap<Name, Kept<_>> = HashMap::new();
+        let mut kept: HashMap<Name, KeptSnapshot<_>> = HashMap::new();
         loop {
             while let Some(job) = self.queued.pop_front() {
                 let name = (job.shard_index, job.task);
@@ -462,7 +462,7 @@ impl<S: Store> ScanThread<'_, S> {
                     kept.remove(&name);
                     continue;
                 }
-                let snapshot = kept.entry(name).or_insert_with(|| Kept {
+                let snapshot = kept.entry(name).or_insert_with(|| KeptSnapshot {
                     snapshot: held.snapshot(),
                     until: Instant::now() + SNAPSHOT_KEPT_MAX,
                 });

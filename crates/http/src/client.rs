@@ -532,7 +532,7 @@ impl Expected {
 // The path of nearly all responses: whole in what one receive brought, and told at once.
 
 /// A response of which all is there.
-struct Whole {
+struct CompleteResponse {
     head: ResponseHead,
     framing: Framing,
     user: u64,
@@ -584,7 +584,7 @@ impl ClientShared {
         handle: Handle<Exchange>,
         received: &[u8],
         heads: &mut KnownResponseHeads,
-    ) -> Option<Whole> {
+    ) -> Option<CompleteResponse> {
         let exchange = self.exchanges.get_mut(handle)?;
         let awaits_head = matches!(exchange.incoming, Incoming::Head)
             && exchange.partial.is_empty()
@@ -621,7 +621,7 @@ impl ClientShared {
         let holdings = exchange.holdings();
         self.exchanges.discard(handle);
         self.leave(shard, holdings, is_clean);
-        Some(Whole {
+        Some(CompleteResponse {
             head,
             framing,
             user,

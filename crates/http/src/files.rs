@@ -142,7 +142,7 @@ impl Site {
 
 /// A request between two calls.
 #[derive(Debug)]
-enum Task {
+enum FileTask {
     /// Its file is being opened.
     Opening {
         question: KeptQuestion,
@@ -163,7 +163,7 @@ pub struct Files {
     root_generation: u64,
     shard_index: usize,
     cache: Cache,
-    tasks: Slab<Task>,
+    tasks: Slab<FileTask>,
     disk: Disk,
     /// Responses of the disk thread, between taking and using them.
     answers: Vec<Answer>,
@@ -215,7 +215,7 @@ impl Files {
         }
     }
 
-    fn forget(&mut self, state: u64) -> Option<Task> {
+    fn forget(&mut self, state: u64) -> Option<FileTask> {
         let task = self.tasks.remove(Handle::from_bits(state));
         self.counters().transfers.set(self.tasks.len() as u64);
         task
@@ -283,13 +283,13 @@ impl Service for Files {
         };
         let (blocks, now_ns) = (&context.pools.blocks, context.now_ns);
         let todo = match task {
-            Task::Opening { question, outcome } => {
+            FileTask::Opening { question, outcome } => {
                 let opened = outcome.unwrap_or(Err(OpenRefusal::Failed));
                 let place = answer::SendContext { blocks, now_ns };
                 let asked = question.question();
                 self.answer_opened(&asked, opened, question.fields(), response, &place)
             }
-            Task::Sending { transfer, read } => self.continue_sending(transfer, read, response),
+            FileTask::Sending { transfer, read } => self.continue_sending(transfer, read, response),
         };
         self.go_on(todo, context.token, &mut context.state, blocks)
     }
@@ -307,10 +307,10 @@ impl Service for Files {
                 continue;
             };
             match (task, answer.outcome) {
-                (Task::Opening { outcome, .. }, DiskResult::Opened(opened)) => {
+                (FileTask::Opening { outcome, .. }, DiskResult::Opened(opened)) => {
                     *outcome = Some(opened);
                 }
-                (Task::Sending { transfer, read }, DiskResult::Read { file, bytes }) => {
+                (FileTask::Sending { transfer, read }, DiskResult::Read { file, bytes }) => {
                     transfer.file = Some(file);
                     *read = Some(bytes);
                 }

@@ -21,7 +21,7 @@ use scylla::statement::{Consistency, SerialConsistency, Statement};
 use crate::cluster_url::BUCKETS_DEFAULT;
 
 use super::plan::Level;
-use super::worker::Failure;
+use super::worker::QueryFailure;
 use super::{ClusterError, ClusterUrl, Facts};
 
 /// One statement at each level.
@@ -286,7 +286,7 @@ async fn run(
             Ok(result) => return Ok(result),
             Err(error) => error,
         };
-        if Failure::of(&error) == Failure::Rejected || attempt == ATTEMPTS_MAX {
+        if QueryFailure::of(&error) == QueryFailure::Rejected || attempt == ATTEMPTS_MAX {
             return Err(failed(operation, &error));
         }
         log::write(

@@ -38,7 +38,7 @@ use crate::lane::Taken;
 use crate::scanner::{Ask, ScanJob, ScanQueue, Turn};
 
 use super::plan::Level;
-use super::scan::Scan;
+use super::scan::ClusterScan;
 use super::statements::Statements;
 use super::{ClusterError, ClusterSecurity, ClusterUrl, Facts, plan, security, statements, write};
 
@@ -346,7 +346,7 @@ type Scans = HashMap<(usize, u64), Slot>;
 /// Where a range read is.
 enum Slot {
     /// Its last turn has gone home.
-    Idle(Box<Scan>),
+    Idle(Box<ClusterScan>),
     /// With its task.
     Busy,
     /// With its task, and nobody wants it any more.
@@ -359,7 +359,7 @@ fn do_scan(cluster: &Rc<Cluster>, scans: &Rc<ScanQueue>, open: &Rc<RefCell<Scans
     let scan = match job.ask {
         Ask::Open { range, acks } => {
             let level = cluster.level(acks);
-            Box::new(Scan::new(level, cluster.buckets, &range))
+            Box::new(ClusterScan::new(level, cluster.buckets, &range))
         }
         Ask::Next => match slots.remove(&name) {
             Some(Slot::Idle(scan)) => scan,
@@ -394,14 +394,14 @@ fn do_scan(cluster: &Rc<Cluster>, scans: &Rc<ScanQueue>, open: &Rc<RefCell<Scans
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Failure {
+pub(super) enum QueryFailure {
     /// Not as many copies as asked for have answered in time, or no node could be asked.
     TooFew,
     /// The cluster does not do such things: they are wrong, or too large, or not allowed.
     Rejected,
 }
 
-impl Failure {
+impl QueryFailure {
     pub(super) fn of(error: &ExecutionError) -> Self {
         let ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) = error else {
             return match error {

@@ -15,7 +15,7 @@ use scylla::value::Row;
 use super::statements::Transactions;
 use super::statements::bucket_of;
 use super::worker::Cluster;
-use super::worker::Failure;
+use super::worker::QueryFailure;
 use crate::commit::{Job, JobKind, Outcome};
 use crate::record::{Head, Version, now_ms};
 
@@ -41,7 +41,7 @@ pub(super) async fn write(cluster: &Cluster, job: &Job, at_us: i64) -> Outcome {
     };
     done.unwrap_or_else(|error| {
         cluster.complaints.add("acknowledge a write", &error);
-        Failure::of(&error).of_write()
+        QueryFailure::of(&error).of_write()
     })
 }
 
@@ -140,7 +140,7 @@ async fn look(
     transactions: &Transactions,
     bucket: i32,
     id: &[u8],
-) -> Result<(Option<i64>, Option<i64>), Failure> {
+) -> Result<(Option<i64>, Option<i64>), QueryFailure> {
     let statement = &transactions.version;
     let result = cluster
         .session
@@ -148,11 +148,11 @@ async fn look(
         .await;
     let result = result.map_err(|error| {
         cluster.complaints.add("read a version", &error);
-        Failure::of(&error)
+        QueryFailure::of(&error)
     })?;
     let unreadable = |error: &dyn std::fmt::Display| {
         cluster.complaints.add("read a version", error);
-        Failure::Rejected
+        QueryFailure::Rejected
     };
     let rows = result.into_rows_result();
     let rows = rows.map_err(|error| unreadable(&error))?;

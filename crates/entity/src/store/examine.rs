@@ -14,8 +14,8 @@ use std::path::Path;
 
 use super::inventory::{self, Found, Inventory, NoteState, Noted};
 use super::manifest;
+use super::manifest::FileScan;
 use super::manifest::Manifest;
-use super::manifest::Scan;
 use super::opening::LogEnd;
 
 /// A log is read in pieces of this size.
@@ -218,7 +218,7 @@ fn examine_manifest(
 struct Log {
     name: String,
     size_bytes: u64,
-    scan: Scan,
+    scan: FileScan,
     /// The first change of all.
     first: Option<u64>,
     /// The last change in front of any damage, and the last one anywhere.

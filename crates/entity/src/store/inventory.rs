@@ -214,12 +214,12 @@ pub(super) enum Reach {
 
 /// The note of one directory, open for writing.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct NoteWriter {
     file: File,
     directory: File,
 }
 
-impl Writer {
+impl NoteWriter {
     /// Opens the note in `path`, and makes it if there is none.
     ///
     /// # Errors
@@ -265,13 +265,13 @@ impl Writer {
 #[derive(Debug)]
 pub(super) struct Notes {
     path: PathBuf,
-    writer: Writer,
+    writer: NoteWriter,
     /// The last change that is promised to survive a loss of power.
     promised: AtomicU64,
     syncs_always: AtomicBool,
     accepted_loss: AtomicU64,
     clock: Mutex<VersionClock>,
-    kept: Mutex<Kept>,
+    kept: Mutex<NotedFiles>,
     /// The MANIFEST as it is known to be on the disk.
     synced_manifest: Mutex<Noted>,
 }
@@ -320,7 +320,7 @@ impl VersionClock {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct NotedFiles {
     written: Inventory,
     /// Files as they were at the last look, and what was promised right after it.
     seen: Inventory,
@@ -347,7 +347,7 @@ impl Notes {
     /// # Errors
     /// If the system refuses.
     pub(super) fn begin(path: &Path, known: Inventory) -> io::Result<Self> {
-        let writer = Writer::open(path)?;
+        let writer = NoteWriter::open(path)?;
         let known = Inventory {
             state: NoteState::Running,
             ..known
@@ -360,7 +360,7 @@ impl Notes {
             syncs_always: AtomicBool::new(true),
             clock: Mutex::new(VersionClock::after(known.clock_us)),
             accepted_loss: AtomicU64::new(known.accepted_loss),
-            kept: Mutex::new(Kept {
+            kept: Mutex::new(NotedFiles {
                 written: known,
                 seen: Inventory::default(),
             }),
@@ -402,7 +402,7 @@ impl Notes {
         let mut kept = self.kept();
         let found = self.found(NoteState::Running)?;
         self.writer.write(&found, Reach::Disk)?;
-        *kept = Kept {
+        *kept = NotedFiles {
             seen: found.clone(),
             written: found,
         };
@@ -446,7 +446,7 @@ impl Notes {
             };
             self.writer.write(&next, reach)?;
         }
-        *kept = Kept {
+        *kept = NotedFiles {
             written: next,
             seen: Inventory {
                 sequence: self.promised.load(Ordering::Acquire),
@@ -509,7 +509,7 @@ impl Notes {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, NotedFiles> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -31,9 +31,9 @@ pub(super) struct Replaceable<T> {
 }
 
 /// The value for the length of one call.
-pub(super) struct Reading<'a, T>(RwLockReadGuard<'a, Option<Arc<T>>>);
+pub(super) struct ReadGuard<'a, T>(RwLockReadGuard<'a, Option<Arc<T>>>);
 
-impl<T> Deref for Reading<'_, T> {
+impl<T> Deref for ReadGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -56,14 +56,14 @@ impl<T> Replaceable<T> {
     }
 
     /// The value, unless it is taken away now. Never waits.
-    pub(super) fn read(&self) -> Option<Reading<'_, T>> {
+    pub(super) fn read(&self) -> Option<ReadGuard<'_, T>> {
         let slot = &self.slots[slot_of_this_thread()].0;
         let guard = match slot.try_read() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        guard.is_some().then_some(Reading(guard))
+        guard.is_some().then_some(ReadGuard(guard))
     }
 
     /// The value for as long as it is kept: let go of it when `wants_release`.

@@ -24,7 +24,7 @@ use super::opening::{
     open_read_only,
 };
 use super::opening::{RoomReopening, default_reserve_bytes, fitting_memtables, log_bytes};
-use super::replaceable::{Reading, Replaceable};
+use super::replaceable::{ReadGuard, Replaceable};
 use super::{
     CachedRead, DataSizes, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held,
     Linkage, Room, Snapshot, Store, StoreError, Visit, Write,
@@ -321,7 +321,7 @@ impl RocksDbStore {
     pub(super) fn db(
         &self,
         operation: &'static str,
-    ) -> Result<Reading<'_, Closing<DB>>, StoreError> {
+    ) -> Result<ReadGuard<'_, Closing<DB>>, StoreError> {
         self.db.read().ok_or_else(|| being_opened(operation))
     }
 
@@ -359,7 +359,7 @@ impl RocksDbStore {
     pub(super) fn writable(
         &self,
         operation: &'static str,
-    ) -> Result<Reading<'_, Closing<DB>>, StoreError> {
+    ) -> Result<ReadGuard<'_, Closing<DB>>, StoreError> {
         match self.is_read_only() {
             true => Err(being_opened(operation)),
             false => self.db(operation),

@@ -20,7 +20,7 @@ use millpond_io::file_modes::share_new_file;
 use millpond_io::monotonic_ns;
 
 use crate::error::HelperThread;
-use crate::log::{Grouped, LogLevel, Repeated, Told};
+use crate::log::{EventNotice, Grouped, LogLevel, Repeated};
 use crate::{error, log};
 
 use super::AccessLogTarget;
@@ -207,14 +207,14 @@ impl Writer {
         self.counters.failures.fetch_add(1, Ordering::Relaxed);
         let name = self.sink.name();
         match self.failures.add(1, monotonic_ns()) {
-            Some(Told::First(_)) => log::write(
+            Some(EventNotice::First(_)) => log::write(
                 LogLevel::Error,
                 format_args!(
                     "the access log {name} cannot be written to: {error}; it is tried again every \
                      second, and entries that find no room meanwhile are dropped and counted"
                 ),
             ),
-            Some(Told::More { count, seconds }) => log::write(
+            Some(EventNotice::More { count, seconds }) => log::write(
                 LogLevel::Error,
                 format_args!(
                     "the access log {name} cannot be written to: {error} ({} more failures in the \

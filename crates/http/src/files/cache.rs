@@ -36,14 +36,14 @@ pub(super) struct CachedFile {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CacheEntry {
     name: Box<[u8]>,
     file: CachedFile,
     looked_at_ns: u64,
     is_used: bool,
 }
 
-impl Entry {
+impl CacheEntry {
     fn bytes(&self) -> usize {
         ENTRY_BYTES + 2 * self.name.len() + self.file.body.capacity()
     }
@@ -53,7 +53,7 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Cache {
     places: HashMap<Box<[u8]>, usize>,
-    entries: Vec<Entry>,
+    entries: Vec<CacheEntry>,
     hand: usize,
     bytes: usize,
     capacity_bytes: usize,
@@ -140,7 +140,7 @@ impl Cache {
         now_ns: u64,
     ) -> Option<(usize, u64)> {
         self.remove(name);
-        let entry = Entry {
+        let entry = CacheEntry {
             name: name.into(),
             file,
             looked_at_ns: now_ns,

@@ -134,7 +134,7 @@ pub(super) type UpstreamRegistry = Registry<Cell, CELLS>;
 /// All shards' counters, by name. Those of a name that left the configuration stay: counters must not
 /// fall.
 pub(super) struct Registry<C, const N: usize> {
-    entries: Mutex<Vec<Entry<C, N>>>,
+    entries: Mutex<Vec<RegistryEntry<C, N>>>,
 }
 
 impl<C, const N: usize> Default for Registry<C, N> {
@@ -151,12 +151,12 @@ impl<C, const N: usize> fmt::Debug for Registry<C, N> {
     }
 }
 
-struct Entry<C, const N: usize> {
+struct RegistryEntry<C, const N: usize> {
     name: String,
     by_shard: Vec<(usize, Arc<Counters<C, N>>)>,
 }
 
-impl<C: CellIndex, const N: usize> Entry<C, N> {
+impl<C: CellIndex, const N: usize> RegistryEntry<C, N> {
     fn sum(&self, cell: C) -> u64 {
         let by_shard = self.by_shard.iter();
         by_shard.map(|(_, counters)| counters.get(cell)).sum()
@@ -177,7 +177,7 @@ impl<C: CellIndex, const N: usize> Registry<C, N> {
         let index = match entries.iter().position(|entry| entry.name == name) {
             Some(index) => index,
             None => {
-                entries.push(Entry {
+                entries.push(RegistryEntry {
                     name: name.to_owned(),
                     by_shard: Vec::new(),
                 });

@@ -29,7 +29,7 @@ pub(crate) enum Side {
 }
 
 /// One row of the table: what is told of a failure.
-struct Told {
+struct FailureInfo {
     side: Side,
     status: StatusCode,
     /// The label `cause` of metrics.
@@ -56,10 +56,10 @@ macro_rules! failures {
             /// All of them, in order.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            const fn told(self) -> &'static Told {
+            const fn told(self) -> &'static FailureInfo {
                 match self {
                     $(Self::$name => const {
-                        &Told {
+                        &FailureInfo {
                             side: Side::$side,
                             status: StatusCode::$status,
                             cause: $cause,

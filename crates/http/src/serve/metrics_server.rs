@@ -94,7 +94,7 @@ impl MetricsServer {
         let Ok(stop) = ready.recv() else {
             return Ok(None);
         };
-        log::write(LogLevel::Info, Served(&local));
+        log::write(LogLevel::Info, ListeningAddress(&local));
         Ok(Some(Self {
             address: local,
             departure,
@@ -132,9 +132,9 @@ const LIMITS: Limits = {
 };
 
 /// The line of the log that says where.
-struct Served<'a>(&'a Address);
+struct ListeningAddress<'a>(&'a Address);
 
-impl std::fmt::Display for Served<'_> {
+impl std::fmt::Display for ListeningAddress<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Address::Unix(path) => write!(formatter, "metrics at /metrics on {}", path.display()),

@@ -42,7 +42,7 @@ proptest! {
     fn notes_round_trip(first in any_inventory(), second in any_inventory()) {
         let data = tempfile::tempdir().unwrap();
         prop_assert_eq!(read(data.path()).unwrap(), Found::Missing);
-        let writer = Writer::open(data.path()).unwrap();
+        let writer = NoteWriter::open(data.path()).unwrap();
         for inventory in [first, second] {
             writer.write(&inventory, Reach::Disk).unwrap();
             prop_assert_eq!(read(data.path()).unwrap(), Found::Valid(inventory));
