@@ -149,7 +149,7 @@ impl Executor {
         Ok(executor)
     }
 
-    /// Nobody works yet.
+    /// No thread is started yet.
     fn idle(config: &ExecutorConfig) -> (Self, StampWriter) {
         assert!(
             config.shards > 0 && config.read_threads > 0,

@@ -127,7 +127,7 @@ pub struct ServiceContext<'a> {
     pub token: RequestToken,
     /// Which shard this is.
     pub shard_index: usize,
-    /// A word the service keeps with the request, e.g. a handle: what it leaves here comes back in
+    /// User data that the service keeps with the request, e.g. a handle: what it leaves here comes back in
     /// every later call about this request. Zero at first.
     pub state: u64,
 }

@@ -213,7 +213,7 @@ pub struct DriverCounters {
     pub sent_bytes: u64,
 }
 
-/// One shard's door to the kernel. All methods but [`Self::waker`]'s result stay on its thread.
+/// The I/O backend of one shard. All methods but [`Self::waker`]'s result stay on its thread.
 ///
 /// Methods taking a [`SocketId`] ignore dead ids.
 pub trait Driver: Sized {

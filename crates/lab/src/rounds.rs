@@ -422,7 +422,7 @@ impl Rounds {
         Ok(done)
     }
 
-    /// A round in which nobody ended is the last one. What was measured before it still is an answer: an
+    /// A round in which all runs failed is the last one. What was measured before it still is an answer: an
     /// hour's rounds are not thrown away for one; without any there is none to give.
     fn end_by_failure(
         &mut self,

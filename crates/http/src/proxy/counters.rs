@@ -216,7 +216,11 @@ impl<C: CellIndex, const N: usize> Registry<C, N> {
                     match label {
                         "" => out.sample_count(metric.name, &[(named.0, &named.1)], sum),
                         label => {
-                            out.sample(metric.name, &[(named.0, &named.1), (label, &value)], sum);
+                            out.sample_count(
+                                metric.name,
+                                &[(named.0, &named.1), (label, &value)],
+                                sum,
+                            );
                         }
                     }
                 }

@@ -366,7 +366,7 @@ impl Upstreams {
         }
     }
 
-    /// In which version the upstream of this try is told for whom it is.
+    /// In which version the upstream of this try gets a PROXY header.
     pub(super) fn proxy_protocol_for(&self, chosen: Chosen) -> Option<ProxyProtocol> {
         self.list[chosen.index].proxy_protocol()
     }

@@ -237,7 +237,7 @@ impl<S: Service> Server<S> {
 // The graceful stop: answer what was asked, close what is idle, cut what is left at a deadline.
 //
 // What was asked is what had arrived: so idle connections are closed not at the stop, but once the driver has told
-// of all that it knew of then. A client that came just now may wait behind regulars for its turn, and a
+// of all that it knew of then. A client that came just now may wait behind established clients for its turn, and a
 // close with its request unread is a reset.
 //
 // When another process takes the address over, connections are taken for a while longer: their

@@ -303,7 +303,7 @@ impl UringDriver {
             return;
         }
         self.counters.abandoned += 1;
-        // A peer whose close waits sees that as the end: a shutdown takes as long as a close. But what is
+        // A peer whose close waits treats that as EOF: a shutdown takes as long as a close. But what is
         // only watched or received from ends by being cancelled, and a send may not.
         let must_shut_down = socket.send == SendOperation::Queued || socket.has_connect;
         if must_shut_down || scheduler.admits_end(socket.usage, Work::Close) {
@@ -381,7 +381,7 @@ impl UringDriver {
 
     /// Releases the first of those that are only to be closed; false if there is none.
     pub(super) fn release_first_waiting(&mut self) -> bool {
-        // Dead ids take nobody's turn.
+        // Stale ids are skipped and use no budget.
         while let Some(id) = self.close_queue.pop() {
             if self.release_if_idle(id) {
                 return true;
