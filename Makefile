@@ -13,7 +13,7 @@
 # ARGS=...         flags for millpond compare, parts for verify, a group for bench:
 #                  make compare ARGS='--rounds 8', make verify ARGS='crash loom'
 # ENGINE=bundled   compiles the RocksDB inside the rocksdb crate (about 11.5 minutes of C++ on two
-#                  cores) in place of linking Debian's, and keeps it in a target directory of its own
+#                  cores) instead of linking Debian's, and keeps it in a target directory of its own
 # CARGO_TARGET_DIR where the build goes, by default `target` in this clone. Do not let two clones share one: cargo
 #                  tells crates of a workspace by their times, and would run what the other one built
 

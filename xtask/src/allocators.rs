@@ -69,7 +69,7 @@ fn chosen(only: Option<&str>) -> Result<Vec<&'static Recipe>, String> {
 }
 
 // The compiler that an allocator's sources need, looked for before cargo is started: a build script
-// that does not find one gives a page of panic in the place of a sentence.
+// that does not find one gives a page of panic instead of a sentence.
 
 /// A compiler that runs.
 #[derive(Clone, Debug)]
@@ -313,7 +313,7 @@ const ALL: &[Recipe] = &[
         name: "tcmalloc_percpu",
         source: "libtcmalloc-sys",
         language: Language::Cpp,
-        // TCMalloc has no releases; the crate's number is all that tells its states apart.
+        // TCMalloc has no releases; the crate's number is all that distinguishes its states.
         version: VersionSource::Crate,
         // As in its own release build: no assertions, no exceptions.
         flags: &["-DNDEBUG", "-fno-exceptions"],
@@ -480,7 +480,7 @@ fn metadata_of(workspace: &Path) -> Result<Value, String> {
         ));
     }
     serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("cargo metadata gave no readable answer: {error}"))
+        .map_err(|error| format!("cargo metadata gave no readable output: {error}"))
 }
 
 /// Copies a file unless it is there already. The new one appears whole: a running target may have

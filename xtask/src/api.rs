@@ -38,7 +38,7 @@ expected-statuses = ["400", "401", "403", "404", "405", "412", "413", "414", "5x
 expected-statuses = ["2xx", "304", "401", "403", "404", "409", "412", "5xx"]
 "#;
 
-/// Asks both servers; fails if any answer is none of those described.
+/// Asks both servers; fails if any response is none of those described.
 pub(crate) fn run(words: &[&str]) -> Result<(), String> {
     let examples = one_number(words, "examples", EXAMPLES_DEFAULT)?;
     let metadata = metadata()?;
@@ -68,7 +68,7 @@ pub(crate) fn run(words: &[&str]) -> Result<(), String> {
     }
     match ok {
         true => Ok(()),
-        false => Err("an answer is not as described: each is shown above, with a curl".to_owned()),
+        false => Err("a response is not as described: each is shown above, with a curl".to_owned()),
     }
 }
 

@@ -38,7 +38,7 @@ const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
 const THIRD_SAMPLES_MIN: usize = 5;
 
 /// How much is asked for.
-struct Plan {
+struct BoundsPlan {
     keys: u64,
     requests_per_connection: u64,
     /// Of all requests for values, one in so many is for one of the longest.
@@ -50,8 +50,8 @@ struct Plan {
 
 /// Both, with so many small entities; records what was resident.
 pub(crate) fn run(keys: u64) -> Result<(), String> {
-    let bench = bench::prepare(bench::Plan::full(), true)?;
-    let plan = Plan {
+    let bench = bench::prepare(bench::BoundsPlan::full(), true)?;
+    let plan = BoundsPlan {
         keys,
         requests_per_connection: 24,
         huge_every: 16,
@@ -67,8 +67,8 @@ pub(crate) fn run(keys: u64) -> Result<(), String> {
 
 /// Whether it still works, with less of everything; nothing is recorded.
 pub(crate) fn smoke() -> Result<(), String> {
-    let bench = bench::prepare(bench::Plan::smoke(), true)?;
-    let plan = Plan {
+    let bench = bench::prepare(bench::BoundsPlan::smoke(), true)?;
+    let plan = BoundsPlan {
         keys: 100_000,
         requests_per_connection: 3,
         huge_every: 16,
@@ -78,7 +78,7 @@ pub(crate) fn smoke() -> Result<(), String> {
     measure(&bench, &plan).map(drop)
 }
 
-fn measure(bench: &Bench, plan: &Plan) -> Result<Vec<Value>, String> {
+fn measure(bench: &Bench, plan: &BoundsPlan) -> Result<Vec<Value>, String> {
     let many = with_server(bench, FILL_MEMORY_BYTES, |subject| many_keys(subject, plan))?;
     let large = with_server(bench, plan.large_memory_bytes, |subject| {
         large_values(subject, plan)
@@ -136,7 +136,7 @@ fn shuffled(index: u64, count: u64) -> u64 {
     (u128::from(index) * 2_147_483_647 % u128::from(count)) as u64
 }
 
-fn many_keys(subject: &Subject, plan: &Plan) -> Result<Value, String> {
+fn many_keys(subject: &Subject, plan: &BoundsPlan) -> Result<Value, String> {
     let refused = AtomicU64::new(0);
     let fillers: Vec<Result<(), String>> = std::thread::scope(|scope| {
         let fill = |number| fill(subject.address, number, plan.keys, &refused);
@@ -251,7 +251,7 @@ fn scan(address: SocketAddr, keys: u64) -> Result<(), String> {
         client.chunk(&mut chunk)?;
         if chunk != format!("{}\n{key:024}", id_of(key)).as_bytes() {
             let found = String::from_utf8_lossy(&chunk);
-            return Err(format!("in place of entity {key} the range has {found:?}"));
+            return Err(format!("instead of entity {key} the range has {found:?}"));
         }
     }
     client.chunk(&mut chunk)?;
@@ -300,7 +300,7 @@ struct Tally {
     huge: AtomicU64,
 }
 
-fn large_values(subject: &Subject, plan: &Plan) -> Result<Value, String> {
+fn large_values(subject: &Subject, plan: &BoundsPlan) -> Result<Value, String> {
     let tally = Tally::default();
     let visits: Vec<Result<(), String>> = std::thread::scope(|scope| {
         let visit = |number| visit_large(subject.address, number, plan, &tally);
@@ -323,7 +323,12 @@ fn large_values(subject: &Subject, plan: &Plan) -> Result<Value, String> {
 }
 
 /// Puts and gets in turn, of ids that all connections share.
-fn visit_large(address: SocketAddr, number: u64, plan: &Plan, tally: &Tally) -> Result<(), String> {
+fn visit_large(
+    address: SocketAddr,
+    number: u64,
+    plan: &BoundsPlan,
+    tally: &Tally,
+) -> Result<(), String> {
     let mut client = Client::connect(address)?;
     for step in 0..plan.requests_per_connection {
         let turn = number + step * LARGE_CONNECTIONS;
@@ -341,7 +346,7 @@ fn visit_large(address: SocketAddr, number: u64, plan: &Plan, tally: &Tally) -> 
                 true => client.put(&id, turn + 1, len),
                 false => client.get(&id),
             };
-            // An answer that comes before the body was sent may be lost with the connection.
+            // A response that comes before the body was sent may be lost with the connection.
             let head = match answered {
                 Ok(head) => head,
                 Err(sentence) if sentence.contains("connection") => {

@@ -1,7 +1,7 @@
 //! The entity server on a cluster: three nodes of Apache Cassandra on this machine, and the tests that
 //! take them.
 //!
-//! Place: a verb of its own. It installs Java and Maven where they are missing (`scripts/setup`),
+//! Place: its own subcommand. It installs Java and Maven where they are missing (`scripts/setup`),
 //! has Maven fetch the jars once into the user's cache (`cassandra/pom.xml`), starts the nodes on
 //! 127.0.0.1 to 3 (`node`), runs the tests of `millpond-entity` that ask for a cluster, and stops
 //! the nodes by their ids. A test kills a node and asks for it back, by this program
@@ -34,7 +34,7 @@ const TESTS: [&str; 4] = ["cluster::", "api::", "records::", "range::"];
 /// How nodes and clients know each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Access {
-    /// Not at all, in clear text.
+    /// Not at all, in plaintext.
     Open,
     /// By certificates on both sides, and passwords.
     Secured,
@@ -191,7 +191,7 @@ impl Cluster {
             make(&cluster.home.certificates(), NODES)?;
         }
         let (start, deadline) = (Instant::now(), Instant::now() + START_TIMEOUT);
-        // The first one is whom the others ask for the way in.
+        // The first one is the seed of the others.
         cluster.home.start(1)?;
         cluster.home.wait_for(1, deadline)?;
         for number in 2..=3 {

@@ -239,7 +239,7 @@ fn tarball(
     fs::write(&install, text).map_err(|error| at(&install, error))?;
     let archive = output.join(format!("{title}.tar.gz"));
     let mut tar = Command::new("tar");
-    // The same bytes whoever packs them, and whenever.
+    // The same bytes on every machine and day.
     tar.args([
         "--sort=name",
         "--owner=0",

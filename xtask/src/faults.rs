@@ -7,7 +7,7 @@
 //! nothing but failures of a kind while it is asked, and has to serve again once they are over.
 //!
 //! Allowed is: to go on, with refusals (5xx, a closed connection) as long as calls fail; or to end, or not to start, with a
-//! status other than 0 and a sentence that names what failed. Never: a wrong answer, a hang, a panic, an acknowledged
+//! status other than 0 and a sentence that names what failed. Never: a wrong response, a hang, a panic, an acknowledged
 //! write that is not there, also after `kill -9`. Excluded are io_uring's own operations (accept, connect and so on in
 //! the ring are no calls; the simulator fails those), syncs, reads and writes of files (`cargo xtask crash` fails
 //! each of those), and brk, whose failure cannot be injected. Where the dynamic loader, Rust's runtime or RocksDB end the
@@ -22,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use scenario::Program;
-use scenario::{Course, Place};
+use scenario::{Course, RunContext};
 
 use crate::bench;
 use crate::bench::Bench;
@@ -57,7 +57,7 @@ pub(crate) fn run(words: &[&str]) -> Result<(), String> {
             if !is_chosen(&names, &words[1..], &["uring", "epoll"]) {
                 continue;
             }
-            let place = Place {
+            let place = RunContext {
                 program,
                 driver,
                 millpond: bench.millpond.clone(),
@@ -108,7 +108,7 @@ fn check_names(names: &[&str]) -> Result<(), String> {
 
 /// All points of one server with one driver. One that fails is printed, and the others follow.
 fn matrix(
-    place: &Place<'_>,
+    place: &RunContext<'_>,
     names: &[&str],
     is_smoke: bool,
     failures: &mut Vec<String>,
@@ -136,7 +136,7 @@ fn matrix(
 
 /// All points of one call, as one line, with a line for each that fails.
 fn points(
-    place: &Place<'_>,
+    place: &RunContext<'_>,
     kind: &Kind,
     (count, step): (u64, u64),
     title: &str,

@@ -3,7 +3,7 @@
 //!
 //! Each attack gets a server of its own, with each driver: the well-behaved client runs alone and
 //! beside the attack, in turns (A B A B), then everything has to be as it was before. What decides
-//! is exact: no error of the well-behaved client, the answers and counters that the attack is owed,
+//! is exact: no error of the well-behaved client, the responses and counters that the attack is owed,
 //! memory and descriptors back. The ratio of latencies is printed and recorded, never judged here.
 //!
 //! Server and generator have a CPU each; the attack shares the generator's, behind it. Where the
@@ -17,10 +17,10 @@
 //! are left out of what is compared, and counted, see `stalls`; where they are many another pair of
 //! turns is taken, and nothing is judged where there are not enough; see `pair`.
 //!
-//! Judged is the time from a request's real departure to the answer's arrival by the kernel's stamp:
+//! Judged is the time from a request's real departure to the response's arrival by the kernel's stamp:
 //! the attack shares the generator's CPU, and how late that one leaves or wakes is not the server's
 //! doing. Nothing is omitted by it, since the well-behaved client has more connections than requests
-//! under way; the response clock, from when a request was meant to leave until its answer was seen,
+//! under way; the response clock, from when a request was meant to leave until its response was seen,
 //! is recorded beside it.
 
 mod crowd;
@@ -49,16 +49,16 @@ use std::time::{Duration, Instant};
 use subject::{Holdings, Metrics, PATIENCE, Subject, broken_identity, sum};
 
 /// How the well-behaved client asks, and how often the turns change.
-struct Plan {
+struct HostilePlan {
     /// To compare.
     pairs: usize,
-    /// What a restless machine may make of them; see `exchanges`.
+    /// What a noisy machine may make of them; see `exchanges`.
     pairs_max: usize,
     amount: Amount,
     rate_per_s: u64,
     /// Of measuring, for each attack and driver.
     seconds: u64,
-    /// Before its answers count: as a client of a while's standing, all its connections have been
+    /// Before its responses count: as a client of a while's standing, all its connections have been
     /// answered by then.
     warm_up: Duration,
     /// How long newcomers come.
@@ -68,7 +68,7 @@ struct Plan {
     smoke: bool,
 }
 
-impl Plan {
+impl HostilePlan {
     /// Short runs: at a real-time priority a longer one would meet the kernel's guard against them.
     fn full(seconds: u64) -> Self {
         let run = Duration::from_millis(800);
@@ -87,7 +87,7 @@ impl Plan {
         }
     }
 
-    /// Long enough for each connection to be answered several times, and no longer: how long an answer
+    /// Long enough for each connection to be answered several times, and no longer: how long a response
     /// takes is not judged. What an attack has to meet is waited for, however long that takes.
     fn smoke() -> Self {
         Self {
@@ -123,8 +123,8 @@ const DEADLINES: [&str; 8] = [
 /// Measures all attacks, or the one named, and records.
 pub(crate) fn run(name: Option<&str>, seconds: u64) -> Result<(), String> {
     let (chosen, resources) = chosen(name)?;
-    let plan = Plan::full(seconds);
-    let mut bench = bench::prepare(bench::Plan::full(), true)?;
+    let plan = HostilePlan::full(seconds);
+    let mut bench = bench::prepare(bench::HostilePlan::full(), true)?;
     bench.machine.keep_awake(true);
     let turns = match chosen.is_empty() {
         true => Ok((Vec::new(), Vec::new())),
@@ -171,9 +171,9 @@ pub(crate) fn run_resource(words: &[&str]) -> Result<(), String> {
 
 /// A moment of each attack: only whether the server does what it says.
 pub(crate) fn smoke() -> Result<(), String> {
-    let bench = bench::prepare(bench::Plan::smoke(), true)?;
+    let bench = bench::prepare(bench::HostilePlan::smoke(), true)?;
     let (chosen, resources) = chosen(None)?;
-    let turns = turns_of_all(&bench, &Plan::smoke(), &chosen).map(|_| ());
+    let turns = turns_of_all(&bench, &HostilePlan::smoke(), &chosen).map(|_| ());
     resources::run_all(&bench, true, most_descriptors()? as u64, &resources)?;
     turns
 }
@@ -182,8 +182,8 @@ pub(crate) fn smoke() -> Result<(), String> {
 pub(crate) fn run_apart(name: &str, driver: &str, seconds: &str, file: &str) -> Result<(), String> {
     let attack = attack::named(name).ok_or("no such attack")?;
     let seconds = seconds.parse();
-    let plan = Plan::full(seconds.map_err(|error| format!("that is no number: {error}"))?);
-    let mut bench = bench::prepare(bench::Plan::full(), true)?;
+    let plan = HostilePlan::full(seconds.map_err(|error| format!("that is no number: {error}"))?);
+    let mut bench = bench::prepare(bench::HostilePlan::full(), true)?;
     bench.machine.keep_awake(true);
     let site = Site::make(&bench)?;
     let turns = Turns::new(&bench, &plan, &site, driver)?;
@@ -203,7 +203,7 @@ pub(crate) fn run_crowd(name: &str, address: &str, count: &str) -> Result<(), St
 
 fn turns_of_all(
     bench: &Bench,
-    plan: &Plan,
+    plan: &HostilePlan,
     chosen: &[&Attack],
 ) -> Result<(Vec<Figure>, Vec<Value>), String> {
     let site = Site::make(bench)?;
@@ -280,7 +280,7 @@ impl Site {
 /// What every turn has in common.
 struct Turns<'a> {
     bench: &'a Bench,
-    plan: &'a Plan,
+    plan: &'a HostilePlan,
     site: &'a Site,
     driver: &'a str,
     before: Vec<&'static str>,
@@ -293,7 +293,7 @@ struct Turns<'a> {
 impl<'a> Turns<'a> {
     fn new(
         bench: &'a Bench,
-        plan: &'a Plan,
+        plan: &'a HostilePlan,
         site: &'a Site,
         driver: &'a str,
     ) -> Result<Self, String> {
@@ -402,7 +402,7 @@ impl<'a> Turns<'a> {
         })
     }
 
-    /// Of the machine's stalls; none where how long an answer takes is not judged.
+    /// Of the machine's stalls; none where how long a response takes is not judged.
     fn watchers(&self) -> Result<Watchers, String> {
         let machine = &self.bench.machine;
         match self.plan.smoke {
@@ -500,7 +500,7 @@ fn check_good(experience: &Experience) -> Result<(), String> {
     match (experience.errors, experience.requests) {
         (0, 1..) => Ok(()),
         (errors, requests) => Err(format!(
-            "the well-behaved client had {errors} errors and {requests} answers"
+            "the well-behaved client had {errors} errors and {requests} responses"
         )),
     }
 }
@@ -517,7 +517,7 @@ fn check_tally(attack: &Attack, tally: &Value) -> Result<(), String> {
     found.sort_unstable();
     if found != attack.answers || tally["cut"] != 0 {
         return Err(format!(
-            "the answers were to be {:?}, whole: {tally}",
+            "the responses were to be {:?}, whole: {tally}",
             attack.answers
         ));
     }
@@ -534,7 +534,7 @@ fn most_descriptors() -> Result<usize, String> {
 
 fn record(
     bench: &Bench,
-    plan: &Plan,
+    plan: &HostilePlan,
     figures: &[Figure],
     details: &[Value],
     resources: &[Value],

@@ -32,7 +32,7 @@ use crate::tally::{cargo, run_command};
 
 /// Comparisons, unless told otherwise: so many have an upper 95 % bound of 7.2 % if none errs.
 pub(crate) const COMPARISONS_DEFAULT: u32 = 40;
-/// What `millpond compare` takes without a word.
+/// What `millpond compare` takes by default.
 pub(crate) const TIME_BUDGET_DEFAULT: &str = "300s";
 
 /// In the smoke run, far beyond any noise.

@@ -65,7 +65,7 @@ hostile     attacks servers beside a well-behaved client, and compares what that
             beside each attack, or the one named: so many seconds (8) for each attack and driver. Then attacks on
             descriptors, memory and upstreams, with each driver and two descriptor limits: peaks are judged
 soak        mixed traffic against all servers for so many seconds (600): memory and descriptors flat,
-            every answer as expected, the numbers of /metrics add up, an orderly stop
+            every response as expected, the numbers of /metrics add up, an orderly stop
 crash       kill -9 of the entity server at any moment, so many times (200), under a load of everything it
             can be asked: is what clients were told before and after possible, key by key? As often on a
             disk that fails and forgets; then every single call of opening, copying and restoring fails
@@ -83,7 +83,7 @@ newcomer    somebody's first hour, in a fresh clone with an empty target directo
             --whole: make compare as long as it takes by itself, and not for a look of 80 s
             --test: make test as well; --crates: fetch every crate anew; --plots: with pandas
 api         requests that schemathesis makes up from /openapi.json, so many (200) for each operation, against
-            the entity server in memory and on RocksDB: is every answer as described? It takes python3
+            the entity server in memory and on RocksDB: is every response as described? It takes python3
 entity-bounds  what a server holds in memory under --memory: with so many small entities (10,000,000) put
             and read in one range, and with values of 64 MiB put and got by 64 connections at once
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
@@ -129,7 +129,7 @@ fn main() -> ExitCode {
         ["hostile", words @ ..] => hostile_as_told(words),
         ["crash", kills @ ..] => crash::run(kills),
         ["faults", names @ ..] => faults::run(names),
-        ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
+        ["newcomer", words @ ..] => newcomer::Options::of(words).and_then(newcomer::run),
         ["cassandra", words @ ..] => cassandra::run(words),
         ["cassandra-node", home, number] => cassandra::start_node(home, number),
         ["entity-bounds"] => bounds::run(bounds::KEYS_DEFAULT),
@@ -265,7 +265,7 @@ fn lab_proof_as_told(words: &[&str]) -> Result<(), String> {
     lab_proof::run(comparisons, time_budget, scope)
 }
 
-/// A step of `check` as a verb of its own.
+/// A step of `check` as its own subcommand.
 fn verdict(outcome: Result<bool, String>) -> Result<(), String> {
     match outcome? {
         true => Ok(()),

@@ -1,8 +1,8 @@
-//! The first hour of somebody who has found this repository: does everything work that it tells him to do?
+//! The first hour of a new user of this repository: does everything work that it tells them to do?
 //!
 //! A fresh clone in a directory of its own, with an empty target directory: the two commands of
 //! README.md, its recipes, word by word as they stand there, and every example. The first thing
-//! that fails ends the hour, as it would end his. Crates that were fetched before are used unless
+//! that fails ends the hour, as it would end theirs. Crates that were fetched before are used unless
 //! `--crates` asks for none; packages of the system are not taken away.
 
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ const NOT_TRUSTED: i32 = 4;
 
 /// What is left out unless it is asked for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Wishes {
+pub(crate) struct Options {
     /// `make test`, which takes most of an hour by itself.
     test: bool,
     /// Fetch every crate anew.
@@ -42,7 +42,7 @@ pub(crate) struct Wishes {
     whole: bool,
 }
 
-impl Wishes {
+impl Options {
     pub(crate) fn of(words: &[&str]) -> Result<Self, String> {
         let mut wishes = Self::default();
         for word in words {
@@ -68,11 +68,11 @@ struct Step {
 struct Hour {
     /// Everything is in here.
     directory: PathBuf,
-    wishes: Wishes,
+    wishes: Options,
     steps: Vec<Step>,
 }
 
-pub(crate) fn run(wishes: Wishes) -> Result<(), String> {
+pub(crate) fn run(wishes: Options) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for port in PORTS {
         TcpListener::bind(("127.0.0.1", port))

@@ -1,6 +1,6 @@
 //! Minutes of mixed traffic against all three servers: does anything grow, leak or not add up?
 //!
-//! Visitors play scenarios whose answers they know: whole bodies, chunks, pipelines, ranges, large
+//! Visitors play scenarios whose responses they know: whole bodies, chunks, pipelines, ranges, large
 //! files, refusals, visits that break off, connections that are forgotten. Meanwhile memory,
 //! descriptors and the identities of `/metrics` are sampled. Growth is the median of the last third
 //! over that of the middle one: the first is warm-up, and a spike is no growth.
@@ -136,7 +136,7 @@ fn soak(bench: &Bench, seconds: u64, driver: &str) -> Result<Vec<Value>, String>
     }
 }
 
-/// Plays scenarios until it is over; returns the answers it read to their end.
+/// Plays scenarios until it is over; returns the responses it read to their end.
 fn visit(mut visitor: Visitor, scenarios: &[Scenario], visits: &Visits) -> BTreeMap<u16, u64> {
     let mut number = 0;
     while !visits.is_over.load(Ordering::Relaxed) {
@@ -208,7 +208,7 @@ fn start_all(bench: &Bench, driver: &str) -> Result<Vec<Stay>, String> {
     Ok(stays)
 }
 
-/// Nobody is connected but who asks.
+/// No other connection is open.
 fn needs_own_connection(metrics: &Metrics) -> bool {
     sum(metrics, "millpond_http_connections") == 1.0
 }
@@ -252,7 +252,7 @@ impl Stay {
         if let Some(sentence) = broken_identity(&metrics) {
             return Err(sentence);
         }
-        self.check_answers(&metrics, statuses)?;
+        self.check_responses(&metrics, statuses)?;
         let (growth_bytes, descriptors) = (
             growth(&self.samples, |s| s.resident_bytes as f64),
             self.descriptors,
@@ -281,7 +281,7 @@ impl Stay {
         }
         let answered: u64 = statuses.values().sum();
         println!(
-            "serve {:<10} {answered} answers, as expected; resident {:.1} MiB, {:+.2} MiB over a third \
+            "serve {:<10} {answered} responses, as expected; resident {:.1} MiB, {:+.2} MiB over a third \
              of the run; {now} descriptors, {descriptors} at first; all adds up",
             self.name,
             median(&self.samples, |s| s.resident_bytes as f64) / f64::from(1 << 20),
@@ -301,9 +301,9 @@ impl Stay {
         Ok(summary)
     }
 
-    /// The server counted no answer fewer than were read. It may count more: of visits that broke
+    /// The server counted no response fewer than were read. It may count more: of visits that broke
     /// off, and ours to `/metrics`.
-    fn check_answers(
+    fn check_responses(
         &self,
         metrics: &Metrics,
         statuses: &BTreeMap<u16, u64>,
@@ -314,14 +314,14 @@ impl Stay {
             let counted = metrics.get(&sample).copied().unwrap_or_default();
             if counted < *read as f64 {
                 return Err(format!(
-                    "{read} answers {status} were read and {counted} counted"
+                    "{read} responses {status} were read and {counted} counted"
                 ));
             }
         }
         Ok(())
     }
 
-    /// Asked to stop in the middle of an answer, the server ends it first.
+    /// Asked to stop in the middle of a response, the server ends it first.
     fn drain(self) -> Result<(), String> {
         let is_files = self.name == "files";
         let mut half = Connection::open(self.subject.address)?;
@@ -333,7 +333,7 @@ impl Stay {
         if is_files {
             let answer = half.answer(false)?;
             if answer.body.len() as u64 != LARGE_BYTES {
-                return Err("an answer that had begun was cut by the stop".to_owned());
+                return Err("a response that had begun was cut by the stop".to_owned());
             }
         }
         drop(half);
@@ -391,12 +391,12 @@ fn growth_is_what_lasts() {
     );
 }
 
-// A client that waits for each answer and reads it whole. Nothing of ours: see `hostile`.
+// A client that waits for each response and reads it whole. Nothing of ours: see `hostile`.
 
-/// Far beyond any answer, so that a hang ends as a failure.
+/// Far beyond any response, so that a hang ends as a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One answer.
+/// One response.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -446,7 +446,7 @@ impl Connection {
         self.answer(request.starts_with("HEAD "))
     }
 
-    /// The next answer; interim ones too.
+    /// The next response; interim ones too.
     fn answer(&mut self, is_head: bool) -> Result<Answer, String> {
         let end = loop {
             if let Some(at) = find(&self.unread, b"\r\n\r\n") {
@@ -470,7 +470,7 @@ impl Connection {
         }
         let length = answer.field("content-length").map(str::parse::<usize>);
         let Some(Ok(length)) = length else {
-            return Err(format!("an answer without a length: {}", answer.head));
+            return Err(format!("a response without a length: {}", answer.head));
         };
         while self.unread.len() < length {
             self.receive()?;
@@ -481,7 +481,7 @@ impl Connection {
 
     fn receive(&mut self) -> Result<(), String> {
         match self.receive_some()? {
-            0 => Err("closed in the middle of an answer".to_owned()),
+            0 => Err("closed in the middle of a response".to_owned()),
             _ => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Who takes part: the pools, and malloc under every allocator that is found.
+//! The candidates: the pools, and malloc under every allocator that is found.
 
 use crate::program::{MemoryKind, Program};
 use millpond_lab::allocator::{self, Allocator, AllocatorError};

@@ -1,4 +1,4 @@
-//! Why a benchmark gives no answer. Each is one sentence that says what to do.
+//! Why a benchmark gives no result. Each is one sentence that says what to do.
 
 use millpond_io::IoError;
 use millpond_lab::allocator::AllocatorError;
@@ -54,7 +54,7 @@ pub enum RunError {
         last_words: String,
     },
     /// Its result cannot be read.
-    #[error("its answer \"{line}\" cannot be read: {reason}")]
+    #[error("its output \"{line}\" cannot be read: {reason}")]
     Unreadable {
         /// What it printed.
         line: String,

@@ -6,7 +6,7 @@
 //! Read in this order, which is the order of a benchmark:
 //!
 //! ```text
-//! candidate                who takes part
+//! candidate                what is measured
 //! run                      every program on every candidate, in shuffled repetitions
 //!   subject                a child process: started, listened to, never left behind
 //!     child                the other side: one program, and a line of JSON (sample)

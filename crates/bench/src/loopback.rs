@@ -8,7 +8,7 @@
 //!   child           one combination, in a process of its own
 //!     pair          http's server shards and load's threads, pinned side by side
 //!       service     what the server answers
-//!       wire        the answer byte for byte, before anything is timed
+//!       wire        the response byte for byte, before anything is timed
 //!   heap            heap calls per transaction, in a pass of its own
 //! record, report    what was found, beside what was published (earlier)
 //! ```
@@ -43,26 +43,26 @@ pub use run::{LoopbackConfig, LoopbackEvent, LoopbackOutcome, run};
 // Asked by a plain socket and compared as text: client and server are both ours, and could agree on
 // the same mistake.
 
-/// Far beyond what an answer takes.
+/// Far beyond what a response takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Two requests in a row get the answer agreed on, in one chunk; a body that is too short gets 400.
+/// Two requests in a row get the response agreed on, in one chunk; a body that is too short gets 400.
 fn check(address: SocketAddr, request_bytes: usize, answer: &[u8]) -> Result<(), String> {
     for _ in 0..2 {
         let said = ask(address, request_bytes)?;
-        let head_end = find(&said, b"\r\n\r\n").ok_or("its answer has no head")?;
+        let head_end = find(&said, b"\r\n\r\n").ok_or("its response has no head")?;
         let (head, body) = said.split_at(head_end + 4);
         let head = String::from_utf8_lossy(head);
         let is_chunked = head
             .lines()
             .any(|line| line.eq_ignore_ascii_case("transfer-encoding: chunked"));
         if !head.starts_with("HTTP/1.1 200 ") || !is_chunked {
-            return Err(format!("its answer is not 200 in chunks: {head}"));
+            return Err(format!("its response is not 200 in chunks: {head}"));
         }
         if body != one_chunk(answer) {
             let body_bytes = body.len();
             return Err(format!(
-                "its answer is not the one agreed on: {body_bytes} bytes"
+                "its response is not the one agreed on: {body_bytes} bytes"
             ));
         }
     }
@@ -73,7 +73,7 @@ fn check(address: SocketAddr, request_bytes: usize, answer: &[u8]) -> Result<(),
     }
 }
 
-/// The whole answer to a request whose connection ends with it.
+/// The whole response to a request whose connection ends with it.
 fn ask(address: SocketAddr, body_bytes: usize) -> Result<Vec<u8>, String> {
     let mut request = b"GET / HTTP/1.1\r\nHost: loopback\r\nConnection: close\r\n\
         Transfer-Encoding: chunked\r\n\r\n"

@@ -97,7 +97,7 @@ impl Program {
             Self::Pair => "140 times: one object of 64 B made, then destroyed",
             Self::PairBatch => "70 objects of 64 B made, then destroyed, newest first; twice",
             Self::PairBlock => "140 times: 64 bytes taken, size known at run time only; given back",
-            Self::Mixed => "140 blocks of recorded sizes, each in the place of a random older one",
+            Self::Mixed => "140 blocks of recorded sizes, each replaces a random older one",
             Self::TwoThreads => "`mixed` in each of two threads at once",
             Self::ProducerConsumer => {
                 "140 messages of 128 B made and filled here, read and freed by another thread"

@@ -32,7 +32,7 @@ pub struct BenchRecord {
     pub noise: Option<NoiseRecord>,
     /// Whether times are to be believed.
     pub verdict: VerdictRecord,
-    /// Who took part.
+    /// The candidates.
     pub candidates: Vec<Candidate>,
     /// One for each program.
     pub programs: Vec<ProgramRecord>,
@@ -260,7 +260,7 @@ impl ProgramRuns {
         self.failed[index]
     }
 
-    /// A candidate has to give the right answer before its time counts.
+    /// A candidate has to give the right response before its time counts.
     pub(crate) fn add(
         &mut self,
         repetition: usize,

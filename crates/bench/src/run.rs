@@ -144,7 +144,7 @@ pub fn run(
     }
     let environment = Environment::capture();
     let watch = Watch::start();
-    let mut session = Session::new(config, candidates, on_event, stop);
+    let mut session = PoolSession::new(config, candidates, on_event, stop);
     for &program in &config.programs {
         session.measure(program);
     }
@@ -159,7 +159,7 @@ pub fn run(
 }
 
 /// The runs so far, and what is needed for the next.
-struct Session<'a> {
+struct PoolSession<'a> {
     config: &'a BenchConfig,
     candidates: Vec<Candidate>,
     on_event: &'a mut dyn FnMut(&BenchEvent),
@@ -171,7 +171,7 @@ struct Session<'a> {
     failures: Vec<String>,
 }
 
-impl<'a> Session<'a> {
+impl<'a> PoolSession<'a> {
     fn new(
         config: &'a BenchConfig,
         candidates: Vec<Candidate>,

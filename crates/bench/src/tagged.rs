@@ -112,7 +112,7 @@ extern "C" fn damaged(size_bytes: usize) -> ! {
 
 /// Batches that may wait.
 const SLOT_COUNT: usize = 16;
-/// Looks before a waiting thread gives up its CPU.
+/// Looks before a waiting thread yields its CPU.
 const SPIN_COUNT: u32 = 64;
 
 /// Slots from `taken` to `given` are full. Each count has one writer.

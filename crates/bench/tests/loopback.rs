@@ -76,7 +76,7 @@ fn heap_calls_tell_pools_apart() {
     let (with, without) = (calls(PoolSetting::On), calls(PoolSetting::Off));
     // What is called once in a while, however few transactions there are, counts too: the slower the
     // machine, the more of it.
-    assert!(with < 0.1, "{with} heap calls in the place of none");
+    assert!(with < 0.1, "{with} heap calls instead of none");
     assert!(without >= 2.0, "{without} heap calls, of two sides");
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn report_usage(error: &clap::Error) -> Exit {
         };
     }
     let text = error.render().to_string();
-    // Help in the place of a subcommand that is missing is no sentence.
+    // Help instead of a subcommand that is missing is no sentence.
     let is_help = error.kind() == Mistake::DisplayHelpOnMissingArgumentOrSubcommand;
     let sign = if is_help { "" } else { "millpond: " };
     let text = text.strip_prefix("error: ").unwrap_or(&text);

@@ -1,7 +1,7 @@
 //! The smallest entity server: `cargo run --release --example serve -- DATA_DIRECTORY|memory [ADDRESS]`.
 //!
 //! For embedding and for measuring the server alone; `millpond serve entity` has the flags. With `memory`
-//! in place of a directory everything is gone when it is killed, which is how it ends then.
+//! instead of a directory everything is gone when it is killed, which is how it ends then.
 
 use std::process::ExitCode;
 use std::sync::Arc;

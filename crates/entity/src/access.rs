@@ -132,13 +132,13 @@ fn is_token(bytes: &[u8]) -> bool {
     letters > 0 && bytes[letters..].iter().all(|byte| *byte == b'=')
 }
 
-/// Who may do what. The default: everybody everything. Clones are one and the same: what [`Access::replace`] gives one of
+/// Permissions. The default: everybody everything. Clones are one and the same: what [`Access::replace`] gives one of
 /// them, all have.
 #[derive(Clone, Debug, Default)]
-pub struct Access(Option<Arc<Shared>>);
+pub struct Access(Option<Arc<AccessShared>>);
 
 #[derive(Debug)]
-struct Shared {
+struct AccessShared {
     /// How often the tokens were replaced.
     epoch: AtomicU64,
     current: Mutex<Sets>,
@@ -151,7 +151,7 @@ struct Sets {
     writers: Tokens,
 }
 
-impl Shared {
+impl AccessShared {
     fn current(&self) -> MutexGuard<'_, Sets> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -171,7 +171,7 @@ impl Access {
     /// may, which `None` says.
     #[must_use]
     pub fn limited(writers: Tokens, readers: Option<Tokens>) -> Self {
-        Self(Some(Arc::new(Shared {
+        Self(Some(Arc::new(AccessShared {
             epoch: AtomicU64::new(0),
             current: Mutex::new(Sets { readers, writers }),
         })))
@@ -214,7 +214,7 @@ pub struct ShardAccess(Option<Known>);
 struct Known {
     seen: Cell<u64>,
     sets: RefCell<Sets>,
-    shared: Arc<Shared>,
+    shared: Arc<AccessShared>,
 }
 
 impl ShardAccess {

@@ -1,6 +1,6 @@
 //! What an operator does with a data directory that no server runs on: look, check, copy, and the way back.
 //!
-//! Everything but [`restore`] reads alone: a directory that is damaged is left as it is, for whoever mends it. A backup on
+//! Everything but [`restore`] reads alone: a directory that is damaged is left as it is, for its repair. A backup on
 //! the same file system shares its tables with the data as long as both have them; one that is to outlive the disk is
 //! copied elsewhere by any tool.
 

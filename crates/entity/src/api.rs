@@ -1,6 +1,6 @@
 //! Routes and status codes: what is asked for, and what may be answered.
 //!
-//! On the path: `handler` asks [`route`] first, acts on the answer, then sends one [`Reply`].
+//! On the path: `handler` asks [`route`] first, acts on the response, then sends one [`Reply`].
 //! ```text
 //! GET    /v0/entity?id=ID   200 value, 404
 //! PUT    /v0/entity?id=ID   201; &expires=SECONDS or Expires: ends it, as Entity-Expires tells; Content-Type is kept
@@ -47,7 +47,7 @@ const CONTENT_TYPE_OPTIONS: FieldName<'_> = FieldName::from_static("X-Content-Ty
 const NO_SNIFF: FieldValue<'_> = FieldValue::from_static("nosniff");
 /// When an entity ends. Not `Expires`, by which caches would serve it until then, whatever became of it.
 const ENTITY_EXPIRES: FieldName<'_> = FieldName::from_static("Entity-Expires");
-/// Of every answer to a read, also that nothing is there: any of them may be wrong a moment later, and caches keep what
+/// Of every response to a read, also that nothing is there: any of them may be wrong a moment later, and caches keep what
 /// does not say so (haproxy for a minute, where there is an `ETag`; nginx for as long as `proxy_cache_valid` says).
 pub(crate) const UNCACHED: Field<'_> = (
     FieldName::CACHE_CONTROL,
@@ -77,7 +77,7 @@ pub enum Route<'a> {
     OpenApi,
     /// The metrics, which the server itself answers where they may be read: nothing here.
     Metrics,
-    /// Nothing; this is the answer.
+    /// Nothing; this is the response.
     Refuse(Reply),
 }
 
@@ -176,7 +176,7 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
     }
 }
 
-/// Every answer but a value.
+/// Every response but a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reply {
     /// 200: ready.
@@ -277,7 +277,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The answers that are no more than a sentence.
+    /// The responses that are no more than a sentence.
     const fn sentence(self) -> Option<(StatusCode, &'static str)> {
         Some(match self {
             Self::Ready => (StatusCode::OK, "ready\n"),
@@ -470,7 +470,7 @@ pub fn send_openapi(response: &mut Response<'_>) -> Result<(), SendError> {
     response.send(StatusCode::OK, Some(FieldValue::JSON), OPENAPI)
 }
 
-/// Sends the head of a range's answer, for HEAD.
+/// Sends the head of a range's response, for HEAD.
 ///
 /// # Errors
 /// When there is no memory for the response; nothing was sent then.
@@ -525,7 +525,7 @@ pub fn send_record(
     Ok(Sent::Whole)
 }
 
-/// Begins the answer with a value in parts, which the caller writes behind it.
+/// Begins the response with a value in parts, which the caller writes behind it.
 ///
 /// # Errors
 /// When there is no memory for the response; nothing was sent then.
@@ -542,7 +542,7 @@ pub fn start_parted(response: &mut Response<'_>, record: &[u8]) -> Result<(), Se
     }
 }
 
-/// How an answer with a record began.
+/// How a response with a record began.
 pub enum Started {
     /// With a head; the value is to be written behind it.
     Value,
@@ -588,7 +588,7 @@ pub fn value_of(record: &[u8]) -> &[u8] {
     }
 }
 
-/// Which fields of a value an answer has.
+/// Which fields of a value a response has.
 #[derive(Clone, Copy)]
 enum Shown {
     /// Type, encoding and tag, and its end if it has one.
@@ -597,7 +597,7 @@ enum Shown {
     Validators,
 }
 
-/// Hands over the fields of a value's answer.
+/// Hands over the fields of a value's response.
 fn with_fields<R>(head: &Head<'_>, shown: Shown, see: impl FnOnce(&[Field<'_>]) -> R) -> R {
     let tag = condition::tag(head.version);
     let mut date = [0; DATE_BYTES];
@@ -610,7 +610,7 @@ fn with_fields<R>(head: &Head<'_>, shown: Shown, see: impl FnOnce(&[Field<'_>]) 
     let fields = [
         (CONTENT_ENCODING, encoding),
         (FieldName::CONTENT_TYPE, content_type),
-        // The type is what whoever put it says: no browser is to guess another one.
+        // The type is what the writer of the value says: no browser is to guess another one.
         (CONTENT_TYPE_OPTIONS, NO_SNIFF),
         (FieldName::ETAG, tag_value(&tag)),
         UNCACHED,
@@ -678,7 +678,7 @@ fn bad_request(
 ) -> Result<(), SendError> {
     let mut sentence = [0; 160];
     let mut left = &mut sentence[..];
-    // The longest sentence fits with any offset; a cut one would still be an answer.
+    // The longest sentence fits with any offset; a cut one would still be a response.
     let _ = writeln!(left, "{error}");
     let len = 160 - left.len();
     response.send(StatusCode::BAD_REQUEST, Some(TEXT), &sentence[..len])

@@ -1,4 +1,4 @@
-//! One budget for memory, and who holds what of it.
+//! One budget for memory, and its shares.
 //!
 //! ```text
 //! 1/2    values that shards keep, with their indexes and stamps          cache_bytes

@@ -1,8 +1,8 @@
-//! Entities on a cluster of Apache Cassandra or ScyllaDB, in the place of an engine of this process.
+//! Entities on a cluster of Apache Cassandra or ScyllaDB, instead of an engine of this process.
 //!
 //! ```text
-//! shard: handler -> ShardLink::submit -> Lane -> worker: write, read    (one task for each job)
-//! shard: range   -> ScanLink::ask     -> Lane -> worker: scan           (one task for each turn)
+//! shard: handler -> ShardLink::submit -> WorkQueue -> worker: write, read    (one task for each job)
+//! shard: range   -> ScanLink::ask     -> WorkQueue -> worker: scan           (one task for each turn)
 //!                                                  `-> statements at a level -> driver -> nodes
 //! shard:         <- io::Mailbox <- answers, each when its copies have answered
 //! ```
@@ -74,21 +74,21 @@ pub enum ClusterError {
     Login {
         /// Which one.
         url: String,
-        /// As whom.
+        /// The user name.
         user: String,
     },
-    /// The nodes want to know who asks.
+    /// The nodes demand authentication.
     #[error("{url} asks for a password: give --store-user NAME and --store-password-file FILE")]
     LoginMissing {
         /// Which one.
         url: String,
     },
-    /// The nodes answer neither in clear text nor with a refusal.
+    /// The nodes answer neither in plaintext nor with a refusal.
     #[error(
         "{url} closes the connection, or answers in another protocol than CQL: give --store-tls if its \
          nodes speak TLS, or another port"
     )]
-    NotClearText {
+    NotPlaintext {
         /// Which one.
         url: String,
     },
@@ -166,7 +166,7 @@ pub enum ClusterError {
     Thread(String),
 }
 
-/// A connection to a cluster, as shards and the keeper see it.
+/// A connection to a cluster, as shards and the monitor see it.
 #[derive(Debug)]
 pub struct ClusterEngine {
     facts: Facts,

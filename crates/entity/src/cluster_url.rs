@@ -154,7 +154,7 @@ impl fmt::Display for ClusterUrl {
     }
 }
 
-/// How the nodes and this process know each other. The default: not at all, in clear text.
+/// How the nodes and this process know each other. The default: not at all, in plaintext.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClusterSecurity {
     /// For nodes that ask for a password.
@@ -163,12 +163,12 @@ pub struct ClusterSecurity {
     pub tls: Option<ClusterTls>,
 }
 
-/// Whom this process signs in as.
+/// The account this process signs in with.
 #[derive(Clone, Eq, PartialEq)]
 pub struct ClusterLogin {
     /// A role that may log in.
     pub user: String,
-    /// Its password. Without TLS the nodes get it in clear text.
+    /// Its password. Without TLS the nodes get it in plaintext.
     pub password: String,
 }
 

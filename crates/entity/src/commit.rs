@@ -255,7 +255,7 @@ impl<S: Store> Committer<S> {
         }
     }
 
-    /// Makes the batch durable, in its order. The answer holds for every job of it, but for those
+    /// Makes the batch durable, in its order. The result holds for every job of it, but for those
     /// that have a refusal of their own when it is [`Outcome::Written`]. On success the jobs whose
     /// values may be cached are marked with their stamps.
     pub fn commit(&mut self, batch: &mut [Job]) -> Outcome {

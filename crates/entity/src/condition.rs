@@ -1,7 +1,7 @@
 //! If-Match and If-None-Match: on which version of an entity a request depends.
 //!
 //! `api` reads the fields, `handler` asks about reads, and `commit` about writes: on the writer
-//! thread, between what was committed before and the write itself, so that of two clients who saw
+//! thread, between what was committed before and the write itself, so that of two clients that saw
 //! the same version one writes and the other is told.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -185,7 +185,7 @@ pub fn tag(version: Version) -> [u8; TAG_BYTES] {
     tag
 }
 
-/// All digits at once, one in each byte: every answer has a tag, and a loop took 480 instructions for it.
+/// All digits at once, one in each byte: every response has a tag, and a loop took 480 instructions for it.
 fn hexadecimal(number: u64) -> [u8; TAG_BYTES - 2] {
     const ONES: u128 = u128::MAX / 0xff;
     let mut digits = u128::from(number);
@@ -224,12 +224,12 @@ fn version_of(opaque: &[u8]) -> Option<Version> {
 const COPIED_BYTES_MAX: usize = 64 * 1024;
 
 /// What a request asks for besides an entity.
-pub(crate) struct Wishes {
+pub(crate) struct RequestOptions {
     pub(crate) condition: Condition,
     pub(crate) acks: u16,
 }
 
-impl Wishes {
+impl RequestOptions {
     pub(crate) fn of(request: &Request<'_>, kept: u16) -> Result<Self, Refusal> {
         Ok(Self {
             condition: condition_of(request)?,

@@ -37,7 +37,7 @@ pub struct EntityConfig {
     /// Bytes of large values that come in at once, and as many that go out (`large`), all shards
     /// together; a value beyond that is answered with 503, unless it is alone.
     pub large_bytes_max: u64,
-    /// Longest wait of a read for that memory; then the answer is 503. Who holds it may be a client that
+    /// Longest wait of a read for that memory; then the response is 503. The holder may be a client that
     /// reads slowly.
     pub large_wait_max: Duration,
     /// Bytes that are committed at once, or one job if that is larger.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! shard: record found -> GetPart job -> read thread       a hold on each part, as on every large value
-//! shard: part 0 came -> the answer begins -> written as there is room -> the next part
+//! shard: part 0 came -> the response begins -> written as there is room -> the next part
 //! ```
 //!
 //! Held at a time: the part that is being written and the next one. The set is pinned, so that what was begun can be
@@ -52,15 +52,15 @@ struct Download {
     next: Option<Job>,
     written_bytes: u64,
     has_begun: bool,
-    /// Nobody waits for it any more, or there is no memory for the answer, which is not completed.
+    /// Nobody waits for it any more, or there is no memory for the response, which is not completed.
     is_over: bool,
 }
 
-/// What is to be answered in place of a value.
+/// What is to be answered instead of a value.
 pub(crate) enum Instead {
     /// The outcome of a read.
     Outcome(Outcome),
-    /// Nothing more: the connection is to be cut, its answer cannot be completed.
+    /// Nothing more: the connection is to be cut, its response cannot be completed.
     Cut,
 }
 

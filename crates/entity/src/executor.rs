@@ -1,8 +1,8 @@
 //! The hand-over between shards, which never wait for a disk, and the store threads, which do.
 //!
 //! ```text
-//! shard: handler -> ShardLink::submit .. tick ends: flush -> Lane -> writer:  Committer::commit
-//!                                                         -> Lane -> reader:  Store::get
+//! shard: handler -> ShardLink::submit .. tick ends: flush -> WorkQueue -> writer:  Committer::commit
+//!                                                         -> WorkQueue -> reader:  Store::get
 //! shard: handler <- ShardLink::take_answers <- io::Mailbox <- one send and one wake per batch
 //! ```
 //!
@@ -23,7 +23,7 @@ use millpond_io::{Mailbox, MailboxSender, Waker};
 use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
 
 use crate::commit::{Committer, Job, JobKind, Outcome};
-use crate::lane::{Lane, Taken};
+use crate::lane::{Taken, WorkQueue};
 use crate::metrics::{CommitCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::parts::PartSets;
 use crate::reader::run_reader;
@@ -78,9 +78,9 @@ pub struct Answer {
 }
 
 /// What all threads of the hand-over see.
-pub(crate) struct Shared {
-    writes: Lane<Job>,
-    reads: Box<[Lane<Job>]>,
+pub(crate) struct ExecutorShared {
+    writes: WorkQueue<Job>,
+    reads: Box<[WorkQueue<Job>]>,
     replies: Box<[OnceLock<MailboxSender<Answer>>]>,
     shard_counters: Box<[Arc<ShardCounters>]>,
     commit_counters: Arc<CommitCounters>,
@@ -93,8 +93,8 @@ pub(crate) struct Shared {
     wakers: Box<[OnceLock<Waker>]>,
 }
 
-impl Shared {
-    /// What wakes the shard to cut an answer.
+impl ExecutorShared {
+    /// What wakes the shard to cut a response.
     pub(crate) fn waker(&self, shard_index: usize) -> Option<Waker> {
         self.wakers[shard_index].get().cloned()
     }
@@ -102,7 +102,7 @@ impl Shared {
 
 /// The store threads. Dropping it commits what is queued, then joins them.
 pub struct Executor {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutorShared>,
     threads: Vec<JoinHandle<()>>,
     jobs_per_shard_max: usize,
     bytes_per_shard_max: u64,
@@ -149,16 +149,16 @@ impl Executor {
         Ok(executor)
     }
 
-    /// Nobody works yet.
+    /// No thread is started yet.
     fn idle(config: &ExecutorConfig) -> (Self, StampWriter) {
         assert!(
             config.shards > 0 && config.read_threads > 0,
             "nobody to serve, or nobody serving"
         );
         let (stamps, stamp_writer) = Stamps::new(config.stamp_count);
-        let shared = Shared {
-            writes: Lane::new(),
-            reads: (0..config.read_threads).map(|_| Lane::new()).collect(),
+        let shared = ExecutorShared {
+            writes: WorkQueue::new(),
+            reads: (0..config.read_threads).map(|_| WorkQueue::new()).collect(),
             replies: (0..config.shards).map(|_| OnceLock::new()).collect(),
             shard_counters: (0..config.shards).map(|_| Arc::default()).collect(),
             commit_counters: Arc::default(),
@@ -258,8 +258,8 @@ impl Executor {
 impl Drop for Executor {
     fn drop(&mut self) {
         self.shared.writes.close();
-        for lane in &self.shared.reads {
-            lane.close();
+        for queue in &self.shared.reads {
+            queue.close();
         }
         for thread in self.threads.drain(..) {
             // A store thread that panicked has printed why; the others still finish their work.
@@ -268,13 +268,13 @@ impl Drop for Executor {
     }
 }
 
-/// The other end of all [`ShardLink`]s, for one that does not sleep on a lane.
+/// The other end of all [`ShardLink`]s, for one that does not sleep on a queue.
 #[cfg(feature = "distributed")]
-pub(crate) struct JobQueue(Arc<Shared>);
+pub(crate) struct JobQueue(Arc<ExecutorShared>);
 
 #[cfg(feature = "distributed")]
 impl JobQueue {
-    /// All jobs that wait, reads and writes; see [`Lane::poll_take_all`].
+    /// All jobs that wait, reads and writes; see [`WorkQueue::poll_take_all`].
     pub(crate) fn poll_take_all(
         &self,
         jobs: &mut Vec<Job>,
@@ -282,8 +282,8 @@ impl JobQueue {
     ) -> std::task::Poll<Taken> {
         use std::task::Poll::{Pending, Ready};
         let mut answer = Ready(Taken::Closed);
-        for lane in std::iter::once(&self.0.writes).chain(&self.0.reads) {
-            answer = match (lane.poll_take_all(jobs, context), answer) {
+        for queue in std::iter::once(&self.0.writes).chain(&self.0.reads) {
+            answer = match (queue.poll_take_all(jobs, context), answer) {
                 (Ready(Taken::Work), _) | (_, Ready(Taken::Work)) => Ready(Taken::Work),
                 (Pending, _) | (_, Pending) => Pending,
                 (Ready(_), Ready(_)) => Ready(Taken::Closed),
@@ -307,7 +307,7 @@ impl JobQueue {
 /// A shard's end: jobs out, answers in. Not shared.
 pub struct ShardLink {
     shard_index: usize,
-    shared: Arc<Shared>,
+    shared: Arc<ExecutorShared>,
     counters: Arc<ShardCounters>,
     mailbox: Mailbox<Answer>,
     pending_writes: Vec<Job>,
@@ -391,7 +391,7 @@ impl ShardLink {
         self.shared.commit_counters.is_stopped()
     }
 
-    /// For whom the disk has room.
+    /// Which writes the disk has room for.
     #[must_use]
     pub fn room(&self) -> Room {
         self.shared.commit_counters.room()
@@ -440,7 +440,7 @@ impl ShardLink {
     }
 
     /// Takes a job of a request that was begun already: it waits here while too much is in flight, and leaves when
-    /// answers come in. Those who submit such have one or two at a time, and a bound on how many they are.
+    /// answers come in. Threads that submit such have one or two at a time, and a bound on how many they are.
     pub(crate) fn submit_or_delay(&mut self, job: Job) {
         match self.admit(job.kind, job.uncounted_bytes()) {
             Ok(()) if self.delayed.is_empty() => self.submit(job),
@@ -465,15 +465,15 @@ impl ShardLink {
             debug_assert!(open, "the executor outlives the shards");
         }
         if !self.pending_reads.is_empty() {
-            let lane = &self.shared.reads[self.next_reader % self.shared.reads.len()];
-            let open = lane.send_all(&mut self.pending_reads);
+            let queue = &self.shared.reads[self.next_reader % self.shared.reads.len()];
+            let open = queue.send_all(&mut self.pending_reads);
             debug_assert!(open, "the executor outlives the shards");
             self.next_reader = self.next_reader.wrapping_add(1);
         }
         self.counters.jobs_in_flight.set(self.all.jobs as u64);
     }
 
-    /// Moves the answers that came in to the end of `answers`, oldest first.
+    /// Moves the responses that came in to the end of `answers`, oldest first.
     pub fn take_answers(&mut self, answers: &mut Vec<Answer>) {
         let before = answers.len();
         self.mailbox.drain_into(answers);
@@ -500,7 +500,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(shared: &Shared) -> Self {
+    pub(crate) fn new(shared: &ExecutorShared) -> Self {
         Self {
             by_shard: shared.replies.iter().map(|_| Vec::new()).collect(),
         }
@@ -510,7 +510,7 @@ impl Outbox {
         self.by_shard[job.shard_index].push(Answer { job, outcome });
     }
 
-    pub(crate) fn send(&mut self, shared: &Shared) {
+    pub(crate) fn send(&mut self, shared: &ExecutorShared) {
         for (shard_index, answers) in self.by_shard.iter_mut().enumerate() {
             if answers.is_empty() {
                 continue;
@@ -528,8 +528,8 @@ impl Outbox {
     }
 }
 
-/// The writer thread: takes all that queued, commits it, answers, until the lane is closed.
-fn run_writer<S: Store>(shared: &Shared, committer: Committer<S>, batch_bytes_max: u64) {
+/// The writer thread: takes all that queued, commits it, answers, until the queue is closed.
+fn run_writer<S: Store>(shared: &ExecutorShared, committer: Committer<S>, batch_bytes_max: u64) {
     let mut writer = Writer {
         shared,
         committer,
@@ -537,7 +537,7 @@ fn run_writer<S: Store>(shared: &Shared, committer: Committer<S>, batch_bytes_ma
         outbox: Outbox::new(shared),
         queued: Vec::new(),
     };
-    // Whoever waits for an answer would wait for ever if the thread ended. The committer refuses everything after a
+    // Whoever waits for a response would wait for ever if the thread ended. The committer refuses everything after a
     // panic, and touches the store no more: nobody knows what the panic left behind there.
     while panic::catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
         shared.panics.note(StoreThread::Writer);
@@ -546,11 +546,11 @@ fn run_writer<S: Store>(shared: &Shared, committer: Committer<S>, batch_bytes_ma
 }
 
 struct Writer<'a, S> {
-    shared: &'a Shared,
+    shared: &'a ExecutorShared,
     committer: Committer<S>,
     batch_bytes_max: u64,
     outbox: Outbox,
-    /// Taken from the lane and not answered.
+    /// Taken from the queue and not answered.
     queued: Vec<Job>,
 }
 
@@ -560,7 +560,7 @@ impl<S: Store> Writer<'_, S> {
             self.commit_queued();
             self.committer.delete_dead_parts(&self.shared.part_sets);
             flush_remote_frees();
-            // Under steady load the lane never runs into its deadline.
+            // Under steady load the queue never runs into its deadline.
             self.committer.do_what_is_due();
             let deadline = self.committer.deadline();
             if self.shared.writes.take_all(&mut self.queued, deadline) == Taken::Closed {

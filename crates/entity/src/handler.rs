@@ -17,14 +17,14 @@ use crate::access::AllowedHosts;
 use crate::access::{Right, ShardAccess};
 use crate::api::{self, ROUTE_NAMES, Reply, Route, Sent, route};
 use crate::commit::{Job, JobKind, Outcome};
-use crate::condition::{Refusal, Wishes, acks_of, copy, first_after, head_of, record_of};
+use crate::condition::{Refusal, RequestOptions, acks_of, copy, first_after, head_of, record_of};
 use crate::downloads::{DownloadStart, Downloads, Instead};
 use crate::executor::{Answer, ShardLink};
-use crate::keeper::{CheckpointRefusal, KeeperLink, KeeperOutcome};
+use crate::keeper::{CheckpointRefusal, MonitorLink, MonitorOutcome};
 use crate::key::{KeyScratch, decode_id};
 use crate::metrics::Metrics;
 use crate::metrics::ShardCounters;
-use crate::parts::{LARGE_BYTES, LargeAnswers};
+use crate::parts::{LARGE_BYTES, LargeResponses};
 use crate::parts::{PART_BYTES, PartSets};
 use crate::range::{FirstId, RangeQuery, ScanRange};
 use crate::range::{RangeRefusal, Ranges};
@@ -40,12 +40,12 @@ pub struct EntityService<S> {
     link: ShardLink,
     cache: ValueCache,
     ranges: Ranges,
-    large: LargeAnswers,
+    large: LargeResponses,
     uploads: Uploads,
     downloads: Downloads,
     /// No value may be longer.
     value_bytes_max: u64,
-    keeper: KeeperLink,
+    monitor: MonitorLink,
     metrics: Arc<Metrics>,
     access: ShardAccess,
     hosts: AllowedHosts,
@@ -64,7 +64,7 @@ impl<S: Engine> EntityService<S> {
         link: ShardLink,
         cache: ValueCache,
         ranges: Ranges,
-        (keeper, metrics): (KeeperLink, Arc<Metrics>),
+        (monitor, metrics): (MonitorLink, Arc<Metrics>),
         (access, hosts): (ShardAccess, AllowedHosts),
         (sets, value_bytes_max): (Arc<PartSets>, u64),
     ) -> Self {
@@ -76,11 +76,11 @@ impl<S: Engine> EntityService<S> {
             link,
             cache,
             ranges,
-            large: LargeAnswers::default(),
+            large: LargeResponses::default(),
             uploads: Uploads::new(Arc::clone(&sets), value_bytes_max),
             downloads: Downloads::new(sets),
             value_bytes_max,
-            keeper,
+            monitor,
             metrics,
             access,
             hosts,
@@ -90,7 +90,7 @@ impl<S: Engine> EntityService<S> {
         }
     }
 
-    /// Whether whoever asks may have that.
+    /// Whether the client may have that.
     fn check_access(&self, route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
         if !self.access.limits_writes() {
             return Ok(());
@@ -103,7 +103,7 @@ impl<S: Engine> EntityService<S> {
         })
     }
 
-    /// Whether whoever asks may have that, and means what would be done. Of the request's head alone, so that it says the
+    /// Whether the client may have that, and means what would be done. Of the request's head alone, so that it says the
     /// same before and after its body came.
     fn check(&self, route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
         if !self.hosts.allow(request.authority().as_bytes()) {
@@ -119,11 +119,11 @@ impl<S: Engine> EntityService<S> {
     fn get(
         &mut self,
         encoded_id: &[u8],
-        wishes: Wishes,
+        wishes: RequestOptions,
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Result<Flow, Refusal> {
-        let Wishes { condition, acks } = wishes;
+        let RequestOptions { condition, acks } = wishes;
         let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
         let start = |key: &[u8], record: Buffer, context: &ServiceContext<'_>| {
             Ok::<_, Refusal>(DownloadStart {
@@ -226,7 +226,7 @@ impl<S: Engine> EntityService<S> {
         let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
         let key = copy(key, context)?;
         self.check_writable(JobKind::Put)?;
-        let Wishes { condition, acks } = self.write_wishes(request)?;
+        let RequestOptions { condition, acks } = self.write_wishes(request)?;
         self.link
             .admit(JobKind::Judge, key.len() + condition.heap_bytes())?;
         let start = UploadStart {
@@ -264,8 +264,8 @@ impl<S: Engine> EntityService<S> {
         }
     }
 
-    fn write_wishes(&self, request: &Request<'_>) -> Result<Wishes, Refusal> {
-        let wishes = Wishes::of(request, self.store.replicas())?;
+    fn write_wishes(&self, request: &Request<'_>) -> Result<RequestOptions, Refusal> {
+        let wishes = RequestOptions::of(request, self.store.replicas())?;
         if !wishes.condition.is_none() && !self.store.judges_conditions() {
             return Err(Reply::NoConditions.into());
         }
@@ -281,7 +281,7 @@ impl<S: Engine> EntityService<S> {
     ) -> Result<Flow, Refusal> {
         let is_put = kind == JobKind::Put;
         self.check_writable(kind)?;
-        let Wishes { condition, acks } = self.write_wishes(request)?;
+        let RequestOptions { condition, acks } = self.write_wishes(request)?;
         let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
         // A delete's body, should there be one, means nothing and is not kept; and one that has a hold
         // is counted by it.
@@ -342,14 +342,14 @@ impl<S: Engine> EntityService<S> {
     }
 
     fn answer_operator(&mut self, completions: &mut Completions<'_>) {
-        if let Some(answer) = self.keeper.take_answer() {
+        if let Some(answer) = self.monitor.take_answer() {
             completions.respond(answer.request, |response, _| {
                 let reply = match answer.outcome {
-                    KeeperOutcome::Made => Reply::CheckpointMade,
-                    KeeperOutcome::Done => Reply::UpkeepDone,
-                    KeeperOutcome::NotNew => Reply::NotNew,
-                    KeeperOutcome::NoRoom => Reply::NoRoom,
-                    KeeperOutcome::Failed => Reply::CheckpointFailed,
+                    MonitorOutcome::Made => Reply::CheckpointMade,
+                    MonitorOutcome::Done => Reply::UpkeepDone,
+                    MonitorOutcome::NotNew => Reply::NotNew,
+                    MonitorOutcome::NoRoom => Reply::NoRoom,
+                    MonitorOutcome::Failed => Reply::CheckpointFailed,
                 };
                 // Without memory for it nothing is sent and the server answers 503.
                 let _ = reply.send(response);
@@ -386,7 +386,7 @@ impl<S: Engine> EntityService<S> {
         }))
     }
 
-    /// Answers those who send too slowly for others that wait for the memory; returns how many.
+    /// Answers clients that send too slowly while others wait for the memory; returns how many.
     fn cut_uploads(&mut self, completions: &mut Completions<'_>) -> u64 {
         let mut count = 0;
         while let Some(request) = self.uploads.cut_one() {
@@ -399,7 +399,7 @@ impl<S: Engine> EntityService<S> {
         count
     }
 
-    /// Answers with a sentence, and counts it.
+    /// Responds with a sentence, and counts it.
     fn refuse(&self, completions: &mut Completions<'_>, request: RequestToken, outcome: Outcome) {
         let reply = reply_of(outcome).unwrap_or(Reply::ReadFailed);
         match reply {
@@ -543,7 +543,7 @@ impl<S: Engine> Service for EntityService<S> {
             Err(reply) => Route::Refuse(reply),
         };
         let result = match route {
-            Route::Get(encoded_id) => Wishes::of(request, self.store.replicas())
+            Route::Get(encoded_id) => RequestOptions::of(request, self.store.replicas())
                 .and_then(|wishes| self.get(encoded_id, wishes, response, context)),
             Route::Put(encoded_id) if self.is_upload(&route, request) => {
                 self.upload(encoded_id, request, context)
@@ -558,13 +558,13 @@ impl<S: Engine> Service for EntityService<S> {
             Route::Status if !self.store.takes_writes() => Err(Reply::ReadyToRead.into()),
             Route::Status if self.link.has_panicked() => Err(Reply::ReadyAfterPanic.into()),
             Route::Status => Err(Reply::Ready.into()),
-            Route::Checkpoint(name) => match self.keeper.ask(context.token, name) {
+            Route::Checkpoint(name) => match self.monitor.ask(context.token, name) {
                 Ok(()) => Ok(Flow::Pending),
                 Err(CheckpointRefusal::Off) => Err(Reply::NoCheckpoints.into()),
                 Err(CheckpointRefusal::BadName) => Err(Reply::BadName.into()),
                 Err(CheckpointRefusal::Busy) => Err(Reply::UpkeepBusy.into()),
             },
-            Route::Upkeep(upkeep) => match self.keeper.ask_upkeep(context.token, upkeep) {
+            Route::Upkeep(upkeep) => match self.monitor.ask_upkeep(context.token, upkeep) {
                 Ok(()) => Ok(Flow::Pending),
                 Err(_) => Err(Reply::UpkeepBusy.into()),
             },
@@ -595,7 +595,7 @@ impl<S: Engine> Service for EntityService<S> {
             && self.check_access(&Route::Metrics, request).is_ok()
     }
 
-    /// Of whoever may not send it, and what nothing is done with, so that it is not taken into memory: `call`
+    /// Of clients that may not send it, and what nothing is done with, so that it is not taken into memory: `call`
     /// then refuses, or answers at once.
     fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
         let route = route(request);
@@ -661,11 +661,11 @@ impl<S: Engine> Service for EntityService<S> {
     }
 
     fn write_metrics(&self, out: &mut MetricsText<'_>) {
-        self.metrics.write(self.keeper.engine(), out);
+        self.metrics.write(self.monitor.engine(), out);
     }
 
     fn can_stop(&self) -> bool {
-        self.link.jobs_in_flight() == 0 && !self.keeper.is_busy()
+        self.link.jobs_in_flight() == 0 && !self.monitor.is_busy()
     }
 }
 
@@ -704,7 +704,7 @@ fn counted_read(counters: &ShardCounters, sent: Sent) -> Result<Flow, Refusal> {
     }
 }
 
-/// Counts an answer that was not a read's.
+/// Counts a response that was not a read's.
 fn count(counters: &ShardCounters, reply: Reply) {
     match reply {
         Reply::Created(_) => counters.puts.add(1),

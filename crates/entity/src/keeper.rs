@@ -1,8 +1,8 @@
-//! The keeper: a thread that looks after the engine while others work.
+//! The monitor: a thread that looks after the engine while others work.
 //!
 //! ```text
-//! shard: handler -> KeeperLink::ask -> Lane -> keeper: Store::checkpoint
-//! shard: handler <- KeeperLink::take_answers <- io::Mailbox <- done, or why not
+//! shard: handler -> MonitorLink::ask -> WorkQueue -> monitor: Store::checkpoint
+//! shard: handler <- MonitorLink::take_answers <- io::Mailbox <- done, or why not
 //! ```
 //!
 //! Four times a second it asks the engine how it is doing and the disk how much room there is, and
@@ -25,7 +25,7 @@ use millpond_io::{Mailbox, MailboxSender, Waker, monotonic_ns};
 use millpond_mempool::{free_heap_bytes, give_back_free_heap};
 
 use crate::data_dir::DataDirError;
-use crate::lane::{Lane, Taken};
+use crate::lane::{Taken, WorkQueue};
 use crate::metrics::{CommitCounters, EngineCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::parts::PartSets;
 use crate::store::{Engine, Room};
@@ -71,15 +71,15 @@ impl Upkeep {
     }
 }
 
-/// What the keeper is to do.
-enum Task {
+/// What the monitor is to do.
+enum MonitorTask {
     Checkpoint(PathBuf),
     Upkeep(Upkeep),
 }
 
 /// What became of a checkpoint, a flush or a compaction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum KeeperOutcome {
+pub enum MonitorOutcome {
     /// The checkpoint is complete.
     Made,
     /// The flush or the compaction is.
@@ -103,24 +103,24 @@ pub enum CheckpointRefusal {
     Busy,
 }
 
-struct Job {
+struct MonitorJob {
     shard_index: usize,
     request: RequestToken,
-    task: Task,
+    task: MonitorTask,
 }
 
 /// What became of a task, on its way home.
 #[derive(Debug)]
-pub struct KeeperAnswer {
+pub struct MonitorReply {
     /// The request to answer.
     pub request: RequestToken,
     /// What became of it.
-    pub outcome: KeeperOutcome,
+    pub outcome: MonitorOutcome,
 }
 
-struct Shared {
-    jobs: Lane<Job>,
-    replies: Box<[OnceLock<MailboxSender<KeeperAnswer>>]>,
+struct MonitorShared {
+    jobs: WorkQueue<MonitorJob>,
+    replies: Box<[OnceLock<MailboxSender<MonitorReply>>]>,
     engine: EngineCounters,
     commits: Arc<CommitCounters>,
     shards: Box<[Arc<ShardCounters>]>,
@@ -134,12 +134,12 @@ struct Shared {
 }
 
 /// The thread. Dropping it ends it.
-pub struct Keeper {
-    shared: Arc<Shared>,
+pub struct Monitor {
+    shared: Arc<MonitorShared>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl Monitor {
     /// Looks once, then starts the thread. Checkpoints are made in `directory`.
     ///
     /// # Errors
@@ -153,8 +153,8 @@ impl Keeper {
         free_heap_bytes_max: usize,
         part_sweep: PartSweep,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            jobs: Lane::new(),
+        let shared = Arc::new(MonitorShared {
+            jobs: WorkQueue::new(),
             replies: shards.iter().map(|_| OnceLock::new()).collect(),
             engine: EngineCounters::default(),
             commits,
@@ -165,7 +165,7 @@ impl Keeper {
             has_upkeep: AtomicBool::new(false),
         });
         look(&**store, &shared);
-        let thread = thread::Builder::new().name("store-keeper".to_owned());
+        let thread = thread::Builder::new().name("store-monitor".to_owned());
         let thread = thread.spawn({
             let (shared, store) = (Arc::clone(&shared), Arc::clone(store));
             move || run(&shared, &*store, part_sweep)
@@ -178,12 +178,12 @@ impl Keeper {
 
     /// Links a shard; each index once. Call it on the shard's own thread, whose `waker` it is.
     #[must_use]
-    pub fn link(&self, shard_index: usize, waker: Waker) -> KeeperLink {
+    pub fn link(&self, shard_index: usize, waker: Waker) -> MonitorLink {
         // A shard has one under way at most.
         let (sender, mailbox) = Mailbox::new(1, waker);
         let fresh = self.shared.replies[shard_index].set(sender).is_ok();
         assert!(fresh, "shard {shard_index} is linked already");
-        KeeperLink {
+        MonitorLink {
             shard_index,
             shared: Arc::clone(&self.shared),
             mailbox,
@@ -192,26 +192,26 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Monitor {
     fn drop(&mut self) {
         self.shared.jobs.close();
         if let Some(thread) = self.thread.take() {
-            // A keeper that panicked has printed why; nothing waits for it.
+            // A monitor that panicked has printed why; nothing waits for it.
             let _ = thread.join();
         }
     }
 }
 
 /// A shard's end. Not shared.
-pub struct KeeperLink {
+pub struct MonitorLink {
     shard_index: usize,
-    shared: Arc<Shared>,
-    mailbox: Mailbox<KeeperAnswer>,
+    shared: Arc<MonitorShared>,
+    mailbox: Mailbox<MonitorReply>,
     is_busy: bool,
 }
 
-impl KeeperLink {
-    /// Asks for a checkpoint of that name; the answer comes home by itself.
+impl MonitorLink {
+    /// Asks for a checkpoint of that name; the result comes back by itself.
     ///
     /// # Errors
     /// [`CheckpointRefusal`].
@@ -222,11 +222,11 @@ impl KeeperLink {
         if self.is_busy {
             return Err(CheckpointRefusal::Busy);
         }
-        self.send(request, Task::Checkpoint(path));
+        self.send(request, MonitorTask::Checkpoint(path));
         Ok(())
     }
 
-    /// Asks for a flush or a compaction; the answer comes home by itself.
+    /// Asks for a flush or a compaction; the result comes back by itself.
     ///
     /// # Errors
     /// [`CheckpointRefusal::Busy`]: one is under way, or this shard's checkpoint.
@@ -238,23 +238,23 @@ impl KeeperLink {
         if self.is_busy || self.shared.has_upkeep.swap(true, Ordering::AcqRel) {
             return Err(CheckpointRefusal::Busy);
         }
-        self.send(request, Task::Upkeep(upkeep));
+        self.send(request, MonitorTask::Upkeep(upkeep));
         Ok(())
     }
 
-    fn send(&mut self, request: RequestToken, task: Task) {
+    fn send(&mut self, request: RequestToken, task: MonitorTask) {
         self.is_busy = true;
-        let job = Job {
+        let job = MonitorJob {
             shard_index: self.shard_index,
             request,
             task,
         };
         let open = self.shared.jobs.send_all(&mut vec![job]);
-        debug_assert!(open, "the keeper outlives the shards");
+        debug_assert!(open, "the monitor outlives the shards");
     }
 
-    /// The answer that came in, if one did.
-    pub fn take_answer(&mut self) -> Option<KeeperAnswer> {
+    /// The result that came in, if one did.
+    pub fn take_answer(&mut self) -> Option<MonitorReply> {
         if !self.is_busy {
             return None;
         }
@@ -265,13 +265,13 @@ impl KeeperLink {
         answer
     }
 
-    /// Whether an answer is to come.
+    /// Whether a result is to come.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// What the keeper has seen.
+    /// What the monitor has seen.
     #[must_use]
     pub fn engine(&self) -> &EngineCounters {
         &self.shared.engine
@@ -288,9 +288,9 @@ fn path_of(directory: &Path, name: &[u8]) -> Option<PathBuf> {
 }
 
 /// What is left of the thread's work after a panic.
-struct Work {
+struct MonitorWork {
     slow_readers: CountedEvent,
-    queued: Vec<Job>,
+    queued: Vec<MonitorJob>,
     /// For which shard, and which of its requests, a checkpoint is made.
     current: Option<(usize, RequestToken)>,
     room_making: RoomMaking,
@@ -299,7 +299,7 @@ struct Work {
     given_back_bytes: usize,
 }
 
-impl Work {
+impl MonitorWork {
     /// What memtables, merged tables and values of less than a part leave between small blocks goes back to the system
     /// when it is more than `free_bytes_max`. Free blocks count whether they have pages or not: as long as nothing was
     /// allocated since, they have none.
@@ -312,8 +312,8 @@ impl Work {
     }
 }
 
-fn run<S: Engine>(shared: &Shared, store: &S, part_sweep: PartSweep) {
-    let mut work = Work {
+fn run<S: Engine>(shared: &MonitorShared, store: &S, part_sweep: PartSweep) {
+    let mut work = MonitorWork {
         slow_readers: CountedEvent::new(LogLevel::Warn, "slow_readers_cut", SLOW_READERS),
         queued: Vec::new(),
         current: None,
@@ -323,10 +323,10 @@ fn run<S: Engine>(shared: &Shared, store: &S, part_sweep: PartSweep) {
     };
     // What it publishes would be old for ever if the thread ended.
     while panic::catch_unwind(AssertUnwindSafe(|| keep(shared, store, &mut work))).is_err() {
-        shared.panics.note(StoreThread::Keeper);
+        shared.panics.note(StoreThread::Monitor);
         if let Some(asked) = work.current.take() {
             shared.has_upkeep.store(false, Ordering::Release);
-            answer(shared, asked, KeeperOutcome::Failed);
+            answer(shared, asked, MonitorOutcome::Failed);
         }
         // It may come again at once.
         thread::sleep(INTERVAL);
@@ -334,7 +334,7 @@ fn run<S: Engine>(shared: &Shared, store: &S, part_sweep: PartSweep) {
 }
 
 /// Until it is told to end.
-fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
+fn keep<S: Engine>(shared: &MonitorShared, store: &S, work: &mut MonitorWork) {
     for count in (0..LOOKS_PER_NOTE).cycle() {
         if count == 0 {
             store.note_files();
@@ -344,8 +344,8 @@ fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
             let asked = (job.shard_index, job.request);
             work.current = Some(asked);
             let outcome = match job.task {
-                Task::Checkpoint(path) => checkpoint(shared, store, &path),
-                Task::Upkeep(asked) => upkeep(shared, store, asked),
+                MonitorTask::Checkpoint(path) => checkpoint(shared, store, &path),
+                MonitorTask::Upkeep(asked) => upkeep(shared, store, asked),
             };
             work.current = None;
             answer(shared, asked, outcome);
@@ -366,14 +366,18 @@ fn keep<S: Engine>(shared: &Shared, store: &S, work: &mut Work) {
     }
 }
 
-fn answer(shared: &Shared, (shard_index, request): (usize, RequestToken), outcome: KeeperOutcome) {
+fn answer(
+    shared: &MonitorShared,
+    (shard_index, request): (usize, RequestToken),
+    outcome: MonitorOutcome,
+) {
     let sender = shared.replies[shard_index].get();
     let sender = sender.expect("a job came from this shard");
-    let sent = sender.send(KeeperAnswer { request, outcome });
+    let sent = sender.send(MonitorReply { request, outcome });
     assert!(sent.is_ok(), "a shard has one under way at most");
 }
 
-fn upkeep<S: Engine>(shared: &Shared, store: &S, asked: Upkeep) -> KeeperOutcome {
+fn upkeep<S: Engine>(shared: &MonitorShared, store: &S, asked: Upkeep) -> MonitorOutcome {
     // With little room it is made by itself.
     let outcome = match shared.commits.room() {
         Room::Enough => {
@@ -383,24 +387,24 @@ fn upkeep<S: Engine>(shared: &Shared, store: &S, asked: Upkeep) -> KeeperOutcome
                     LogLevel::Error,
                     format_args!("no {}: {error}", asked.name()),
                 );
-                KeeperOutcome::Failed
+                MonitorOutcome::Failed
             };
             match done {
-                Ok(Ok(())) => KeeperOutcome::Done,
+                Ok(Ok(())) => MonitorOutcome::Done,
                 Ok(Err(error)) => failed(&error),
                 Err(error) => failed(&error),
             }
         }
-        Room::ForDeletes | Room::None => KeeperOutcome::NoRoom,
+        Room::ForDeletes | Room::None => MonitorOutcome::NoRoom,
     };
     shared.has_upkeep.store(false, Ordering::Release);
     outcome
 }
 
-fn checkpoint<S: Engine>(shared: &Shared, store: &S, path: &Path) -> KeeperOutcome {
+fn checkpoint<S: Engine>(shared: &MonitorShared, store: &S, path: &Path) -> MonitorOutcome {
     // It writes memtables out.
     if shared.commits.room() != Room::Enough {
-        return KeeperOutcome::NoRoom;
+        return MonitorOutcome::NoRoom;
     }
     let made = while_looking(shared, store, "checkpoint", || store.checkpoint(path));
     let made = made.unwrap_or_else(|source| {
@@ -411,11 +415,11 @@ fn checkpoint<S: Engine>(shared: &Shared, store: &S, path: &Path) -> KeeperOutco
         })
     });
     match made {
-        Ok(()) => KeeperOutcome::Made,
-        Err(DataDirError::NotNew { .. }) => KeeperOutcome::NotNew,
+        Ok(()) => MonitorOutcome::Made,
+        Err(DataDirError::NotNew { .. }) => MonitorOutcome::NotNew,
         Err(error) => {
             log::write(LogLevel::Error, format_args!("no checkpoint: {error}"));
-            KeeperOutcome::Failed
+            MonitorOutcome::Failed
         }
     }
 }
@@ -425,7 +429,7 @@ fn checkpoint<S: Engine>(shared: &Shared, store: &S, path: &Path) -> KeeperOutco
 /// # Errors
 /// If no thread could be started.
 fn while_looking<S: Engine, R: Send>(
-    shared: &Shared,
+    shared: &MonitorShared,
     store: &S,
     name: &str,
     work: impl FnOnce() -> R + Send,
@@ -443,7 +447,7 @@ fn while_looking<S: Engine, R: Send>(
 }
 
 /// When the disk is asked to give back what was deleted or has ended. The engine would do so only when other reasons to
-/// merge come up, and where puts are refused for want of room none does.
+/// merge come up, and where puts are refused for lack of room none does.
 #[derive(Debug)]
 struct RoomMaking {
     next_try: Instant,
@@ -462,7 +466,7 @@ impl RoomMaking {
     }
 
     /// Where room is short, makes some, at once behind deletes and else again and again, more and more seldom.
-    fn go_on<S: Engine>(&mut self, shared: &Shared, store: &S) {
+    fn go_on<S: Engine>(&mut self, shared: &MonitorShared, store: &S) {
         if shared.commits.room() == Room::Enough {
             self.wait = MAKE_ROOM_WAIT_MIN;
             return;
@@ -503,7 +507,7 @@ impl PartSweep {
         }
     }
 
-    fn go_on<S: Engine>(&mut self, shared: &Shared, store: &S) {
+    fn go_on<S: Engine>(&mut self, shared: &MonitorShared, store: &S) {
         // The first look tells whether there are any.
         let is_due = self.last.is_none_or(|(end, taken)| {
             let interval = match shared.commits.room() {
@@ -527,9 +531,9 @@ impl PartSweep {
     }
 }
 
-fn look<S: Engine>(store: &S, shared: &Shared) {
+fn look<S: Engine>(store: &S, shared: &MonitorShared) {
     let gauges = store.gauges();
-    // In this order: who is refused finds the reason in the metrics.
+    // In this order: a client that is refused finds the reason in the metrics.
     shared.engine.publish(&gauges);
     shared.commits.set_stopped(gauges.writes_are_stopped);
     if let Some(disk) = store.disk() {

@@ -47,7 +47,7 @@ impl Default for KeyScratch {
     }
 }
 
-/// Decodes an id. Without escapes the answer borrows `encoded`; `scratch` is touched only when
+/// Decodes an id. Without escapes the result borrows `encoded`; `scratch` is touched only when
 /// there is something to decode.
 ///
 /// # Errors
@@ -116,7 +116,7 @@ impl KeyHash {
         (((self.0 & u64::from(u32::MAX)) * count as u64) >> 32) as usize
     }
 
-    /// The high half, to tell apart what the low half put together.
+    /// The high half, to distinguish what the low half put together.
     #[inline]
     pub(crate) fn tag(self) -> u32 {
         (self.0 >> 32) as u32

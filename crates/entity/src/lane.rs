@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// Why [`Lane::take_all`] returned.
+/// Why [`WorkQueue::take_all`] returned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Taken {
     /// There is work.
@@ -21,12 +21,12 @@ pub enum Taken {
 }
 
 /// See the module.
-pub struct Lane<T> {
-    state: Mutex<State<T>>,
+pub struct WorkQueue<T> {
+    state: Mutex<QueueState<T>>,
     ready: Condvar,
 }
 
-struct State<T> {
+struct QueueState<T> {
     queue: Vec<T>,
     /// The store thread sleeps: only then is waking it worth a system call.
     sleeping: bool,
@@ -37,11 +37,11 @@ struct State<T> {
     closed: bool,
 }
 
-impl<T> Lane<T> {
-    /// An empty, open lane.
+impl<T> WorkQueue<T> {
+    /// An empty, open queue.
     #[must_use]
     pub fn new() -> Self {
-        let state = State {
+        let state = QueueState {
             queue: Vec::new(),
             sleeping: false,
             task: None,
@@ -54,8 +54,8 @@ impl<T> Lane<T> {
         }
     }
 
-    /// Hands over all of `items`, in order, and wakes the thread if it sleeps. On a closed lane
-    /// the items stay, and the answer is false.
+    /// Hands over all of `items`, in order, and wakes the thread if it sleeps. On a closed queue
+    /// the items stay, and the result is false.
     pub fn send_all(&self, items: &mut Vec<T>) -> bool {
         let mut state = self.lock();
         if state.closed {
@@ -133,7 +133,7 @@ impl<T> Lane<T> {
     }
 
     /// For a taker that is a task: moves all work to the end of `items`, or has the task woken once there
-    /// is some. One task takes from a lane.
+    /// is some. One task takes from a queue.
     pub fn poll_take_all(&self, items: &mut Vec<T>, context: &mut Context<'_>) -> Poll<Taken> {
         let mut state = self.lock();
         if !state.queue.is_empty() {
@@ -147,13 +147,13 @@ impl<T> Lane<T> {
         Poll::Pending
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         // The state is whole after every statement under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> Default for Lane<T> {
+impl<T> Default for WorkQueue<T> {
     fn default() -> Self {
         Self::new()
     }

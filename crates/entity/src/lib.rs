@@ -12,16 +12,16 @@
 //!                    |         replicas: how many copies have to answer)
 //!                    |               `-> store           (memory answers: so it does)
 //!                    |
-//!                    +-> executor -> lane -> commit -> store    (writer thread: one sync a batch,
+//!                    +-> executor -> queue -> commit -> store    (writer thread: one sync a batch,
 //!                    |                          `-> stamps       which tells caches what is old)
-//!                    |                lane --------> store::get (read threads: disk reads)
+//!                    |                queue --------> store::get (read threads: disk reads)
 //!                    +<- large: what a read found, written as its client reads
 //!                    +-> range -> scanner -> store::snapshot   (scan thread: a turn of records)
-//!                    +<- io::Mailbox <- answers, in order, one wake a batch
-//!                    +<- keeper: how the engine is doing, and whether the disk has room
+//!                    +<- io::Mailbox <- results, in order, one wake a batch
+//!                    +<- monitor: how the engine is doing, and whether the disk has room
 //! ```
 //!
-//! Where one machine is too small, a cluster of Apache Cassandra or ScyllaDB stands in the place of the
+//! Where one machine is too small, a cluster of Apache Cassandra or ScyllaDB replaces the
 //! writer, read and scan threads (`cluster`, with the feature `distributed`; `cluster_url` says which).
 //!
 //! Invariants: a shard never waits for a disk; nothing is acknowledged that a restart could lose

@@ -81,7 +81,7 @@ impl Metrics {
         );
         counter(
             out,
-            "millpond_entity_no_room_total",
+            "millpond_entity_disk_full_total",
             "Writes refused because the disk has no room.",
             self.sum(|s| &s.no_room),
         );
@@ -191,7 +191,7 @@ impl Metrics {
         );
         counter(
             out,
-            "millpond_entity_slow_readers_cut_total",
+            "millpond_entity_slow_readers_disconnected_total",
             "Readers of large values and ranges that were cut because others waited for what they held.",
             self.sum(|s| &s.slow_readers_cut),
         );
@@ -311,7 +311,7 @@ fn write_engine(engine: &EngineCounters, out: &mut MetricsText<'_>) {
             &engine.flushes,
         ),
         (
-            "millpond_entity_engine_write_bytes_per_s_max",
+            "millpond_entity_engine_write_bytes_per_second_max",
             "To what the engine slows writes down; 0: it does not.",
             &engine.write_bytes_per_s_max,
         ),
@@ -475,7 +475,7 @@ impl CommitCounters {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// For whom the disk has room, as seen last.
+    /// Which writes the disk has room for, as seen last.
     #[must_use]
     pub fn room(&self) -> Room {
         match self.room.load(Ordering::Relaxed) {
@@ -517,12 +517,12 @@ pub enum StoreThread {
     /// The range read at hand is cut, or answered 503.
     Scanner,
     /// The checkpoint at hand is answered 500.
-    Keeper,
+    Monitor,
 }
 
 impl StoreThread {
     /// All, in their order.
-    pub const ALL: [Self; 4] = [Self::Writer, Self::Reader, Self::Scanner, Self::Keeper];
+    pub const ALL: [Self; 4] = [Self::Writer, Self::Reader, Self::Scanner, Self::Monitor];
 
     /// As on `/metrics`.
     #[must_use]
@@ -531,7 +531,7 @@ impl StoreThread {
             Self::Writer => "writer",
             Self::Reader => "reader",
             Self::Scanner => "scanner",
-            Self::Keeper => "keeper",
+            Self::Monitor => "monitor",
         }
     }
 
@@ -540,7 +540,7 @@ impl StoreThread {
             Self::Writer => "writes are refused until a restart, reads go on",
             Self::Reader => "the read at hand is answered 503, others go on",
             Self::Scanner => "the range read at hand is cut or answered 503, others go on",
-            Self::Keeper => "the checkpoint at hand is answered 500, its work goes on",
+            Self::Monitor => "the checkpoint at hand is answered 500, its work goes on",
         }
     }
 }
@@ -573,7 +573,7 @@ impl ThreadPanics {
     }
 }
 
-/// What the keeper saw last; all of it gauges.
+/// What the monitor saw last; all of it gauges.
 #[derive(Debug, Default)]
 pub struct EngineCounters {
     /// As in [`EngineGauges`], like those that follow.

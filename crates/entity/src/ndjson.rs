@@ -9,7 +9,7 @@
 //!
 //! A field that is not UTF-8 comes as `NAME_base64` instead of `NAME`. A value comes as text only if its type says
 //! that it is text, it has no `encoding`, is valid UTF-8 and has at most [`TEXT_BYTES_MAX`] bytes. `type` and `encoding`
-//! (Content-Encoding) are missing where none was given, `expires` (seconds since 1970) where the entity has no end. The last line says how the answer ended, so that one
+//! (Content-Encoding) are missing where none was given, `expires` (seconds since 1970) where the entity has no end. The last line says how the response ended, so that one
 //! that was cut cannot be taken for a whole one: `{"end":true}`, or `{"next":ID}` where a limit ended it, with the id
 //! to go on after.
 //!
@@ -98,7 +98,7 @@ impl<'a> Line<'a> {
     pub fn of(id: &'a [u8], record: &'a [u8]) -> Result<Self, RecordError> {
         match Head::split(record)? {
             (head, Stored::Whole(value)) => Ok(Self::Entity { id, head, value }),
-            // Whoever shows it has to read them first.
+            // A program that shows it has to read them first.
             (_, Stored::Parted(_)) => Err(RecordError::InParts),
         }
     }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! No id is as long as these keys' beginning, so all of them lie behind all ids. They are written first, the record last:
-//! who finds the record finds its parts. Parts whose record is not there (its upload was cut off, or the id was
-//! overwritten or deleted, or has ended) are dead: the keeper looks for them, and the writer thread deletes them.
-//! Neither touches a set that is pinned, by its upload or by those who read it.
+//! a reader that finds the record finds its parts. Parts whose record is not there (its upload was cut off, or the id was
+//! overwritten or deleted, or has ended) are dead: the monitor looks for them, and the writer thread deletes them.
+//! Neither touches a set that is pinned, by its upload or by its readers.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -123,13 +123,13 @@ pub struct DeadSet {
 /// Which sets are in use, and which wait to be deleted. Shared by all threads.
 #[derive(Debug, Default)]
 pub struct PartSets {
-    state: Mutex<State>,
+    state: Mutex<PartSetState>,
     /// There are, or were, values in parts since the start.
     is_used: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PartSetState {
     /// How many use each.
     pinned: HashMap<Version, u32>,
     /// Not to be pinned any more: among `dead`, or being deleted. At most [`DEAD_MAX`].
@@ -208,7 +208,7 @@ impl PartSets {
         self.lock().condemned.remove(&set);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PartSetState> {
         // It is whole after every statement under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -313,21 +313,21 @@ fn count_parts(snapshot: &impl Snapshot, set: Version, announced: u32) -> Result
 //
 // ```text
 // reader: Store::get -> BodyBudget::take -> Job::hold          no room: it waits, then 503
-// shard: Job -> LargeAnswers::begin -> Response::write ...     as there is room
+// shard: Job -> LargeResponses::begin -> Response::write ...     as there is room
 // ```
 // On the path: what is not large is copied into the connection's output at once, for which the output
-// is made. Of what is large every reader would have a copy of his own there, for as long as he takes;
+// is made. Of what is large every reader would have a copy of its own there, for as long as it takes;
 // so it stays in the read thread's buffer, of which there are only so many bytes at a time. While others wait
 // for these, the client that reads slowest for what it holds is cut (`millpond_http::body_budget`).
 
 /// A record longer than this is large: half of what a connection may have unsent.
 pub const LARGE_BYTES: usize = 128 << 10;
 
-/// How often those who hold memory are looked at, while somebody waits for it.
+/// How often holders of memory are checked while a request waits for it.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// An answer under way.
-struct LargeAnswer {
+/// A response under way.
+struct LargeResponse {
     request: RequestToken,
     /// Holds the record, and the bytes of it.
     job: Job,
@@ -337,17 +337,17 @@ struct LargeAnswer {
 
 /// Those of one shard. Few, by their size: a list is searched as fast as a table.
 #[derive(Default)]
-pub struct LargeAnswers {
-    answers: Vec<LargeAnswer>,
+pub struct LargeResponses {
+    answers: Vec<LargeResponse>,
 }
 
-impl LargeAnswers {
+impl LargeResponses {
     /// Begins to answer a read with the record it found; what is to be sent in its place is returned,
     /// and counted by the caller.
     pub fn begin(&mut self, completions: &mut Completions<'_>, job: Job) -> Option<Reply> {
         let mut reply = None;
         let request = job.request;
-        let mut answer = LargeAnswer {
+        let mut answer = LargeResponse {
             request,
             job,
             at: 0,
@@ -376,7 +376,7 @@ impl LargeAnswers {
         reply
     }
 
-    /// Goes on with an answer, if the request's is one of these.
+    /// Goes on with a response, if the request's is one of these.
     pub fn go_on(&mut self, request: RequestToken, response: &mut Response<'_>) -> Option<Flow> {
         let place = self.place(request)?;
         let flow = self.answers[place].write(response);
@@ -413,7 +413,7 @@ impl LargeAnswers {
     }
 }
 
-impl LargeAnswer {
+impl LargeResponse {
     fn write(&mut self, response: &mut Response<'_>) -> Flow {
         if self.job.hold.as_ref().is_some_and(BodyHold::is_cut) {
             return Flow::Done;

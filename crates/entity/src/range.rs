@@ -124,7 +124,7 @@ impl Ranges {
         Ok(state)
     }
 
-    /// Gives up the read whose client is furthest behind the rate that is demanded while others wait
+    /// Stops the read whose client is furthest behind the rate that is demanded while others wait
     /// (`millpond_http::body_budget`). Its exchange ends when there is room again, or as one that stalls.
     fn give_up_slowest(&mut self, now_ns: u64) -> bool {
         let dues = self.open.iter().filter_map(|&handle| {
@@ -399,7 +399,7 @@ fn record_at(records: &[u8], at: usize) -> Option<(usize, &[u8])> {
 
 // A turn of a range read as lines of JSON: encoded as the output has room, a block at a time.
 
-/// What is encoded at once: on the stack, and a chunk of the answer.
+/// What is encoded at once: on the stack, and a chunk of the response.
 const BLOCK_BYTES: usize = 8 << 10;
 
 /// What a turn still has to show.
@@ -530,7 +530,7 @@ impl RangeFormat {
         }
     }
 
-    /// The head of such an answer. Caches have to know that there are two.
+    /// The head of such a response. Caches have to know that there are two.
     pub(crate) const fn fields(self) -> [Field<'static>; 3] {
         let content_type = match self {
             Self::Chunks => FieldValue::OCTET_STREAM,

@@ -17,8 +17,8 @@ use millpond_mempool::{BlockPool, Buffer, flush_remote_frees};
 
 use crate::budget::Sweeps;
 use crate::commit::{Job, JobKind, Outcome, current_version};
-use crate::executor::{Outbox, Shared};
-use crate::lane::{Lane, Taken};
+use crate::executor::{ExecutorShared, Outbox};
+use crate::lane::{Taken, WorkQueue};
 use crate::metrics::StoreThread;
 use crate::parts::{LARGE_BYTES, LOOK_INTERVAL};
 use crate::store::{Failure, Store};
@@ -34,10 +34,10 @@ struct Waiting {
     until: Instant,
 }
 
-/// Answers what comes through the lane, until it is closed.
+/// Answers what comes through the queue, until it is closed.
 pub(crate) fn run_reader<S: Store>(
-    shared: &Shared,
-    lane: &Lane<Job>,
+    shared: &ExecutorShared,
+    queue: &WorkQueue<Job>,
     store: &S,
     values: BlockPool,
 ) {
@@ -54,7 +54,7 @@ pub(crate) fn run_reader<S: Store>(
     loop {
         let look = (!reader.waiting.is_empty()).then(|| Instant::now() + LOOK_INTERVAL);
         let deadline = sweeps.deadline().into_iter().chain(look).min();
-        let taken = lane.take_all(&mut queued, deadline);
+        let taken = queue.take_all(&mut queued, deadline);
         if taken == Taken::Closed {
             break;
         }
@@ -63,7 +63,7 @@ pub(crate) fn run_reader<S: Store>(
         if taken == Taken::Work {
             sweeps.note_use(now);
         }
-        // Under steady load the lane never runs into its deadline.
+        // Under steady load the queue never runs into its deadline.
         sweeps.sweep_if_due(now, || reader.values.trim());
         if !reader.waiting.is_empty() {
             reader.look_after_waiting(now);
@@ -80,8 +80,8 @@ pub(crate) fn run_reader<S: Store>(
 struct Reader<'a, S> {
     store: &'a S,
     values: BlockPool,
-    shared: &'a Shared,
-    /// Longest wait for room; then the answer is 503.
+    shared: &'a ExecutorShared,
+    /// Longest wait for room; then the response is 503.
     wait_max: Duration,
     waiting: VecDeque<Waiting>,
     outbox: Outbox,
@@ -107,7 +107,7 @@ impl<S: Store> Reader<'_, S> {
         }
     }
 
-    /// Reads what there is room for by now, of the next few in their turn, and gives up on what waited long
+    /// Reads what there is room for by now, of the next few in their turn, and drops what waited long
     /// enough. One that fits does not stand behind one that does not.
     fn look_after_waiting(&mut self, now: Instant) {
         let large = &self.shared.large;

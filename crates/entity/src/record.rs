@@ -15,7 +15,7 @@
 //! `handler` writes records and reads them; caches and engines move them as bytes.
 //!
 //! Why the ETag is a version and not a hash of the value. If-Match is there so that nobody overwrites
-//! what he has not seen: a hash lets a value pass that was changed and changed back, a version does
+//! what the client has not seen: a hash lets a value pass that was changed and changed back, a version does
 //! not. A hash also costs a pass over up to 64 MiB on a shard, and has to cover the type as well.
 //! What a hash gives in return, equal tags for equal values put twice, saves a cache a transfer.
 
@@ -328,7 +328,7 @@ pub fn encode(head: &Head<'_>, value: &[u8]) -> Vec<u8> {
     [&room[..len], value].concat()
 }
 
-/// Milliseconds since 1970, by the wall clock: what expiry means to those who ask for it.
+/// Milliseconds since 1970, by the wall clock: what expiry means to clients.
 #[must_use]
 pub fn now_ms() -> u64 {
     u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)

@@ -1,7 +1,7 @@
 //! The scan thread: turns of range reads, one after another, each a buffer of whole records.
 //!
 //! ```text
-//! shard: range -> ScanLink::ask -> Lane -> scan thread: Held::snapshot, Snapshot::visit
+//! shard: range -> ScanLink::ask -> WorkQueue -> scan thread: Held::snapshot, Snapshot::visit
 //! shard: range <- ScanLink::take_answers <- io::Mailbox <- one turn: 32 KiB of records
 //! ```
 //!
@@ -33,7 +33,7 @@ use millpond_mempool::{
 
 use crate::budget::Sweeps;
 use crate::executor::Overloaded;
-use crate::lane::{Lane, Taken};
+use crate::lane::{Taken, WorkQueue};
 use crate::metrics::{StoreThread, ThreadPanics};
 use crate::parts::{self, PartSets, Pinned};
 use crate::parts::{LARGE_BYTES, LOOK_INTERVAL};
@@ -80,7 +80,7 @@ pub enum Ask {
     Close,
 }
 
-/// What travels from a shard to whoever scans.
+/// What travels from a shard to a scan thread.
 pub(crate) struct ScanJob {
     pub(crate) shard_index: usize,
     pub(crate) task: u64,
@@ -136,8 +136,8 @@ pub enum Turn {
     TooFewReplicas,
 }
 
-struct Shared {
-    jobs: Lane<ScanJob>,
+struct ScannerShared {
+    jobs: WorkQueue<ScanJob>,
     replies: Box<[OnceLock<MailboxSender<ScanAnswer>>]>,
     wakers: Box<[OnceLock<Waker>]>,
     panics: Arc<ThreadPanics>,
@@ -145,7 +145,7 @@ struct Shared {
 
 /// The scan thread. Dropping it ends it; scans that are open then get no more turns.
 pub struct Scanner {
-    shared: Arc<Shared>,
+    shared: Arc<ScannerShared>,
     thread: Option<JoinHandle<()>>,
     scans_per_shard_max: usize,
 }
@@ -180,8 +180,8 @@ impl Scanner {
 
     /// Nobody scans yet.
     fn idle(shards: usize, scans_max: usize, panics: Arc<ThreadPanics>) -> Self {
-        let shared = Shared {
-            jobs: Lane::new(),
+        let shared = ScannerShared {
+            jobs: WorkQueue::new(),
             replies: (0..shards).map(|_| OnceLock::new()).collect(),
             wakers: (0..shards).map(|_| OnceLock::new()).collect(),
             panics,
@@ -209,7 +209,7 @@ impl Scanner {
     #[must_use]
     pub fn link(&self, shard_index: usize, waker: Waker) -> ScanLink {
         let _ = self.shared.wakers[shard_index].set(waker.clone());
-        // A scan has one turn under way at most, and scans are few; those that were given up
+        // A scan has one turn under way at most, and scans are few; those that were stopped
         // meanwhile may add theirs.
         let (sender, mailbox) = Mailbox::new(usize::MAX, waker);
         let fresh = self.shared.replies[shard_index].set(sender).is_ok();
@@ -234,13 +234,13 @@ impl Drop for Scanner {
     }
 }
 
-/// The other end of all [`ScanLink`]s, for one that does not sleep on a lane.
+/// The other end of all [`ScanLink`]s, for one that does not sleep on a queue.
 #[cfg(feature = "distributed")]
-pub(crate) struct ScanQueue(Arc<Shared>);
+pub(crate) struct ScanQueue(Arc<ScannerShared>);
 
 #[cfg(feature = "distributed")]
 impl ScanQueue {
-    /// See [`Lane::poll_take_all`].
+    /// See [`WorkQueue::poll_take_all`].
     pub(crate) fn poll_take_all(
         &self,
         jobs: &mut Vec<ScanJob>,
@@ -258,7 +258,7 @@ impl ScanQueue {
 /// A shard's end. Not shared.
 pub struct ScanLink {
     shard_index: usize,
-    shared: Arc<Shared>,
+    shared: Arc<ScannerShared>,
     mailbox: Mailbox<ScanAnswer>,
     /// Kept for its memory: empty between two calls.
     outgoing: Vec<ScanJob>,
@@ -371,14 +371,14 @@ impl PartedValue {
 type Name = (usize, u64);
 
 /// What a scan reads from, while it is kept.
-struct Kept<T> {
+struct KeptSnapshot<T> {
     snapshot: T,
     until: Instant,
 }
 
 /// The scan thread's state: what is left of it after a panic goes on.
 struct ScanThread<'a, S> {
-    shared: &'a Shared,
+    shared: &'a ScannerShared,
     store: &'a S,
     blocks: &'a BlockPool,
     large: &'a BodyBudget,
@@ -395,7 +395,7 @@ struct ScanThread<'a, S> {
 }
 
 fn run<S: Store>(
-    shared: &Shared,
+    shared: &ScannerShared,
     store: &S,
     blocks: &BlockPool,
     large: &BodyBudget,
@@ -454,7 +454,7 @@ impl<S: Store> ScanThread<'_, S> {
     /// Reads turns from snapshots of an engine that is held, as long as there are any. False: there is no shard
     /// any more.
     fn serve(&mut self, held: &S::Held) -> bool {
-        let mut kept: HashMap<Name, Kept<_>> = HashMap::new();
+        let mut kept: HashMap<Name, KeptSnapshot<_>> = HashMap::new();
         loop {
             while let Some(job) = self.queued.pop_front() {
                 let name = (job.shard_index, job.task);
@@ -462,7 +462,7 @@ impl<S: Store> ScanThread<'_, S> {
                     kept.remove(&name);
                     continue;
                 }
-                let snapshot = kept.entry(name).or_insert_with(|| Kept {
+                let snapshot = kept.entry(name).or_insert_with(|| KeptSnapshot {
                     snapshot: held.snapshot(),
                     until: Instant::now() + SNAPSHOT_KEPT_MAX,
                 });
@@ -581,7 +581,13 @@ impl<S: Store> ScanThread<'_, S> {
     }
 }
 
-fn answer(shared: &Shared, shard_index: usize, task: u64, request: RequestToken, turn: Turn) {
+fn answer(
+    shared: &ScannerShared,
+    shard_index: usize,
+    task: u64,
+    request: RequestToken,
+    turn: Turn,
+) {
     let sender = shared.replies[shard_index].get();
     let sender = sender.expect("a job came from this shard");
     let answer = ScanAnswer {

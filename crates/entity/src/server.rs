@@ -19,7 +19,7 @@ use crate::config::{Compression, EntityConfig};
 use crate::data_dir::DataDirError;
 use crate::executor::{Executor, ExecutorConfig};
 use crate::handler::EntityService;
-use crate::keeper::{Keeper, PartSweep};
+use crate::keeper::{Monitor, PartSweep};
 use crate::metrics::Metrics;
 use crate::parts::LARGE_BYTES;
 use crate::range::Ranges;
@@ -70,7 +70,7 @@ pub enum EntityError {
     NoZstd,
     /// Anybody who reaches the server could fill its disk.
     #[error(
-        "checkpoints are made for whoever asks: listen on the loopback or on a unix socket, say with --write-tokens who may, or leave --checkpoints out"
+        "anybody may create checkpoints: listen on the loopback or on a unix socket, restrict them with --write-tokens, or leave --checkpoints out"
     )]
     CheckpointsForStrangers,
     /// Nowhere to make checkpoints.
@@ -221,7 +221,7 @@ fn check(config: &EntityConfig) -> Result<(), EntityError> {
     Ok(())
 }
 
-/// Only this machine, or who has a token, may ask for checkpoints, and there has to be a place for them.
+/// Only this machine, or a client with a token, may ask for checkpoints, and there has to be a place for them.
 fn check_checkpoints(config: &EntityConfig, http: &ServeConfig) -> Result<(), EntityError> {
     let Some(path) = &config.checkpoints else {
         return Ok(());
@@ -294,7 +294,7 @@ struct Parts<S> {
     store: Arc<S>,
     executor: Executor,
     scanner: Scanner,
-    keeper: Keeper,
+    monitor: Monitor,
     metrics: Arc<Metrics>,
     http: ServeConfig,
     /// What each shard's value cache may take.
@@ -355,7 +355,7 @@ impl<S: Engine> Parts<S> {
     ) -> Result<Self, EntityError> {
         check_checkpoints(config, http)?;
         millpond_mempool::map_large_blocks(MAPPED_BYTES);
-        let keeper = Keeper::start(
+        let monitor = Monitor::start(
             store,
             executor.commit_counters(),
             executor.panics(),
@@ -388,7 +388,7 @@ impl<S: Engine> Parts<S> {
             store: Arc::clone(store),
             executor,
             scanner,
-            keeper,
+            monitor,
             metrics: Arc::new(metrics),
             access: config.access.clone(),
             allowed_hosts: config.allowed_hosts.clone(),
@@ -402,7 +402,7 @@ impl<S: Engine> Parts<S> {
         let link = self.executor.link(start.index, start.waker.clone());
         let counters = Arc::clone(&self.executor.shard_counters()[start.index]);
         let scans = self.scanner.link(start.index, start.waker.clone());
-        let keeper = self.keeper.link(start.index, start.waker.clone());
+        let monitor = self.monitor.link(start.index, start.waker.clone());
         let ranges = Ranges::new(
             scans,
             start.pool_mode,
@@ -415,7 +415,7 @@ impl<S: Engine> Parts<S> {
             link,
             cache,
             ranges,
-            (keeper, Arc::clone(&self.metrics)),
+            (monitor, Arc::clone(&self.metrics)),
             (self.access.for_shard(), self.allowed_hosts.clone()),
             (self.executor.part_sets(), self.value_bytes_max),
         ))

@@ -61,7 +61,7 @@ pub enum Durability {
     Unacknowledged,
 }
 
-/// The answer of a read that may not wait.
+/// The result of a read that may not wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CachedRead<R> {
     /// The entity exists; what the visitor made of its value.
@@ -146,7 +146,7 @@ pub struct Disk {
     pub reserve_bytes: u64,
 }
 
-/// For whom a disk has room.
+/// Which writes a disk has room for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Room {
     /// All.
@@ -158,7 +158,7 @@ pub enum Room {
 }
 
 impl Disk {
-    /// For whom there is room.
+    /// Which writes there is room for.
     #[must_use]
     pub fn room(&self) -> Room {
         if self.free_bytes >= self.reserve_bytes {
@@ -250,7 +250,7 @@ pub trait Snapshot {
     ) -> Result<(), StoreError>;
 }
 
-/// What a shard and the keeper ask of wherever entities are kept: a [`Store`] of this process, or a
+/// What a shard and the monitor ask of wherever entities are kept: a [`Store`] of this process, or a
 /// cluster.
 pub trait Engine: Send + Sync + 'static {
     /// Reads without ever waiting for a disk; `found` sees the value in place.
@@ -370,7 +370,7 @@ pub trait Store: Engine {
     /// [`Failure::Passing`] while the engine is opened again.
     fn hold(&self) -> Result<Self::Held, StoreError>;
 
-    /// Whether whoever holds the engine has to let go of it.
+    /// Whether the holder of the engine has to let go of it.
     fn wants_release(&self) -> bool {
         false
     }

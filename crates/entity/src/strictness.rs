@@ -25,7 +25,7 @@ fn parameters(route: &Route<'_>) -> &'static [&'static [u8]] {
 /// Whether the request means what the service would do.
 ///
 /// # Errors
-/// The answer to one that does not.
+/// The response to one that does not.
 pub(crate) fn check(route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
     let names = parameters(route);
     // What takes no parameter says nothing of any entity.

@@ -4,12 +4,12 @@
 //! shard: call -> Judge job -> read thread             412 comes before any body
 //! shard: body begins -> Hold job -> read thread       waits for memory, then 503
 //! shard: body ... -> Part jobs -> writer thread       one under way while the next is received
-//! shard: end of body -> Put job with the record       the answer to it is the answer to the request
+//! shard: end of body -> Put job with the record       the response to it is the response to the request
 //! ```
 //!
 //! Held for each at a time: a part that is being written, and one that is being received ([`UPLOAD_BYTES`], of which there
 //! is a budget), and what one receive brought beyond that. An announcement costs nothing: before [`FREE_BYTES`] have come
-//! there is no hold. Those who have one and send too slowly for others that wait are answered 408. A body that turns out to
+//! there is no hold. Clients that hold one and send too slowly while others wait get 408. A body that turns out to
 //! be no longer than a part is put as any other value. What an upload has written that is cut off or refused is found as
 //! dead later (`parts`): it keeps its set pinned until nothing of it is under way.
 

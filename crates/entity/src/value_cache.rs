@@ -68,7 +68,7 @@ pub struct ValueCache {
     unlooked_bytes: usize,
 }
 
-/// The answer of [`ValueCache::get`].
+/// The result of [`ValueCache::get`].
 pub enum Lookup<'a> {
     /// The value, proved to be current.
     Hit(&'a [u8]),
@@ -128,7 +128,7 @@ impl ValueCache {
         if SLOT_BYTES + key.len() + value.len() > self.entry_bytes_max() {
             return;
         }
-        // Without memory for a copy there is none: the answer does not depend on it.
+        // Without memory for a copy there is none: the response does not depend on it.
         let Ok(key) = copy(blocks, key) else { return };
         let Ok(value) = copy(blocks, value) else {
             return;

@@ -40,7 +40,7 @@ const RESPONSE: &[u8] =
 #[inline(always)]
 fn repeat(bytes: &[u8], count: u64, mut parse: impl FnMut(&[u8]) -> usize) {
     for _ in 0..count {
-        // An answer that is wrong is not worth measuring.
+        // A response that is wrong is not worth measuring.
         assert_eq!(parse(black_box(bytes)), bytes.len());
     }
 }

@@ -14,7 +14,7 @@ use std::error::Error;
 const HOST: Authority<'_> = Authority::from_static("upstream");
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// Answers with what the upstream says of the same path, after two tries at most.
+/// Responds with what the upstream says of the same path, after two tries at most.
 async fn answer(request: AsyncRequest, upstream: UpstreamId) -> Reply {
     for pause_ns in [50 * MILLISECOND_NS, 0] {
         let call = request.call(upstream, Method::GET, request.path_target(), &[], b"");

@@ -212,9 +212,9 @@ impl Fault {
         }
     }
 
-    /// Whose fault an answer was that was made here and not by an upstream; `None`: nothing is wrong
+    /// Whose fault a response was that was made here and not by an upstream; `None`: nothing is wrong
     /// with it. `told`: why, as the proxy knows it.
-    fn of_own_answer(status: u16, told: Option<Failure>) -> Option<Self> {
+    fn of_own_response(status: u16, told: Option<Failure>) -> Option<Self> {
         match (told, status) {
             (Some(told), _) => Some(told.fault()),
             // The client left, which is its good right.
@@ -237,7 +237,7 @@ pub(crate) struct Relayed {
     failure: Option<Failure>,
     /// From the last try's beginning until it had a connection.
     connect_us: u32,
-    /// From then to the first byte of the answer; 0: there was none.
+    /// From then to the first byte of the response; 0: there was none.
     first_byte_us: u32,
     /// The last try, in all.
     total_us: u32,
@@ -344,11 +344,11 @@ fn own_answers_have_their_fault() {
         (Some(Failure::TooManyOptions), Fault::Client),
         (None, Fault::Proxy),
     ] {
-        assert_eq!(Fault::of_own_answer(503, told), Some(of_503), "{told:?}");
+        assert_eq!(Fault::of_own_response(503, told), Some(of_503), "{told:?}");
     }
-    assert_eq!(Fault::of_own_answer(408, None), Some(Fault::Client));
+    assert_eq!(Fault::of_own_response(408, None), Some(Fault::Client));
     for status in [200, STATUS_CLOSED] {
-        assert_eq!(Fault::of_own_answer(status, None), None);
+        assert_eq!(Fault::of_own_response(status, None), None);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`AsyncService`] is a [`Service`]. A request becomes an [`AsyncRequest`], which the handler's
 //! future owns; the future lies in a `PinSlab` of exactly its type and is polled where the request
-//! is handled. When it has to wait, the exchange waits with it; whoever wakes it, from any thread,
+//! is handled. When it has to wait, the exchange waits with it; a wake, from any thread,
 //! puts its number into a queue and wakes the shard, which polls it in its next tick.
 //!
 //! ```text
@@ -57,7 +57,7 @@ pub struct AsyncService<H, F> {
     shard: AsyncShard,
     futures: PinSlab<F>,
     /// By place in `futures`.
-    places: Vec<Place>,
+    places: Vec<TaskSlot>,
     ready: Arc<ReadyQueue>,
     /// Kept for its memory.
     resumed: Vec<RequestToken>,
@@ -72,7 +72,7 @@ impl<H, F> fmt::Debug for AsyncService<H, F> {
 }
 
 /// What belongs to a place in the slab of futures.
-struct Place {
+struct TaskSlot {
     task: Arc<Task>,
     waker: Waker,
     /// The body of the request whose future lies there.
@@ -88,7 +88,7 @@ struct ReadyQueue {
 /// What the wakers of one place in the slab share.
 struct Task {
     ready: Arc<ReadyQueue>,
-    /// Who lies there now.
+    /// The task that lies there now.
     token: AtomicU64,
     is_queued: AtomicBool,
 }
@@ -182,7 +182,7 @@ where
                 is_queued: AtomicBool::new(false),
             });
             let waker = Waker::from(Arc::clone(&task));
-            self.places.push(Place { task, waker, body });
+            self.places.push(TaskSlot { task, waker, body });
         }
         let place = &mut self.places[index];
         place.body = body;
@@ -771,7 +771,7 @@ impl AsyncRequest {
         self.shard.sleep(duration_ns)
     }
 
-    /// Asks another server over the shard's own connections. The answer's body is gathered.
+    /// Asks another server over the shard's own connections. The response's body is gathered.
     #[must_use]
     pub fn call(
         &self,
@@ -789,7 +789,7 @@ impl AsyncRequest {
     }
 
     /// Asks another server with a body that is written in parts, of so many bytes or in chunks, and
-    /// reads the answer's in parts.
+    /// reads the response's in parts.
     pub fn converse(
         &self,
         upstream: UpstreamId,
@@ -869,7 +869,7 @@ impl ResponseBody {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Reply {
     status: StatusCode,
@@ -897,13 +897,13 @@ impl Reply {
         }
     }
 
-    /// An answer without a body or with one that follows: see [`AsyncRequest::begin`].
+    /// A response without a body, or with one that follows: see [`AsyncRequest::begin`].
     #[must_use]
     pub const fn empty(status: StatusCode) -> Self {
         Self::new(status, ReplyBody::Static(b""))
     }
 
-    /// An answer with a text of the program's own.
+    /// A response with a text of the program's own.
     #[must_use]
     pub const fn text(status: StatusCode, text: &'static str) -> Self {
         Self {
@@ -912,7 +912,7 @@ impl Reply {
         }
     }
 
-    /// An answer with bytes that were made for it.
+    /// A response with bytes that were made for it.
     #[must_use]
     pub const fn bytes(
         status: StatusCode,

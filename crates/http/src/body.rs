@@ -4,7 +4,7 @@
 //! from what they fed. No byte is copied or kept here, so input may be cut anywhere.
 //!
 //! Trailer fields are checked like header fields and handed out apart from the data, so that
-//! nothing downstream takes them for header fields; whoever wants them gathers them for
+//! nothing downstream takes them for header fields; a service that wants them gathers them for
 //! [`crate::parse_trailer_fields`].
 
 use millpond_mempool::{BlockPool, Buffer, POOLED_BYTES_MAX, Pool, PoolError, Pooled};
@@ -38,11 +38,11 @@ pub struct BodyStep<'b> {
 /// Knows where a body ends.
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
-    state: State,
+    state: DecoderState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum DecoderState {
     Length { remaining_bytes: u64 },
     Chunked(ChunkDecoder),
     UntilClose,
@@ -54,9 +54,9 @@ impl BodyDecoder {
     pub fn new(framing: Framing, limits: &Limits) -> Option<Self> {
         let state = match framing {
             Framing::None => return None,
-            Framing::Length(remaining_bytes) => State::Length { remaining_bytes },
-            Framing::Chunked => State::Chunked(ChunkDecoder::new(limits)),
-            Framing::UntilClose => State::UntilClose,
+            Framing::Length(remaining_bytes) => DecoderState::Length { remaining_bytes },
+            Framing::Chunked => DecoderState::Chunked(ChunkDecoder::new(limits)),
+            Framing::UntilClose => DecoderState::UntilClose,
         };
         Some(Self { state })
     }
@@ -64,7 +64,7 @@ impl BodyDecoder {
     /// A decoder for bytes that are not framed.
     pub(crate) fn until_close() -> Self {
         Self {
-            state: State::UntilClose,
+            state: DecoderState::UntilClose,
         }
     }
 
@@ -72,7 +72,7 @@ impl BodyDecoder {
     /// complete or nothing is left. A fault is final.
     pub fn decode<'b>(&mut self, bytes: &'b [u8]) -> Result<BodyStep<'b>, BodyError> {
         match &mut self.state {
-            State::Length { remaining_bytes } => {
+            DecoderState::Length { remaining_bytes } => {
                 let take = bytes
                     .len()
                     .min(usize::try_from(*remaining_bytes).unwrap_or(usize::MAX));
@@ -86,8 +86,8 @@ impl BodyDecoder {
                     is_complete,
                 })
             }
-            State::Chunked(chunks) => chunks.decode(bytes),
-            State::UntilClose => Ok(BodyStep {
+            DecoderState::Chunked(chunks) => chunks.decode(bytes),
+            DecoderState::UntilClose => Ok(BodyStep {
                 consumed_bytes: bytes.len(),
                 data: bytes,
                 trailer: &[],
@@ -99,14 +99,14 @@ impl BodyDecoder {
     /// Whether the peer's close ends this body as it should.
     #[must_use]
     pub fn ends_with_close(&self) -> bool {
-        matches!(self.state, State::UntilClose)
+        matches!(self.state, DecoderState::UntilClose)
     }
 
     /// Data bytes still to come, where that is known.
     #[must_use]
     pub fn remaining_bytes(&self) -> Option<u64> {
         match self.state {
-            State::Length { remaining_bytes } => Some(remaining_bytes),
+            DecoderState::Length { remaining_bytes } => Some(remaining_bytes),
             _ => None,
         }
     }
@@ -419,7 +419,7 @@ pub(crate) struct KeptInput {
 }
 
 impl KeptInput {
-    /// Keeps `arrived` behind what is kept. On an error a part of it may be kept: whoever sent it has to
+    /// Keeps `arrived` behind what is kept. On an error a part of it may be kept: the sender has to
     /// go.
     pub(crate) fn keep(
         kept: &mut Option<Pooled<Self>>,

@@ -7,7 +7,7 @@
 //! keeps nobody else waiting.
 //!
 //! Progress is demanded of those whose peers others wait for, in proportion to what they hold: each moved
-//! byte earns time, and of those who have used theirs up the one that is furthest behind is marked when
+//! byte earns time, and of connections that have used theirs up the one furthest behind is marked when
 //! somebody waits ([`BodyBudget::cut_slowest`]). Its owner, whose thread is another, cuts the connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -40,11 +40,11 @@ struct Bodies {
     /// Marked and not gone yet.
     marked: AtomicUsize,
     cut_count: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BudgetState {
     holders: Vec<Arc<Holder>>,
     /// Of all but the one beside.
     pool_bytes: u64,
@@ -157,12 +157,12 @@ impl BodyBudget {
         self.0.is_limited()
     }
 
-    /// Whether somebody is marked who has not gone.
+    /// Whether a connection is marked that is still open.
     pub(crate) fn has_marked(&self) -> bool {
         self.0.marked.load(Ordering::Relaxed) > 0
     }
 
-    /// For somebody who waits for `bytes` of it: marks the one that is furthest behind, if any is behind, and
+    /// For a request that waits for `bytes` of it: marks the one that is furthest behind, if any is behind, and
     /// if none is on its way out already. Its owner is woken.
     pub fn cut_slowest(&self, bytes: u64, now_ns: u64) {
         let is_beside = bytes > self.0.bytes_max;
@@ -207,13 +207,13 @@ impl Bodies {
         (self.bytes_max / HOLDERS_MAX).max(STEP_BYTES_MIN)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BudgetState> {
         // It is whole after every statement under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl BudgetState {
     /// Whether all whose length is known can be completed, one after another, once `holder` (or a new one) has
     /// `bytes` of `total_bytes`.
     fn is_safe_with(
@@ -240,7 +240,7 @@ impl State {
                 needs.push((total - held, held));
             }
         }
-        // In this order whoever can be completed is: what each gives back only helps those behind.
+        // In this order whatever can be completed is: what each gives back only helps those behind.
         needs.sort_unstable();
         for (needed_bytes, held_bytes) in needs {
             if needed_bytes > u64::MAX / 2 {
@@ -345,7 +345,7 @@ impl BodyHold {
             .store(self.bytes(), Ordering::Relaxed);
     }
 
-    /// Its peer is too slow for those who wait: the connection is to be cut.
+    /// Its peer is too slow while others wait: the connection is to be cut.
     pub fn is_cut(&self) -> bool {
         self.holder.is_marked()
     }

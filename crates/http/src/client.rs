@@ -13,9 +13,9 @@
 //! shard_client.rs  Client: begin, write, pause, abort
 //! running.rs       one exchange under way: output, phases and their deadlines
 //! driving.rs       connections, sends and timers, with the shard's driver in hand
-//! answer_heads.rs  heads of answers, parsed or known
-//! whole.rs         answers that arrive whole
-//! reading.rs       answers out of what arrives
+//! answer_heads.rs  heads of responses, parsed or known
+//! whole.rs         responses that arrive whole
+//! reading.rs       responses out of what arrives
 //! ```
 
 mod exchange;
@@ -29,8 +29,8 @@ use driving::tell;
 use driving::{Exchange, Incoming};
 use millpond_io::{Driver, ShardContext};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
-use reading::AnswerHeads;
-use shard_client::Shared;
+use reading::KnownResponseHeads;
+use shard_client::ClientShared;
 
 use crate::body::BodyDecoder;
 use crate::error::{BodyError, ParseError};
@@ -43,8 +43,8 @@ use crate::status::StatusCode;
 use self::reading::Meaning;
 
 pub use self::exchange::{
-    AnswerHead, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, FailureCause,
-    OutgoingRequest, Phase, Timeouts,
+    ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, FailureCause, OutgoingRequest,
+    Phase, ReceivedHead, Timeouts,
 };
 pub use self::reading::LastHead;
 pub use self::shard_client::{Client, ClientConfig, ExchangeWriteError};
@@ -201,7 +201,7 @@ impl ClientConnection {
         self.receive_with::<false>(bytes, pool, last, on)
     }
 
-    /// The same, for an owner who looks at neither heads nor bodies once a head is known: responses
+    /// The same, for an owner that looks at neither heads nor bodies once a head is known: responses
     /// that come whole and like the last one are compared and counted, [`ClientEvent::Alike`].
     pub fn receive_counted(
         &mut self,
@@ -529,10 +529,10 @@ impl Expected {
     }
 }
 
-// The path of nearly all answers: whole in what one receive brought, and told at once.
+// The path of nearly all responses: whole in what one receive brought, and told at once.
 
-/// An answer of which all is there.
-struct Whole {
+/// A response of which all is there.
+struct CompleteResponse {
     head: ResponseHead,
     framing: Framing,
     user: u64,
@@ -540,7 +540,7 @@ struct Whole {
 }
 
 impl Client {
-    /// Ends the exchange if `received` is all of its answer and nothing else. False: nothing was done.
+    /// Ends the exchange if `received` is all of its response and nothing else. False: nothing was done.
     #[inline]
     fn received_whole<D: Driver>(
         &self,
@@ -562,7 +562,7 @@ impl Client {
         };
         let (head, body) = received.split_at(whole.head.head_bytes);
         let event = ExchangeEvent::Whole {
-            head: AnswerHead {
+            head: ReceivedHead {
                 bytes: head,
                 head: &whole.head,
                 fields: heads.fields(),
@@ -577,14 +577,14 @@ impl Client {
     }
 }
 
-impl Shared {
+impl ClientShared {
     fn end_if_whole<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
         handle: Handle<Exchange>,
         received: &[u8],
-        heads: &mut AnswerHeads,
-    ) -> Option<Whole> {
+        heads: &mut KnownResponseHeads,
+    ) -> Option<CompleteResponse> {
         let exchange = self.exchanges.get_mut(handle)?;
         let awaits_head = matches!(exchange.incoming, Incoming::Head)
             && exchange.partial.is_empty()
@@ -611,7 +611,7 @@ impl Shared {
             return None;
         }
         let report = &mut exchange.report;
-        if !exchange.has_answer_begun {
+        if !exchange.has_response_begun {
             report.first_byte_ns = shard.now_ns.saturating_sub(exchange.connected_ns);
         }
         report.body_bytes = body_bytes;
@@ -621,7 +621,7 @@ impl Shared {
         let holdings = exchange.holdings();
         self.exchanges.discard(handle);
         self.leave(shard, holdings, is_clean);
-        Some(Whole {
+        Some(CompleteResponse {
             head,
             framing,
             user,

@@ -1,7 +1,7 @@
-//! Late answers: how a service reaches a connection again, outside of a call.
+//! Late responses: how a service reaches a connection again, outside of a call.
 //!
 //! Another thread finishes, uses the shard's waker, and `server` calls [`crate::Service::on_wake`]
-//! with this. Each answer goes into its connection's output; afterwards the server goes on with
+//! with this. Each response goes into its connection's output; afterwards the server goes on with
 //! that connection's next request and sends all at the end of the tick.
 
 use crate::access_log::Relayed;
@@ -35,7 +35,7 @@ impl fmt::Debug for Completions<'_> {
 
 impl Completions<'_> {
     /// Answers the request behind the token. False: its connection is gone, or it was answered;
-    /// `answer` was not called then. An answer that sends nothing becomes 503; one that begins a
+    /// `answer` was not called then. A response that sends nothing becomes 503; one that begins a
     /// body and does not finish it goes on in [`crate::Service::stream`] when there is room.
     pub fn respond(
         &mut self,
@@ -124,7 +124,7 @@ impl Completions<'_> {
     }
 
     /// Whether the connection of this request takes nothing now and holds so much that the next part of
-    /// an upstream's answer finds no room beside it: whoever has more should wait for
+    /// an upstream's response finds no room beside it: whoever has more should wait for
     /// [`crate::StreamEvent::Room`].
     pub(crate) fn is_full(&mut self, token: RequestToken) -> bool {
         find(self.connections, token)
@@ -137,7 +137,7 @@ impl Completions<'_> {
         self.exchange.access_log.is_some()
     }
 
-    /// What the access log is to say of the request behind the token, if there is a log. Before its answer
+    /// What the access log is to say of the request behind the token, if there is a log. Before its response
     /// is complete; the last note counts.
     pub(crate) fn note(&mut self, token: RequestToken, relayed: Relayed) {
         let is_there = find(self.connections, token).is_some();
@@ -195,7 +195,7 @@ impl Completions<'_> {
 fn find(connections: &mut Connections, token: RequestToken) -> Option<(&mut Connection, Pending)> {
     let connection = connections.get_mut_by_slot(token.slot() as usize)?;
     let pending = connection.pending?;
-    // One that was refused meanwhile has its answer, and closes.
+    // One that was refused meanwhile has its response, and closes.
     let is_this = pending.sequence == token.sequence() && !connection.is_closing();
     is_this.then_some((connection, pending))
 }

@@ -37,11 +37,11 @@ pub(crate) enum Advance<'s> {
     NeedMore,
     /// A complete request.
     Ready(Ready<'s>),
-    /// The head is complete and the body is not, or comes in chunks: who wants it decides.
+    /// The head is complete and the body is not, or comes in chunks: its reader decides.
     Body(RequestHead),
     /// A body has begun, and there is no memory for its next bytes.
     AwaitsMemory,
-    /// The connection must close after the answer to this.
+    /// The connection must close after the response to this.
     Refused(Refusal),
 }
 
@@ -111,7 +111,7 @@ impl Refusal {
         }
     }
 
-    /// What the answer says besides: memory and connections are there again as soon as others are answered.
+    /// What the response says besides: memory and connections are there again as soon as others are answered.
     pub(crate) fn fields(self) -> &'static [Field<'static>] {
         match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => &[RETRY_SOON],
@@ -142,7 +142,7 @@ impl Refusal {
     }
 }
 
-/// A request whose answer a service promised.
+/// A request whose response a service promised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) sequence: u32,
@@ -163,11 +163,11 @@ pub(crate) struct Pending {
 /// BetweenRequests <--> MidRequest <--> ReadingBody        any of them --> Closing
 /// ```
 ///
-/// Beside it, and not part of it: whether an answer is promised (`pending`), whether output waits
+/// Beside it, and not part of it: whether a response is promised (`pending`), whether output waits
 /// (`is_blocked`), and in which lists of the server the connection is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
-    /// Nothing of a request is here but one that is whole, whose answer is promised.
+    /// Nothing of a request is here but one that is whole, whose response is promised.
     BetweenRequests,
     /// Bytes of a head or a body have come, or an exchange in parts is under way: it has a deadline
     /// unless it waits for the service.
@@ -228,7 +228,7 @@ pub(crate) struct Connection {
     pub(crate) is_fin_watched: bool,
     /// A response was cut: a reset says so where a FIN would be taken for its end.
     pub(crate) ends_by_reset: bool,
-    /// `is_plain` was found true, and nobody has had the connection since who could change that:
+    /// `is_plain` was found true, and nothing has had the connection since that could change that:
     /// `Connections` takes it back whenever it hands the connection out.
     pub(crate) is_known_plain: bool,
 }
@@ -317,13 +317,13 @@ impl Connection {
         }
     }
 
-    /// All it has to do is wait for the answer that a service promised; of a connection that was plain.
+    /// All it has to do is wait for the response that a service promised; of a connection that was plain.
     #[inline]
     pub(crate) fn awaits_answer(&self) -> bool {
         self.pending.is_some() && self.stream.is_none() && !self.is_closing()
     }
 
-    /// Nothing keeps it from the plain sequence of requests and answers. One condition for all that
+    /// Nothing keeps it from the plain sequence of requests and responses. One condition for all that
     /// is rare, since every request asks.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
@@ -338,7 +338,7 @@ impl Connection {
     }
 
     /// Nothing unread can be on its way, so a plain close cannot turn into a reset that destroys
-    /// the answer before the peer has read it.
+    /// the response before the peer has read it.
     pub(crate) fn closes_cleanly(&self) -> bool {
         let is_clean = self.phase == Phase::Closing { is_clean: true };
         (is_clean || self.is_peer_finished) && self.input.is_none()
@@ -418,7 +418,7 @@ impl Connection {
         self.stream.is_some() && self.pending.is_none()
     }
 
-    /// The method, as far as what was kept shows, asks for no body in the answer.
+    /// The method, as far as what was kept shows, asks for no body in the response.
     pub(crate) fn is_head_request(&self) -> bool {
         if let Some(pending) = &self.pending {
             return pending.manner.is_head();
@@ -685,7 +685,7 @@ impl Gathering {
 /// A request that came in one piece, as nearly all do. It is parsed in place and not moved through
 /// `Advance`, which costs as much as parsing a field.
 ///
-/// Who pipelines mostly repeats himself. A head that is byte for byte the one before it means the same,
+/// A client that pipelines mostly repeats the same head. One that is byte for byte the one before it means the same,
 /// so the one that is parsed already serves again, as does the table of its fields. To be dropped after
 /// a `read` that failed.
 pub(crate) struct Whole<'s> {

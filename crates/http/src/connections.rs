@@ -17,8 +17,8 @@ use crate::limits::Limits;
 /// longest is found; those beyond are younger, to an epoch.
 const SEARCH_COUNT_MAX: usize = 64;
 
-/// How many idle connections are closed at once, and how long the next ones wait then. A crowd's time
-/// is over together; ending one is some 15 us, and the kernel frees what thousands leave behind in
+/// How many idle connections are closed at once, and how long the next ones wait then. Many
+/// expire together; ending one is some 15 us, and the kernel frees what thousands leave behind in
 /// one go: with 64 at once everybody else waited for a millisecond, and for three after them.
 const CLOSED_IDLE_MAX: usize = 4;
 const BETWEEN_CLOSED_IDLE_NS: u64 = 1_000_000;
@@ -27,12 +27,12 @@ const BETWEEN_CLOSED_IDLE_NS: u64 = 1_000_000;
 /// touched costs nothing, while tables that grow by copying leave holes behind them. Up to so many.
 const PLACES_FIRST_MAX: usize = 1 << 20;
 
-/// Whoever has a socket's slot.
-type Place = Option<Pooled<Connection>>;
+/// The owner of a socket's slot.
+type ConnectionSlot = Option<Pooled<Connection>>;
 
 pub(crate) struct Connections {
     pool: Pool<Connection>,
-    by_slot: Vec<Place>,
+    by_slot: Vec<ConnectionSlot>,
     count: usize,
     ages: Ages,
     addresses: AddressCounts,
@@ -42,7 +42,7 @@ pub(crate) struct Connections {
     places_first: usize,
 }
 
-/// What an idle connection is to whoever looks for one to close.
+/// What an idle connection is to the search for one to close.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct IdleConnection {
     pub(crate) socket: SocketId,
@@ -74,7 +74,7 @@ impl Connections {
         self.count == 0
     }
 
-    /// Whether each client may have but so many, so that somebody has to say who connects.
+    /// Whether each client may have but so many, so that the peer's address is needed.
     pub(crate) fn counts_addresses(&self) -> bool {
         self.addresses.has_cap()
     }
@@ -112,7 +112,7 @@ impl Connections {
     fn make_places(&mut self, count: usize) -> Result<(), PoolError> {
         let added_count = count - self.by_slot.len();
         let room_count = count.max(self.places_first) - self.by_slot.len();
-        let requested_bytes = room_count * size_of::<Place>();
+        let requested_bytes = room_count * size_of::<ConnectionSlot>();
         let out_of_memory = PoolError::OutOfMemory { requested_bytes };
         self.by_slot
             .try_reserve(room_count)
@@ -158,7 +158,7 @@ impl Connections {
         Some(connection)
     }
 
-    /// Like `get_mut_active`, for who takes care of `is_known_plain`.
+    /// Like `get_mut_active`, for callers that maintain `is_known_plain`.
     #[inline]
     pub(crate) fn get_mut_receiving(
         &mut self,
@@ -177,14 +177,14 @@ impl Connections {
         Some(connection)
     }
 
-    /// Like `get_mut`, for who takes care of `is_known_plain`.
+    /// Like `get_mut`, for callers that maintain `is_known_plain`.
     #[inline]
     pub(crate) fn get_mut_as_it_is(&mut self, socket: SocketId) -> Option<&mut Connection> {
         self.at_slot(socket.slot())
             .filter(|connection| connection.socket == socket)
     }
 
-    /// Whoever has the slot now.
+    /// The owner of the slot now.
     #[inline]
     pub(crate) fn get_mut_by_slot(&mut self, slot: usize) -> Option<&mut Connection> {
         let connection = self.at_slot(slot)?;
@@ -348,12 +348,12 @@ impl Ages {
         }
     }
 
-    /// Who was active least recently.
+    /// The connection that was active least recently.
     fn oldest(&self) -> Option<usize> {
         (self.oldest != NONE).then_some(self.oldest as usize)
     }
 
-    /// Who comes after `slot`.
+    /// The connection after `slot`.
     fn younger(&self, slot: usize) -> Option<usize> {
         let younger = self.links[slot].younger;
         (younger != NONE).then_some(younger as usize)
@@ -407,7 +407,7 @@ struct AddressCounts {
     count_max: usize,
     counts_loopback: bool,
     counts: HashMap<Key, u32>,
-    /// Whom each slot is counted for; zero for nobody.
+    /// The address each slot is counted for; zero for none.
     keys: Vec<Key>,
 }
 

@@ -17,9 +17,9 @@ pub struct HttpCounters {
     /// Idle connections closed to make room for new ones, when there were as many as may be, or
     /// descriptors ran out.
     pub connections_shed: u64,
-    /// Requests that a service was told to give up because their client closed its connection.
+    /// Requests that a service was told to cancel because their client closed its connection.
     pub requests_cancelled: u64,
-    struck: [u64; Limit::COUNT],
+    limit_hits: [u64; Limit::COUNT],
     responses: [u64; CODES],
 }
 
@@ -31,7 +31,7 @@ impl Default for HttpCounters {
             connections_open: 0,
             connections_shed: 0,
             requests_cancelled: 0,
-            struck: [0; Limit::COUNT],
+            limit_hits: [0; Limit::COUNT],
             responses: [0; CODES],
         }
     }
@@ -45,14 +45,14 @@ impl HttpCounters {
     }
 
     /// A peer ran into this limit.
-    pub(crate) fn strike(&mut self, limit: Limit) {
-        self.struck[limit as usize] += 1;
+    pub(crate) fn count_limit_hit(&mut self, limit: Limit) {
+        self.limit_hits[limit as usize] += 1;
     }
 
     /// How often peers ran into this limit.
     #[must_use]
-    pub fn struck(&self, limit: Limit) -> u64 {
-        self.struck[limit as usize]
+    pub fn limit_hits(&self, limit: Limit) -> u64 {
+        self.limit_hits[limit as usize]
     }
 
     /// Responses per status, those that occurred.

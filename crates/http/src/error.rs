@@ -1,7 +1,7 @@
 //! What can be wrong with a peer's bytes, and the status code that says so.
 //!
 //! Every variant is the peer's fault. Where the fault leaves it unclear at which byte the next
-//! message starts, and that is everywhere here, the connection closes after the answer.
+//! message starts, and that is everywhere here, the connection closes after the response.
 
 use std::panic;
 use std::panic::AssertUnwindSafe;
@@ -34,7 +34,7 @@ pub enum ParseError {
         limit_bytes: usize,
     },
     /// More field lines than the limit.
-    #[error("the head has more than {limit} fields: send fewer")]
+    #[error("the header section has more than {limit} fields: send fewer")]
     TooManyFields {
         /// `Limits::fields_max`.
         limit: usize,
@@ -89,7 +89,7 @@ pub enum ParseError {
     /// HTTP/1.1 demands the field.
     #[error("the Host field is missing: HTTP/1.1 requires one")]
     MissingHost,
-    /// Two answers to the question which site is meant.
+    /// Two responses to the question which site is meant.
     #[error("there is more than one Host field: send exactly one")]
     DuplicateHost,
     /// Not a host and optional port.
@@ -119,7 +119,7 @@ pub enum ParseError {
 }
 
 impl ParseError {
-    /// The answer to a request with this fault; the connection closes after it.
+    /// The response to a request with this fault; the connection closes after it.
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
@@ -182,7 +182,7 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// The answer to a request with this fault; the connection closes after it.
+    /// The response to a request with this fault; the connection closes after it.
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {

@@ -30,7 +30,7 @@ use millpond_io::Errno;
 use millpond_mempool::{Buffer, Handle, PoolStats, Slab};
 use path::FilePath;
 use path::FollowedRoot;
-use path::{Answer, Disk, Outcome};
+use path::{Answer, Disk, DiskResult};
 use path::{OpenRefusal, Opened, Patience, Root, Way};
 use selection::{KeptQuestion, Question};
 use std::fmt;
@@ -50,7 +50,7 @@ pub struct FilesConfig {
     /// The directory is looked up again by its name every second; otherwise the one that it leads to at the
     /// start is served for ever.
     pub follow_root: bool,
-    /// The value of `Cache-Control` in every answer with a file, e.g. `max-age=60`.
+    /// The value of `Cache-Control` in every response with a file, e.g. `max-age=60`.
     pub cache_control: Option<String>,
 }
 
@@ -126,7 +126,7 @@ impl Site {
         })
     }
 
-    /// What every answer with a file says in `Cache-Control`.
+    /// What every response with a file says in `Cache-Control`.
     fn cache_control(&self) -> Option<FieldValue<'_>> {
         let value = self.cache_control.as_deref()?;
         // Checked when the site was opened.
@@ -142,7 +142,7 @@ impl Site {
 
 /// A request between two calls.
 #[derive(Debug)]
-enum Task {
+enum FileTask {
     /// Its file is being opened.
     Opening {
         question: KeptQuestion,
@@ -163,11 +163,11 @@ pub struct Files {
     root_generation: u64,
     shard_index: usize,
     cache: Cache,
-    tasks: Slab<Task>,
+    tasks: Slab<FileTask>,
     disk: Disk,
-    /// Answers of the disk thread, between taking and using them.
+    /// Responses of the disk thread, between taking and using them.
     answers: Vec<Answer>,
-    /// Where files are read to before they are written into an answer.
+    /// Where files are read to before they are written into a response.
     scratch: Box<[u8]>,
 }
 
@@ -215,7 +215,7 @@ impl Files {
         }
     }
 
-    fn forget(&mut self, state: u64) -> Option<Task> {
+    fn forget(&mut self, state: u64) -> Option<FileTask> {
         let task = self.tasks.remove(Handle::from_bits(state));
         self.counters().transfers.set(self.tasks.len() as u64);
         task
@@ -247,7 +247,7 @@ impl Service for Files {
             Err(OpenRefusal::NotCached) => {}
             opened => {
                 let (blocks, now_ns) = (&context.pools.blocks, context.now_ns);
-                let place = answer::Place { blocks, now_ns };
+                let place = answer::SendContext { blocks, now_ns };
                 let todo =
                     self.answer_opened(&question, opened, request.headers(), response, &place);
                 return self.go_on(todo, context.token, &mut context.state, place.blocks);
@@ -283,13 +283,13 @@ impl Service for Files {
         };
         let (blocks, now_ns) = (&context.pools.blocks, context.now_ns);
         let todo = match task {
-            Task::Opening { question, outcome } => {
+            FileTask::Opening { question, outcome } => {
                 let opened = outcome.unwrap_or(Err(OpenRefusal::Failed));
-                let place = answer::Place { blocks, now_ns };
+                let place = answer::SendContext { blocks, now_ns };
                 let asked = question.question();
                 self.answer_opened(&asked, opened, question.fields(), response, &place)
             }
-            Task::Sending { transfer, read } => self.continue_sending(transfer, read, response),
+            FileTask::Sending { transfer, read } => self.continue_sending(transfer, read, response),
         };
         self.go_on(todo, context.token, &mut context.state, blocks)
     }
@@ -302,19 +302,19 @@ impl Service for Files {
         let mut answers = std::mem::take(&mut self.answers);
         self.disk.drain_into(&mut answers);
         for answer in answers.drain(..) {
-            // A request that was given up has no task: what was read for it goes.
+            // A request that was cancelled has no task: what was read for it goes.
             let Some(task) = self.tasks.get_mut(Handle::from_bits(answer.state)) else {
                 continue;
             };
             match (task, answer.outcome) {
-                (Task::Opening { outcome, .. }, Outcome::Opened(opened)) => {
+                (FileTask::Opening { outcome, .. }, DiskResult::Opened(opened)) => {
                     *outcome = Some(opened);
                 }
-                (Task::Sending { transfer, read }, Outcome::Read { file, bytes }) => {
+                (FileTask::Sending { transfer, read }, DiskResult::Read { file, bytes }) => {
                     transfer.file = Some(file);
                     *read = Some(bytes);
                 }
-                // A state names one task for ever, and a task waits for one kind of answer.
+                // A state names one task for ever, and a task waits for one kind of response.
                 _ => continue,
             }
             completions.resume(answer.token);

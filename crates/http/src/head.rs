@@ -305,7 +305,7 @@ impl ResponseHead {
     }
 }
 
-// What of a request, and of the connection it came on, decides how its answer is framed.
+// What of a request, and of the connection it came on, decides how its response is framed.
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -314,7 +314,7 @@ pub(crate) struct ResponseFraming(u8);
 impl ResponseFraming {
     /// An HTTP/1.0 client that asked for it is told that the connection stays.
     const KEEP_ALIVE: u8 = 1;
-    /// This is the last answer.
+    /// This is the last response.
     const CLOSE: u8 = 2;
     /// The body is announced and left out.
     const HEAD: u8 = 4;
@@ -322,10 +322,10 @@ impl ResponseFraming {
     const OLD_VERSION: u8 = 8;
     /// The client said that this request is its last.
     const LAST_OF_CLIENT: u8 = 32;
-    /// More of the request's body is to come than anybody would read behind an answer.
+    /// More of the request's body is to come than anybody would read behind a response.
     const CLOSES_IF_ANSWERED: u8 = 16;
 
-    /// How the answer to this is framed.
+    /// How the response to this is framed.
     #[inline(always)]
     pub(crate) fn of(head: &RequestHead, is_draining: bool) -> Self {
         let is_usual = head.version == Version::Http11
@@ -371,7 +371,7 @@ impl ResponseFraming {
         self.0 & Self::OLD_VERSION != 0
     }
 
-    /// The connection closes behind the answer.
+    /// The connection closes behind the response.
     #[inline]
     pub(crate) fn closes(self) -> bool {
         self.0 & Self::CLOSE != 0
@@ -383,7 +383,7 @@ impl ResponseFraming {
         self.0 & Self::LAST_OF_CLIENT != 0
     }
 
-    /// What the answer's head says of that.
+    /// What the response's head says of that.
     pub(crate) fn persistence(self) -> Persistence {
         match self.0 & (Self::CLOSE | Self::KEEP_ALIVE) {
             0 => Persistence::Silent,
@@ -398,7 +398,7 @@ impl ResponseFraming {
         Self(self.0 & !Self::KEEP_ALIVE | Self::CLOSE)
     }
 
-    /// The same, where an answer now closes the connection or not.
+    /// The same, where a response now closes the connection or not.
     #[inline]
     pub(crate) fn closing_if_answered(self, closes: bool) -> Self {
         let others = self.0 & !Self::CLOSES_IF_ANSWERED;
@@ -409,7 +409,7 @@ impl ResponseFraming {
         })
     }
 
-    /// The answer is written now.
+    /// The response is written now.
     pub(crate) fn answered(self) -> Self {
         if self.0 & Self::CLOSES_IF_ANSWERED != 0 {
             return self.closing();

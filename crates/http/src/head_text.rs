@@ -6,7 +6,7 @@
 //! ```text
 //! a constant of the program   from_static, in a `const`: checked by the compiler, costs nothing
 //! bytes made at run time      new: one pass over them, no memory; an error names the byte and its place
-//! received in a message       Request::fields, AnswerHead::fields, ...: the parser has checked it
+//! received in a message       Request::fields, ReceivedHead::fields, ...: the parser has checked it
 //! ```
 //!
 //! There are no owned texts, and no rules for the values of fields of a given name.
@@ -253,7 +253,7 @@ const fn refuse(error: HeadTextError) -> ! {
 pub struct FieldName<'a>(&'a [u8]);
 
 /// The value of a field (RFC 9110 5.5): visible bytes, spaces, tabs and bytes from 0x80 on. May be empty.
-/// White space around it is written as it is; who receives it takes it off.
+/// White space around it is written as it is; the receiver strips it.
 ///
 /// ```
 /// use millpond_http::{FieldValue, HeadTextError};
@@ -553,7 +553,7 @@ impl FieldSpan {
 
 /// The fields of a message that was received, checked by the parser: they can be written into another
 /// message as they are. `Content-Length`, `Transfer-Encoding` and `Host` are left out, which are written
-/// from what the other message is. Who passes a message on leaves out those of RFC 9110 7.6.1 besides.
+/// from what the other message is. Intermediaries leave out those of RFC 9110 7.6.1 besides.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceivedFields<'a> {
     head: &'a [u8],

@@ -1,7 +1,7 @@
 //! Strict HTTP/1.1, server and client, on memory pools.
 //!
 //! To begin: implement [`Service`] and hand it to [`serve`](fn@serve), or write an `async fn` and hand that to
-//! [`AsyncService`]. `examples/` has whole servers; `docs/embedding.md` goes through routes, late answers,
+//! [`AsyncService`]. `examples/` has whole servers; `docs/embedding.md` goes through routes, late responses,
 //! streams, TLS and the [`Client`].
 //!
 //! ```

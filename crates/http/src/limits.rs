@@ -1,4 +1,4 @@
-//! Every cap on what a peer may send or how long it may take, each with its reason and its answer.
+//! Every cap on what a peer may send or how long it may take, each with its reason and its response.
 //!
 //! Limits bound size and time; grammar is fixed.
 
@@ -54,7 +54,7 @@ pub struct LimitValues {
     /// and then does not help; beyond it: 408.
     pub head_timeout_ns: u64,
     /// Before the first request and between requests, while connections are few; beyond it the
-    /// connection closes without a word, as peers expect.
+    /// connection closes silently, as peers expect.
     pub idle_timeout_ns: u64,
     /// What `idle_timeout_ns` shrinks to, in a straight line, as nine tenths of `connections_max`
     /// fill; and how long a connection has to be idle before it makes room for a new one.
@@ -65,7 +65,7 @@ pub struct LimitValues {
     pub body_rate_bytes_per_s_min: u64,
     /// How far a peer may be behind while others wait for the memory that its large body holds: all of what is
     /// held in two minutes, 64 KiB a second at least. The one furthest behind is answered 408, or cut where
-    /// it is an answer that it reads too slowly. Shorter than the 5 s that the others wait.
+    /// it is a response that it reads too slowly. Shorter than the 5 s that the others wait.
     pub contended_grace_ns: u64,
     /// For a peer that does not read what it asked for; beyond it the connection is cut.
     pub write_stall_ns: u64,
@@ -307,7 +307,7 @@ pub enum LimitsError {
     },
 }
 
-/// What a peer ran into: an index into the counts of how often each limit struck.
+/// What a peer ran into: an index into the counts of how often each limit was hit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
 pub enum Limit {
@@ -352,11 +352,11 @@ impl Limit {
     pub(crate) const COUNT: usize = 17;
 }
 
-/// One limit as `/metrics` shows it: the field's name, its value, and what struck counts it.
+/// One limit as `/metrics` shows it: the field's name, its value, and what counts its hits.
 pub(crate) type NamedLimit = (&'static str, u64, Option<Limit>);
 
 impl LimitValues {
-    /// Every limit by the name of its field. Those that only shape another one strike with it.
+    /// Every limit by the name of its field. Those that only shape another one are counted with it.
     pub(crate) fn named(&self) -> [NamedLimit; Limit::COUNT + 3] {
         use Limit as L;
         let of = |name, value: u64, limit: L| (name, value, Some(limit));

@@ -264,7 +264,7 @@ pub(crate) struct Repeated {
 
 /// What is to be told of an event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum EventNotice {
     /// It begins: so often so far.
     First(u64),
     /// It went on.
@@ -280,13 +280,13 @@ impl Repeated {
     const INTERVAL_NS: u64 = 60_000_000_000;
 
     /// It happened `count` times since the last call, which may be none.
-    pub(crate) fn add(&mut self, count: u64, now_ns: u64) -> Option<Told> {
+    pub(crate) fn add(&mut self, count: u64, now_ns: u64) -> Option<EventNotice> {
         self.untold_count += count;
         let silent_ns = match self.told_ns {
             None if self.untold_count == 0 => return None,
             None => {
                 self.told_ns = Some(now_ns);
-                return Some(Told::First(std::mem::take(&mut self.untold_count)));
+                return Some(EventNotice::First(std::mem::take(&mut self.untold_count)));
             }
             Some(told_ns) => now_ns.saturating_sub(told_ns),
         };
@@ -298,14 +298,14 @@ impl Repeated {
             return None;
         }
         self.told_ns = Some(now_ns);
-        Some(Told::More {
+        Some(EventNotice::More {
             count: std::mem::take(&mut self.untold_count),
             seconds: silent_ns / 1_000_000_000,
         })
     }
 }
 
-impl Told {
+impl EventNotice {
     /// As a line of the log: `sentence` says what happened, and what to do about it.
     pub(crate) fn write(self, level: LogLevel, event: &'static str, sentence: &str) {
         write_event(level, event, self.count(), self.line(sentence));
@@ -359,7 +359,7 @@ impl CountedEvent {
         }
     }
 
-    pub(crate) fn told(&mut self, count: u64, now_ns: u64) -> Option<Told> {
+    pub(crate) fn told(&mut self, count: u64, now_ns: u64) -> Option<EventNotice> {
         let grown = count.saturating_sub(self.seen_count);
         self.seen_count = count;
         self.repeated.add(grown, now_ns)
@@ -476,7 +476,7 @@ impl FixedHeaderLines {
         &self.text[begin..end]
     }
 
-    /// The `Date` line alone, for answers whose other lines are somebody else's.
+    /// The `Date` line alone, for responses whose other lines are somebody else's.
     #[inline]
     pub(crate) fn date_line(&self) -> &[u8] {
         &self.text[OK_LINE.len() + SERVER_LINE.len()..LINES_END]

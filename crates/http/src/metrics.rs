@@ -1,7 +1,7 @@
 //! `/metrics`: Prometheus text of one server, all shards.
 //!
 //! A shard counts in plain integers and publishes a copy of them about once a second while
-//! anything happens (`snapshot`); whoever is asked puts all copies into one text (`report`).
+//! anything happens (`snapshot`); the shard that is asked puts all copies into one text (`report`).
 //!
 //! The metrics are those listed in `report` and what the service adds through [`MetricsText`].
 

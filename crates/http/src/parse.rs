@@ -4,7 +4,7 @@
 //! status code. Nothing is allocated and nothing is copied.
 //!
 //! The cursor only moves forward and every decision depends on bytes before it, so a head cut at
-//! any byte ends in the same answer once the rest has come: running off the end is `Partial`.
+//! any byte ends in the same response once the rest has come: running off the end is `Partial`.
 //!
 //! Bare LF, folded fields, space before a colon, repeated or listed lengths, and every transfer
 //! coding that is not exactly `chunked` are refused, because two parsers that repair them
@@ -201,7 +201,7 @@ impl<G: Grammar> Work for ParseHead<G> {
     }
 }
 
-/// What a stop means: the end of as many bytes as a head may have is the end of patience.
+/// What a stop means: a head that reaches its most bytes has exceeded the limit.
 #[cold]
 fn stopped<T>(stop: Stop, bytes: usize, limits: &Limits) -> Result<Parsed<T>, ParseError> {
     match stop {

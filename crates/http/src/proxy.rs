@@ -6,7 +6,7 @@
 //!
 //! Invariants: framing is written from what was parsed, on both sides; no hop-by-hop field passes; a
 //! request is repeated only if it provably did not start, or if repeating it changes nothing and nobody
-//! has seen an answer; every failure has a side at fault.
+//! has seen a response; every failure has a side at fault.
 
 mod config;
 mod client_peer;

@@ -172,7 +172,7 @@ impl<'a> Request<'a> {
     }
 }
 
-// Answers to methods that a resource does not have (RFC 9110 9.1, 9.3.7 and 15.5.6): OPTIONS is told what it
+// Responses to methods that a resource does not have (RFC 9110 9.1, 9.3.7 and 15.5.6): OPTIONS is told what it
 // has, a method that is known is refused with 405, and any other with 501.
 
 /// What resources have that are only read.

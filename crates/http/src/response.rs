@@ -1,4 +1,4 @@
-//! What a service answers with: written at once, behind the answers before it, into the
+//! What a service answers with: written at once, behind the responses before it, into the
 //! connection's output.
 //!
 //! What is written is copied, once, into the block that leaves with the tick; only files go past it
@@ -20,7 +20,7 @@ use std::fmt;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-/// The answer to one request: either one `send`, or `start`, any number of `write` and `finish`.
+/// The response to one request: either one `send`, or `start`, any number of `write` and `finish`.
 /// The server adds `Date` and `Server` where the service gives none, what frames the body, and `Connection`, and
 /// leaves the body out for HEAD.
 pub struct Response<'a> {
@@ -32,7 +32,7 @@ pub struct Response<'a> {
     pub(crate) outgoing: Outgoing,
     /// Why it was answered here and not by an upstream, where the proxy knows.
     pub(crate) failure: Option<Failure>,
-    /// The connection itself, where the answer may go past the output.
+    /// The connection itself, where the response may go past the output.
     pub(crate) wire: Option<&'a mut dyn Wire>,
 }
 
@@ -60,7 +60,7 @@ pub enum BodyLength {
     Unknown,
 }
 
-/// Why a part of a body was not written. The answer cannot be completed any more: return
+/// Why a part of a body was not written. The response cannot be completed any more: return
 /// [`crate::Flow::Done`], which cuts it, so that the client sees that something is missing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -90,17 +90,17 @@ pub enum WriteError {
     NotOpen,
 }
 
-/// Why an answer was not sent; nothing of it was.
+/// Why a response was not sent; nothing of it was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
     /// No memory for it.
     #[error(transparent)]
     Memory(#[from] PoolError),
-    /// A second answer would be taken for that of the next request.
-    #[error("the request was answered with {sent} already: send one answer")]
+    /// A second response would be taken for that of the next request.
+    #[error("the request was answered with {sent} already: send one response")]
     Answered {
-        /// The status of the answer that stands.
+        /// The status of the response that stands.
         sent: StatusCode,
     },
     /// A second one would frame the message, or end the connection, otherwise than the server does.
@@ -117,8 +117,8 @@ pub enum SendError {
         /// The field's name.
         name: &'static str,
     },
-    /// 1xx: the client would wait for the answer behind it.
-    #[error("{status} is no final answer: send a status from 200 on")]
+    /// 1xx: the client would wait for the response behind it.
+    #[error("{status} is no final response: send a status from 200 on")]
     Informational {
         /// What was to be sent.
         status: StatusCode,
@@ -126,11 +126,11 @@ pub enum SendError {
 }
 
 impl Response<'_> {
-    /// Answers with a body.
+    /// Responses with a body.
     ///
     /// # Errors
     /// See [`SendError`]. Nothing was sent then, and returning `Flow::Done` makes the server answer 503
-    /// where there is no answer yet.
+    /// where there is no response yet.
     #[inline]
     pub fn send(
         &mut self,
@@ -141,7 +141,7 @@ impl Response<'_> {
         self.encode(status, content_type, &[], body)
     }
 
-    /// Answers with fields of the service's own. A `Date` or `Server` among them stands in place of the
+    /// Responses with fields of the service's own. A `Date` or `Server` among them replaces the
     /// server's; `Connection` and what frames the body may not be among them.
     ///
     /// ```
@@ -177,7 +177,7 @@ impl Response<'_> {
         self.encode(status, None, fields, body)
     }
 
-    /// Answers with a body that `write` writes: `write!`, or a serializer. It is gathered in pooled memory, so that its length
+    /// Responds with a body that `write` writes: `write!`, or a serializer. It is gathered in pooled memory, so that its length
     /// is known, and copied once. If `write` fails nothing is sent.
     ///
     /// ```
@@ -201,7 +201,7 @@ impl Response<'_> {
         Ok(self.send_with(status, fields, &body)?)
     }
 
-    /// Begins an answer whose body follows through [`Self::write`].
+    /// Begins a response whose body follows through [`Self::write`].
     ///
     /// # Errors
     /// Like [`Self::send`].
@@ -369,25 +369,25 @@ impl Response<'_> {
         Ok(())
     }
 
-    /// The connection closes after this answer.
+    /// The connection closes after this response.
     pub fn close_after(&mut self) {
         self.manner = self.manner.closing();
     }
 
-    /// Whether a body is sent: not in answer to HEAD.
+    /// Whether a body is sent: not in response to HEAD.
     #[must_use]
     pub fn sends_body(&self) -> bool {
         !self.manner.is_head()
     }
 
-    /// Whether the answer was written, its head at least.
+    /// Whether the response was written, its head at least.
     #[must_use]
     pub fn is_sent(&self) -> bool {
         self.sent.is_some()
     }
 
     /// Always in the service's own code: what is known there of the status and of the body is then
-    /// known here, and the usual answer is two copies. All others are as rare as they are different.
+    /// known here, and the usual response is two copies. All others are as rare as they are different.
     #[inline(always)]
     fn encode(
         &mut self,

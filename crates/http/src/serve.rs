@@ -93,9 +93,9 @@ pub struct ServeConfig {
     /// How long a shard may look for events before it sleeps, while that pays; 0: never. See
     /// [`millpond_io::Driver::set_busy_poll`].
     pub busy_poll_ns: u64,
-    /// Sockets that listen already, in the place of `listen`, which then only says where.
+    /// Sockets that listen already, instead of `listen`, which then only says where.
     pub handed_over: Option<HandedOver>,
-    /// Who is told when the server is ready, reads files again, and stops.
+    /// Notified when the server is ready, reads files again, and stops.
     pub service_manager: Option<ServiceManager>,
     /// Share the address with another process of this user that does so too: a new server starts
     /// beside the old one and has the address for itself once that was asked to stop. Without it an
@@ -103,7 +103,7 @@ pub struct ServeConfig {
     pub reuse_port: bool,
     /// Certificates, for a server that speaks TLS: [`load_tls`] reads them.
     pub tls: Option<TlsServer>,
-    /// Whoever connects begins with a head of the PROXY protocol, version 1 or 2, that says for whom; one
+    /// Every connection begins with a PROXY header, version 1 or 2, with the client's address; one
     /// without is closed. It comes before TLS.
     pub proxy_protocol: bool,
     /// A line for each request, if wanted.
@@ -114,7 +114,7 @@ pub struct ServeConfig {
     pub reread: Option<Reread>,
     /// Which peers `GET /metrics` is answered for on the main listener.
     pub metrics_access: MetricsAccess,
-    /// A listener of its own for `/metrics`, in clear text, if wanted.
+    /// A listener of its own for `/metrics`, in plaintext, if wanted.
     pub metrics_listen: Option<Address>,
     /// Further pages of that listener.
     pub status_pages: Vec<StatusPage>,

@@ -383,13 +383,13 @@ impl<S: Service> Server<S> {
     fn go_on_with_answered<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         while let Some(socket) = self.exchange.to_reset.pop() {
             // What it was sent and does not read would stay with the kernel.
-            self.exchange.counters.strike(Limit::Contended);
+            self.exchange.counters.count_limit_hit(Limit::Contended);
             shard.driver.reset(socket);
             self.forget(shard, socket);
         }
         let mut answered = std::mem::take(&mut self.answered);
         for socket in answered.drain(..) {
-            // From here on it is idle, however long the answer took.
+            // From here on it is idle, however long the response took.
             if let Some(connection) = self.connections.get_mut_active(socket, shard.now_ns) {
                 connection.since_ns = shard.now_ns;
             }

@@ -1,4 +1,4 @@
-//! What a server is for: the trait its handlers implement, and how late answers find their way.
+//! What a server is for: the trait its handlers implement, and how late responses find their way.
 //!
 //! `server` calls [`Service::call`] for each complete request, in the order the connection sent
 //! them. A service answers at once, or returns [`Flow::Pending`] and answers through
@@ -123,11 +123,11 @@ pub struct ServiceContext<'a> {
     pub pools: &'a mut ShardPools,
     /// Time of the event being handled.
     pub now_ns: u64,
-    /// Names this request, for an answer after [`Flow::Pending`].
+    /// Names this request, for a response after [`Flow::Pending`].
     pub token: RequestToken,
     /// Which shard this is.
     pub shard_index: usize,
-    /// A word the service keeps with the request, e.g. a handle: what it leaves here comes back in
+    /// User data that the service keeps with the request, e.g. a handle: what it leaves here comes back in
     /// every later call about this request. Zero at first.
     pub state: u64,
     /// Under which of [`Service::routes`] the request's duration is counted, by index; the first, unless the service
@@ -179,7 +179,7 @@ pub trait Service {
         AfterFin::Answer
     }
 
-    /// Whether [`Self::accepted`] is to be told who connects, which costs a system call each time.
+    /// Whether [`Self::accepted`] is to be told the peer's address, which costs a system call each time.
     fn wants_peers(&self) -> bool {
         false
     }

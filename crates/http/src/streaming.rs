@@ -29,7 +29,7 @@ pub(crate) fn room_bytes(output: &Buffer) -> usize {
     STREAM_OUTPUT_BYTES.saturating_sub(output.len() + FRAMING_BYTES)
 }
 
-/// Whether the longest part of an upstream's answer finds room in the output's block.
+/// Whether the longest part of an upstream's response finds room in the output's block.
 pub(crate) fn has_room_for_part(output: &Buffer) -> bool {
     room_bytes(output) >= PART_BYTES_MAX
 }
@@ -85,7 +85,7 @@ pub(crate) enum Incoming {
     AtEnd,
     /// More may come.
     Reading(BodyDecoder),
-    /// The answer is out, nobody wants the rest; so much of it is tolerated.
+    /// The response is out, nobody wants the rest; so much of it is tolerated.
     Unread {
         decoder: BodyDecoder,
         left_bytes: u64,
@@ -101,8 +101,8 @@ pub(crate) struct Streaming {
     pub(crate) sent: Option<StatusCode>,
     /// Input since reading went on, framing included, for the rate.
     pub(crate) received_bytes: u64,
-    /// The client waits for 100 Continue, which it gets when somebody reads before there is an
-    /// answer; nothing of the body has come.
+    /// The client waits for 100 Continue, which it gets when somebody reads before there is a
+    /// response; nothing of the body has come.
     pub(crate) wants_continue: bool,
     /// `Completions::resume` was called.
     pub(crate) is_resumed: bool,
@@ -142,7 +142,7 @@ impl Streaming {
         self.outgoing == Outgoing::TunnelFinished && !self.is_fin_sent
     }
 
-    /// An answer now would leave so much of the body unread that the connection has to close.
+    /// A response now would leave so much of the body unread that the connection has to close.
     pub(crate) fn closes_if_answered(&self) -> bool {
         match &self.incoming {
             Incoming::Reading(decoder) => {

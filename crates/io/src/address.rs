@@ -20,7 +20,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// Who connected.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub enum Peer {
     /// TCP over IPv4 or IPv6.

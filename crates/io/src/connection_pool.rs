@@ -11,17 +11,17 @@
 //!         -> waiter, in order -> room below both caps? -> addresses (resolver) -> opening (race)
 //! give_back -> first waiter -> parked: watched, idle limit -> closed        opening -> first waiter
 //!
-//! target.rs    whom, and how many       link.rs      one connection; the list of parked ones
-//! lease.rs     what is handed out       waiting.rs   who waits, in order, with a deadline
+//! target.rs    peers and limits         link.rs      one connection; the list of parked ones
+//! lease.rs     what is handed out       waiting.rs   the queue for connections, with deadlines
 //! error.rs     why there is none        opening.rs   one connection in the making, over all addresses
 //! counters.rs  hits, misses, waits      naming.rs    from a name to addresses, and how long they hold
-//! room.rs      caps, and who gives way  sweeping.rs  what has been parked too long, or is worn
-//! accounting.rs  memory and counts           leasing.rs   out to who asks, and back: leased, parked
+//! room.rs      caps, and evictions      sweeping.rs  what has been parked too long, or is worn
+//! accounting.rs  memory and counts           leasing.rs   to callers and back: leased, parked
 //! ```
 //!
 //! Invariants: connections (leased, parked and in the making) never exceed either cap; a connection
-//! is handed out only if nothing arrived on it since it was given back; who asked first is served
-//! first, unless he wants a connection of his own; a lease ends exactly once.
+//! is handed out only if nothing arrived on it since it was given back; the oldest request is served
+//! first, unless it wants a connection of its own; a lease ends exactly once.
 
 mod leasing;
 mod waiting;
@@ -34,7 +34,7 @@ pub use crate::resolver::{ResolveError, Resolver, ResolverClient, ResolverConfig
 pub use accounting::{PoolCounters, PoolKeyStats};
 pub use error::{AcquireError, AcquirePhase, HandshakeError};
 pub use leasing::{Acquired, EventOwner, Lease, OpenTimes, Outcome, WaiterId};
-pub use naming::{Place, PoolConfig, Target};
+pub use naming::{Endpoint, PoolConfig, Target};
 
 use self::leasing::{Link, LinkHandle, ParkedList};
 use self::naming::Naming;
@@ -77,7 +77,7 @@ struct KeyState {
     counters: PoolCounters,
     /// No more leases; it goes when nothing of it is left.
     is_removed: bool,
-    /// In the list of those who wait for the cap of all.
+    /// In the list of keys that wait for the cap of all.
     is_starved: bool,
 }
 
@@ -191,7 +191,7 @@ impl ConnectionPool {
         self.keys.insert(state).map(PoolKey)
     }
 
-    /// Closes what is parked and in the making, and fails who waits; what is leased is closed when
+    /// Closes what is parked and in the making, and fails waiting requests; what is leased is closed when
     /// it is given back.
     pub fn remove_key<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, key: PoolKey) {
         let Some(state) = self.keys.get_mut(key.0) else {
@@ -209,7 +209,7 @@ impl ConnectionPool {
         self.end_sweeps(shard);
     }
 
-    /// What became of who waited, oldest news first. To be asked after every other call.
+    /// The outcomes of waiting requests, oldest first. To be asked after every other call.
     pub fn next_outcome(&mut self) -> Option<Outcome> {
         self.outcomes.pop_front()
     }

@@ -91,7 +91,7 @@ pub enum Event<'a> {
         /// The new socket.
         socket: SocketId,
     },
-    /// A connection waits but cannot be taken, most often for want of file descriptors. Closing an idle
+    /// A connection waits but cannot be taken, most often for lack of file descriptors. Closing an idle
     /// socket here helps the waiting peer; otherwise it is reset in the next tick where descriptors have run
     /// out, and waits where [`Driver::set_accepted_max`] or the kernel's memory is the limit.
     AcceptFailed {
@@ -177,7 +177,7 @@ pub struct DriverCounters {
     pub accepted: u64,
     /// [`Event::AcceptFailed`] delivered.
     pub accept_failures: u64,
-    /// Connections that were reset as soon as they were taken, for want of a descriptor.
+    /// Connections that were reset as soon as they were taken, for lack of a descriptor.
     pub accepts_refused: u64,
     /// Sockets held now: taken or connected, and not closed by the kernel yet. Not a sum of work.
     pub sockets_held: u64,
@@ -190,7 +190,7 @@ pub struct DriverCounters {
     /// Kernel events dropped because their socket was gone.
     pub stale_events: u64,
     /// Events that were handled in a later tick than they came in: its budget was spent.
-    pub put_off: u64,
+    pub deferred: u64,
     /// Receives that found no buffer and were made again: of a ring.
     pub receive_starvations: u64,
     /// Sockets closed while the kernel still had operations on them: of a ring.
@@ -213,7 +213,7 @@ pub struct DriverCounters {
     pub sent_bytes: u64,
 }
 
-/// One shard's door to the kernel. All methods but [`Self::waker`]'s result stay on its thread.
+/// The I/O backend of one shard. All methods but [`Self::waker`]'s result stay on its thread.
 ///
 /// Methods taking a [`SocketId`] ignore dead ids.
 pub trait Driver: Sized {
@@ -237,10 +237,10 @@ pub trait Driver: Sized {
     /// then closes the listener.
     fn stop_listening(&mut self);
 
-    /// Who is at the other end of an accepted socket; `None`: nobody any more.
+    /// The peer of an accepted socket; `None`: it is gone.
     ///
     /// Not a part of [`Event::Accepted`], because a kernel that accepts by itself writes no
-    /// addresses: it is asked by whoever wants to know, which is one system call.
+    /// addresses: it is asked on demand, which is one system call.
     fn peer(&self, socket: SocketId) -> Option<Peer>;
 
     /// Which address the peer of an accepted socket connected to; `None`: that is not known any more.
@@ -272,7 +272,7 @@ pub trait Driver: Sized {
     fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome;
 
     /// As [`Self::send`], for what comes before anything else on a socket that was connected, TLS
-    /// included: the head of the PROXY protocol.
+    /// included: the PROXY header.
     fn send_below_tls(&mut self, socket: SocketId, head: Buffer) -> SendOutcome {
         self.send(socket, head)
     }
@@ -282,7 +282,7 @@ pub trait Driver: Sized {
     /// [`Event::SendDrained`].
     fn finish_send(&mut self, socket: SocketId) -> SendOutcome;
 
-    /// As [`Self::send`], for who has more to write: where the kernel took all bytes at once, `data`
+    /// As [`Self::send`], for a caller that has more to write: where the kernel took all bytes at once, `data`
     /// is empty and keeps its room; else it is empty and holds no memory.
     #[inline]
     fn send_from(&mut self, socket: SocketId, data: &mut Buffer) -> SendOutcome {
@@ -290,7 +290,7 @@ pub trait Driver: Sized {
     }
 
     /// Whether a send goes to the kernel in the call, and a socket has at most one
-    /// [`Event::Received`] in each tick. Then its answer may leave while that event is handled: to
+    /// [`Event::Received`] in each tick. Then its response may leave while that event is handled: to
     /// wait for what else comes in the tick would save no send.
     #[inline]
     fn sends_at_once(&self) -> bool {
@@ -313,7 +313,7 @@ pub trait Driver: Sized {
     }
 
     /// The peer has ended its sending with a FIN that TLS did not announce (`close_notify`): something may be
-    /// missing. Never so in clear text.
+    /// missing. Never so in plaintext.
     fn is_truncated(&mut self, _socket: SocketId) -> bool {
         false
     }
@@ -329,9 +329,9 @@ pub trait Driver: Sized {
     /// One system call.
     fn has_peer_finished(&self, socket: SocketId) -> bool;
 
-    /// What came last was many requests, however short it was, or came before the answers to others: it
+    /// What came last was many requests, however short it was, or came before the responses to others: it
     /// costs more than its bytes tell. Until it has asked and waited again, the socket's events wait
-    /// behind those of clients that do. Said before the answers are sent.
+    /// behind those of clients that do. Said before the responses are sent.
     fn deprioritize(&mut self, _socket: SocketId) {}
 
     /// Whether this tick left to a later one what has happened already, or may have: somebody's turn comes
@@ -344,13 +344,13 @@ pub trait Driver: Sized {
     /// counts as closing while they go out. No event of this socket follows.
     fn close(&mut self, socket: SocketId);
 
-    /// Closes now and takes back what the peer has not taken, by a reset: for who does not read. After
+    /// Closes now and takes back what the peer has not taken, by a reset: for a peer that does not read. After
     /// [`Self::close`] the kernel keeps such bytes and offers them again and again, for minutes: they
     /// hold memory that no limit of this process counts. No event of this socket follows.
     fn reset(&mut self, socket: SocketId);
 
     /// Sends what is queued and a FIN, reads and discards for a bounded time and amount until the
-    /// peer finishes too, then closes: so a peer that is still sending can read the answer, which
+    /// peer finishes too, then closes: so a peer that is still sending can read the response, which
     /// a plain close would destroy by a reset. No event of this socket follows.
     ///
     /// When the peer's whole request was read, [`Self::close`] after [`SendOutcome::Done`] or
@@ -434,7 +434,7 @@ pub trait Driver: Sized {
         None
     }
 
-    /// What became of the heads of the PROXY protocol, of a driver that awaits them.
+    /// What became of the PROXY headers, of a driver that awaits them.
     fn proxy_head_counters(&self) -> Option<ProxyHeadCounters> {
         None
     }

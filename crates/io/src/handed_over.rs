@@ -1,7 +1,7 @@
-//! Sockets that whoever started this process had opened for it, as systemd does for a unit with a
+//! Sockets that the parent process had opened for it, as systemd does for a unit with a
 //! `.socket` beside it.
 //!
-//! In the place of binding. The one who started us keeps the sockets open while this process is
+//! Instead of binding. The parent process keeps the sockets open while this process is
 //! replaced, so that clients wait and none is refused; and ports below 1024 need no rights here.
 //! `LISTEN_PID` says that they are meant for this process, `LISTEN_FDS` how many there are, from
 //! descriptor 3 on.
@@ -32,7 +32,7 @@ const FIRST_FD: RawFd = 3;
 const COUNT_MAX: i32 = 1024;
 
 /// Sockets that listen already. Cheap to clone; closed with the last clone, which leaves those of the
-/// one who opened them.
+/// process that opened them.
 #[derive(Clone, Debug)]
 pub struct HandedOver {
     sockets: Arc<Vec<Socket>>,
@@ -167,13 +167,13 @@ fn address_of(fd: impl AsFd) -> Result<Address, Errno> {
 // Place: `listener` binds one, `handed_over` is given one.
 
 /// What the kernel takes of a connection beyond what it has sent, in bytes. Its own limit is 4 MiB: of a
-/// client that stopped reading that is memory of nobody's account, and freeing it when the client is given
-/// up on held all others of the shard up for a millisecond. The kernel asks for more when half is left,
+/// client that stopped reading that is memory of nobody's account, and freeing it when the client is
+/// dropped held all others of the shard up for a millisecond. The kernel asks for more when half is left,
 /// 50 us at 10 Gbit/s.
 const UNSENT_BYTES_MAX: libc::c_int = 128 << 10;
 
 /// A TCP connection on which nothing has come for so long is probed, so often in such intervals, and then
-/// fails: a peer that has vanished without a word is noticed after two minutes, where the kernel alone
+/// fails: a peer that has vanished silently is noticed after two minutes, where the kernel alone
 /// would ask after two hours, or never.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);

@@ -34,7 +34,7 @@ const SOCKET_MODE: u32 = 0o777;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ListenOptions {
     /// Other sockets of this user may listen on the same port; the kernel spreads connections. A
-    /// unix path is taken over from whoever listens there.
+    /// unix path is taken over from the process that listens there.
     pub reuse_port: bool,
     /// Connections that may wait for acceptance; the kernel caps it at `net.core.somaxconn`.
     pub backlog: i32,
@@ -77,7 +77,7 @@ impl Listener {
     ///
     /// An address that is taken is asked for again for up to a second. The kernel takes the ring of
     /// a killed process apart some time after the process is gone, and as long as the ring accepts,
-    /// the address is taken: by nobody who could be stopped, and for 90 ms on a busy machine.
+    /// the address is taken: by no process that could be stopped, and for 90 ms on a busy machine.
     pub fn bind_group(address: &Address, count: usize, backlog: i32) -> Result<Vec<Self>, IoError> {
         let give_up = Instant::now() + LEFTOVER_MAX;
         let pause = || {
@@ -109,7 +109,7 @@ impl Listener {
         Self::group(address, count, options)
     }
 
-    /// One listener for each of `count` shards, without asking who else is there.
+    /// One listener for each of `count` shards, whatever else is there.
     pub(crate) fn group(
         address: &Address,
         count: usize,
@@ -126,7 +126,7 @@ impl Listener {
         Ok(group)
     }
 
-    /// A socket that listens already: whoever opened it keeps its path and its port.
+    /// A socket that listens already: the process that opened it keeps its path and its port.
     pub(crate) fn handed_over(fd: OwnedFd, address: Address) -> Self {
         Self {
             fd,
@@ -147,7 +147,7 @@ impl Listener {
         self.path.clone()
     }
 
-    /// Lets whoever holds `token` see that this listener is there.
+    /// Lets the holder of `token` see that this listener is there.
     pub(crate) fn share(&mut self, token: &Arc<()>) {
         self._share = Some(Arc::clone(token));
     }
@@ -200,7 +200,7 @@ impl Listener {
         let fd = stream_socket(AddressFamily::UNIX).map_err(failed)?;
         match bind(&fd, &name) {
             Err(Errno::ADDRINUSE) if options.reuse_port && is_socket(path) => {
-                // Whoever connects finds the old socket or the new one, never neither: so it
+                // A client that connects finds the old socket or the new one, never neither: so it
                 // listens before it takes the path over.
                 let mut beside = path.as_os_str().to_owned();
                 beside.push(format!(".{}", std::process::id()));

@@ -10,12 +10,12 @@ use crate::waker::Waker;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-struct Shared<T> {
+struct MailboxShared<T> {
     queue: Mutex<Vec<T>>,
     capacity: usize,
 }
 
-impl<T> Shared<T> {
+impl<T> MailboxShared<T> {
     fn lock(&self) -> MutexGuard<'_, Vec<T>> {
         // The queue is whole after every statement under the lock, so a panic elsewhere in a
         // sender does not spoil it.
@@ -35,7 +35,7 @@ pub struct MailboxFull<T> {
 
 /// The shard's end.
 pub struct Mailbox<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<MailboxShared<T>>,
 }
 
 impl<T> fmt::Debug for Mailbox<T> {
@@ -46,7 +46,7 @@ impl<T> fmt::Debug for Mailbox<T> {
 
 /// A sender's end; clone it freely.
 pub struct MailboxSender<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<MailboxShared<T>>,
     waker: Waker,
 }
 
@@ -66,7 +66,7 @@ impl<T> Mailbox<T> {
             capacity > 0,
             "a mailbox that holds nothing can never deliver"
         );
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MailboxShared {
             queue: Mutex::new(Vec::new()),
             capacity,
         });

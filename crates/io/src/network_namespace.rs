@@ -1,8 +1,8 @@
 //! Network namespaces: a loopback interface of one's own, so that two servers that insist on one port can live at the
 //! same time.
 //!
-//! A thread is in one namespace, and threads and processes that it starts begin in the same. So whoever is to live
-//! in a namespace is started from within, and so are the threads of whoever wants to talk to it there.
+//! A thread is in one namespace, and threads and processes that it starts begin in the same. So a process that is to live
+//! in a namespace is started from within, and so are the threads that talk to it there.
 //! All of it needs `CAP_SYS_ADMIN`: root outside of a container, mostly.
 #![allow(unsafe_code)]
 

@@ -55,7 +55,7 @@ pub(crate) fn accept_now(listener: BorrowedFd<'_>) -> Accepted<OwnedFd> {
     }
 }
 
-/// Who is at the other end; `None` once that was reset.
+/// The peer; `None` once the connection was reset.
 pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> Option<Peer> {
     getpeername(socket).ok().map(named)
 }
@@ -98,7 +98,7 @@ pub(crate) fn finish_sending(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     shutdown(socket, Shutdown::Write)
 }
 
-/// Closing it will drop what the peer has not taken, and send a reset in place of a FIN.
+/// Closing it will drop what the peer has not taken, and send a reset instead of a FIN.
 pub(crate) fn drop_unsent(socket: BorrowedFd<'_>) {
     // Of a socket that knows no resets, as one of a path: what was sent is with the peer.
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));

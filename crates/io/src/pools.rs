@@ -37,7 +37,7 @@ impl ShardPools {
     /// Gives back half of what was left unused since the last call, in each pool; returns how many
     /// bytes that were. About once a second.
     ///
-    /// Of the blocks, of which a crowd may have left thousands, only a part is given back here, and the
+    /// Of the blocks, of which a flood may have left thousands, only a part is given back here, and the
     /// rest by the shard in its next ticks: the next call counts that.
     pub fn trim(&mut self) -> usize {
         self.blocks.begin_trim() + self.arena.trim() + self.io_buffers.trim()

@@ -1,7 +1,7 @@
 //! Leaving a port to a successor: this process's listeners among all that share the port.
 //!
 //! With `SO_REUSEPORT` an old and a new server listen side by side, and the kernel picks a socket
-//! for each connection by its hash. Whoever just closes a socket resets the connections that wait
+//! for each connection by its hash. A process that just closes a socket resets the connections that wait
 //! in it, and those whose handshake is on its way. So a server that leaves does it in steps:
 //!
 //! ```text
@@ -18,9 +18,9 @@
 //! that this does not hold, an index is wrong and the second step is what remains: a handshake may
 //! take a second longer, and no connection is lost.
 //!
-//! A program stays with the group when its maker is gone: whoever joins removes it.
+//! A program stays with the group when its maker is gone: a process that joins removes it.
 //!
-//! A unix socket has a path in place of a port: the newcomer's takes the place of the old one in
+//! A unix socket has a path instead of a port: the newcomer's takes the place of the old one in
 //! one step, so there is nothing to steer.
 #![allow(unsafe_code)]
 
@@ -165,7 +165,7 @@ impl PortGroup {
             inodes.push(file.metadata().map_err(failed)?.ino());
             sockets.push(OwnedFd::from(file));
         }
-        // What steered away from those who left would now steer by indices that mean others.
+        // What steered away from sockets that left would now steer by indices that mean others.
         detach_program(&sockets[0]);
         Ok(Self {
             address: inet,

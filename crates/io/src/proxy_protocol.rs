@@ -1,4 +1,4 @@
-//! The PROXY protocol: who a connection is from, told by the one who passes it on.
+//! The PROXY protocol: a connection's origin, told by the proxy that passes it on.
 //!
 //! A balancer that passes TCP connections on hides their clients. With this protocol (haproxy's
 //! `proxy-protocol.txt`, versions 1 and 2) it says in a head, before any other byte, between which two
@@ -90,7 +90,7 @@ impl FromStr for ProxyProtocol {
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ends {
-    /// Who connected.
+    /// The client.
     pub source: Peer,
     /// To which address.
     pub destination: Peer,
@@ -106,7 +106,7 @@ pub struct ProxyHeadText {
 }
 
 impl ProxyHeadText {
-    /// For a connection that is passed on for a client. Of a client on a unix socket, who has no
+    /// For a connection that is passed on for a client. Of a client on a unix socket, which has no
     /// address that means anything elsewhere, it says that it is unknown.
     #[must_use]
     pub fn passed_on(version: ProxyProtocol, ends: Ends) -> Self {
@@ -212,7 +212,7 @@ fn mapped(ip: IpAddr) -> IpAddr {
 
 /// The longest head that is taken. Version 2 could announce 64 KiB; real extensions (the client's
 /// certificate, an identity in somebody's cloud) have some hundred bytes, and a head is all that
-/// anybody can make this side keep before it is known who speaks.
+/// anybody can make this side keep before the peer is known.
 pub const PROXY_HEAD_BYTES_MAX: usize = 4096;
 
 /// Two unix paths of 108 bytes each.
@@ -223,7 +223,7 @@ const UNIX_ADDRESS_BYTES: usize = 216;
 pub struct ProxyHead {
     /// In which version it is written.
     pub version: ProxyProtocol,
-    /// Between whom the connection was. `None`: the connection's own ends hold, because it is the
+    /// The two ends of the connection. `None`: the connection's own ends hold, because it is the
     /// sender's own (a health check) or the sender does not know better.
     pub ends: Option<Ends>,
     /// Its length.
@@ -438,7 +438,7 @@ impl ProxyHeadFailure {
             Self::TooLong => "too_long",
             Self::Timeout => "timeout",
             Self::Closed => "closed",
-            Self::Crowded => "crowded",
+            Self::Crowded => "overloaded",
             Self::Memory => "memory",
         }
     }

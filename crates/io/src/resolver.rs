@@ -1,7 +1,7 @@
 //! From host names to addresses, away from the shards.
 //!
 //! A shard's connection pool asks through its [`ResolverClient`]; helper threads look the name up
-//! (getaddrinfo, which blocks) unless the cache knows it; the answer comes back through a bounded
+//! (getaddrinfo, which blocks) unless the cache knows it; the response comes back through a bounded
 //! mailbox and the shard's waker.
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!         next_answer <- mailbox + waker <-----------------------------------------------+
 //! ```
 //!
-//! A good answer holds for `good_ns`, a bad one for `bad_ns`; where a lookup fails, the last good
-//! answer serves for up to `stale_ns` more. getaddrinfo tells no time to live: `good_ns` stands for
+//! A good response holds for `good_ns`, a bad one for `bad_ns`; where a lookup fails, the last good
+//! response serves for up to `stale_ns` more. getaddrinfo tells no time to live: `good_ns` stands for
 //! it.
 //!
 //! The system's knows `/etc/hosts`, search domains and whatever else the administrator set up.
@@ -31,7 +31,7 @@ use crate::waker::Waker;
 
 /// Questions that wait for a helper thread, of all shards together.
 const QUESTIONS_MAX: usize = 1024;
-/// Answers that wait for one shard. A pool has at most one question for each key.
+/// Responses that wait for one shard. A pool has at most one question for each key.
 const ANSWERS_MAX: usize = 1024;
 /// Addresses of one name that are used.
 const ADDRESSES_MAX: usize = 16;
@@ -228,7 +228,7 @@ impl std::fmt::Debug for Resolver {
 }
 
 impl ResolverClient {
-    /// Asks; the answer bears `id`.
+    /// Asks; the response bears `id`.
     pub(crate) fn ask(&self, id: u64, host: &str, port: u16) -> Result<(), ResolveError> {
         let question = Question {
             id,
@@ -254,7 +254,7 @@ impl ResolverClient {
         }
     }
 
-    /// The next answer, if one has come.
+    /// The next response, if one has come.
     pub(crate) fn next_answer(&mut self) -> Option<Answer> {
         if self.answers.is_empty() {
             self.mailbox.drain_into(&mut self.drained);
@@ -297,7 +297,7 @@ impl ResponseContext {
             port,
             reply_to,
         } = question;
-        // Who asks would wait for ever if the thread ended, and others after it.
+        // The caller would wait for ever if the thread ended, and others after it.
         let find = AssertUnwindSafe(|| self.find(&host, port));
         let Cached { result, valid_ns } = panic::catch_unwind(find).unwrap_or_else(|_| {
             PANICS.fetch_add(1, Ordering::Relaxed);
@@ -382,7 +382,7 @@ fn in_order(found: Vec<SocketAddr>) -> Arc<[Address]> {
 /// Names that are remembered at most; beyond it those go that hold no longer, and then all.
 const NAMES_MAX: usize = 4096;
 
-/// An answer and how long it holds from now on.
+/// A response and how long it holds from now on.
 #[derive(Clone, Debug)]
 struct Cached {
     result: Result<Arc<[Address]>, ResolveError>,

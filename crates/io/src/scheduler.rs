@@ -1,6 +1,6 @@
 //! Which work comes first in a tick, and how much of the rest is done in it; the same for every driver.
 //!
-//! A client that asks and is answered, and asks again, loses most by a crowd of others that connect,
+//! A client that asks and is answered, and asks again, loses most by a flood of others that connect,
 //! dribble, hang up or flood: its next request would stand behind all of theirs. So what such a client
 //! sends is *prompt*: handled when it comes. All other work waits in queues, each in the order in which
 //! it came, and has a budget in each tick:
@@ -17,7 +17,7 @@
 //!
 //! Times are estimates: a clock read for each piece of work would tell what it took only when it is too
 //! late, and would make runs differ. There is no order among connections that this process opened: a load
-//! generator that handled short answers before long ones would measure what it did itself.
+//! generator that handled short responses before long ones would measure what it did itself.
 
 use crate::pools::IO_BUFFER_BYTES;
 use std::collections::VecDeque;
@@ -32,13 +32,13 @@ const UNPROTECTED_TICK_NS: u64 = 8 * TICK_NS;
 /// How long after its last message a prompt client is still waited for: it comes back.
 const PROTECTED_NS: u64 = 2_000 * TICK_NS;
 
-/// What a prompt request takes, with its answer.
+/// What a prompt request takes, with its response.
 const PROMPT_NS: u64 = TICK_NS / 10;
 
 /// What a timer takes that ends a connection: http's deadlines, those of closing sockets.
 const TIMER_NS: u64 = TICK_NS / 2;
 
-/// Timers that fire in one tick. A crowd's deadlines pass together.
+/// Timers that fire in one tick. Deadlines of many connections pass together.
 pub(crate) const TIMERS_PER_TICK_MAX: usize = (TICK_NS / TIMER_NS) as usize;
 
 /// More than this is not a message but a load.
@@ -52,7 +52,7 @@ const MESSAGE_PIECES_MAX: u16 = 4;
 /// end of a flood's message is short too, and is answered.
 const TIMES_TO_FORGET: u16 = 9;
 
-/// What a socket did lately, in 16 bits: how many answers it is away from being prompt, and in how many
+/// What a socket did lately, in 16 bits: how many responses it is away from being prompt, and in how many
 /// pieces its message came that is not answered yet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Usage(u16);
@@ -84,7 +84,7 @@ impl Usage {
         self.0 = match bytes {
             // Not prompt until it is answered.
             0..=MESSAGE_BYTES_MAX => self.0.max(MESSAGE_PIECES_MAX),
-            // The answer to the load does not count.
+            // The response to the load does not count.
             _ => self.0.max(2 * Self::ANSWER),
         };
     }

@@ -1,4 +1,4 @@
-//! Telling whoever started this process how it stands, by the protocol of systemd's `sd_notify`: a
+//! Telling the parent process about its state, by the protocol of systemd's `sd_notify`: a
 //! datagram of lines to the socket that `NOTIFY_SOCKET` names.
 //!
 //! So a unit of `Type=notify` counts as started when connections are accepted, and not before. What
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// A manager that reads nothing for so long has lost interest.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whoever wants to know.
+/// The receiver of notifications.
 #[derive(Clone, Debug)]
 pub struct ServiceManager {
     socket: Arc<UnixDatagram>,
@@ -45,7 +45,7 @@ pub enum ServiceState<'a> {
 /// There is an address, and nobody there.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "NOTIFY_SOCKET names {address:?}, where nobody reads ({source}): unset it, or start this by systemd"
+    "NOTIFY_SOCKET names {address:?}, which no process reads ({source}): unset it, or start this by systemd"
 )]
 pub struct ManagerUnreachable {
     address: OsString,

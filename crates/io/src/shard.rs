@@ -114,7 +114,7 @@ pub trait Protocol<D: Driver> {
 /// crossed the FIN is discarded meanwhile, and a response that it is reading is not destroyed by a reset.
 const LINGER_AT_END_NS: u64 = 30_000_000;
 
-/// The shortest that the kernel gives: a shard that has been woken is to run before whoever computes.
+/// The shortest that the kernel gives: a shard that has been woken is to run before threads that compute.
 const TIME_SLICE_NS: u64 = 100_000;
 
 const RUNNING: u8 = 0;

@@ -1,7 +1,7 @@
 //! How long a thread runs before it lets others of its CPU run, and so how soon it runs when it wakes.
 //!
 //! On the path once: a shard asks for a short slice when its thread starts. The scheduler (EEVDF,
-//! Linux 6.12 and newer) lets who wakes with a shorter slice go before who is in the middle of a
+//! Linux 6.12 and newer) lets a thread that wakes with a shorter slice go before one in the middle of a
 //! longer one; with equal ones of some 3 ms a request waits as long wherever another thread, such
 //! as one that merges tables, keeps the CPU busy. Shares of the CPU stay what they are. They take
 //! from others, and raising one takes a privilege.

@@ -18,7 +18,7 @@
 
 use std::num::NonZeroU32;
 
-/// How finely deadlines are told apart: the most a timer fires late.
+/// The resolution of deadlines: the most a timer fires late.
 pub const GRANULE_NS: u64 = 1 << GRANULE_SHIFT;
 
 const GRANULE_SHIFT: u32 = 24;

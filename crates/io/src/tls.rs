@@ -1,7 +1,7 @@
 //! TLS between a driver and its owner: a driver over a driver.
 //!
 //! [`Tls`] is a [`Driver`](crate::Driver) whose accepted sockets speak TLS to their peers and
-//! plaintext to their owner, who need not know. It takes the events of the driver below, turns
+//! plaintext to their owner, which need not know. It takes the events of the driver below, turns
 //! ciphertext into plaintext, and hands them on; what its owner sends becomes records. A shard
 //! without TLS has no part of this in it.
 //!
@@ -17,7 +17,7 @@
 //! records.rs      the two sides, server and client, as one
 //! session.rs      one connection's records: bytes in, bytes out, no sockets
 //! server.rs       what all shards share: certificates, ticket keys; reloading
-//! client.rs       whom to trust, sessions to resume
+//! client.rs       trust, sessions to resume
 //! certificates.rs files to keys; which certificate for which name
 //! validity.rs     when a certificate ends
 //! counters.rs     handshakes and failures, by kind
@@ -33,8 +33,8 @@
 //! of each ready socket, which the driver below bounds.
 //!
 //! A driver speaks TLS as a server, on what it accepts, or as a client, on what it connects; the other
-//! kind stays in clear text. The layer has a session for both, and nothing but that session's
-//! `records` tells them apart.
+//! kind stays in plaintext. The layer has a session for both, and nothing but that session's
+//! `records` distinguishes them.
 
 mod awaited;
 mod certificates;
@@ -59,8 +59,8 @@ pub use driver::Tls;
 #[repr(usize)]
 #[non_exhaustive]
 pub enum TlsFailure {
-    /// The peer speaks clear-text HTTP.
-    ClearText,
+    /// The peer speaks plaintext HTTP.
+    Plaintext,
     /// What the peer sent is no TLS.
     NotTls,
     /// A record or message that cannot be read.
@@ -98,7 +98,7 @@ pub enum TlsFailure {
 impl TlsFailure {
     /// All of them, in order.
     pub const ALL: [Self; 17] = [
-        Self::ClearText,
+        Self::Plaintext,
         Self::NotTls,
         Self::Malformed,
         Self::Protocol,
@@ -121,7 +121,7 @@ impl TlsFailure {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::ClearText => "clear_text",
+            Self::Plaintext => "plaintext",
             Self::NotTls => "not_tls",
             Self::Malformed => "malformed",
             Self::Protocol => "protocol",

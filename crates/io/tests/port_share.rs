@@ -1,6 +1,6 @@
 //! Leaving a port to others: who gets the connections, step by step, for every number of sockets.
 //!
-//! Generations of one process stand for processes here: the kernel tells sockets apart, not their
+//! Generations of one process stand for processes here: the kernel distinguishes sockets, not their
 //! owners. A handshake that somebody answers is never repeated, which the kernel tells of each
 //! connection, so nothing here depends on time.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

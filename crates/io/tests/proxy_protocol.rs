@@ -1,4 +1,4 @@
-//! Heads of the PROXY protocol, read and written: vectors made by hand from the specification (haproxy's
+//! PROXY headers, read and written: vectors made by hand from the specification (haproxy's
 //! `proxy-protocol.txt`), and whatever else can be written in its grammar, cut at every byte.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

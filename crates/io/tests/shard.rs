@@ -201,7 +201,7 @@ fn an_abort_does_not_wait<D: MakeDriver>() {
     assert_eq!(peer.read(&mut [0]).unwrap(), 0);
 }
 
-/// Goal: a peer that connected before the stop request gets its answer, though it was not
+/// Goal: a peer that connected before the stop request gets its response, though it was not
 /// accepted yet.
 fn a_connection_that_waited_is_served_after_the_stop<D: MakeDriver>() {
     for _ in 0..50 {

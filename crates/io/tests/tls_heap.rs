@@ -113,7 +113,7 @@ impl Server {
         outcome.unwrap();
     }
 
-    /// A message there and an answer back.
+    /// A message there and a response back.
     fn exchange(&mut self, (stream, tls): &mut (TcpStream, ClientConnection)) {
         tls.writer().write_all(REQUEST).unwrap();
         let mut heard = 0;

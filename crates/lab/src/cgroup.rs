@@ -216,7 +216,7 @@ impl Cgroup {
         Ok(events.lines().any(|line| line == "frozen 1"))
     }
 
-    /// How many of its processes the kernel killed for want of memory; `None` where it does not count them.
+    /// How many of its processes the kernel killed for lack of memory; `None` where it does not count them.
     pub(crate) fn killed_for_memory(&self) -> Option<u64> {
         let events = self.directory.read("memory.events").ok()?;
         killed(&events)
@@ -348,7 +348,7 @@ impl MemoryGroup {
         }
     }
 
-    /// How many of its processes the kernel killed for want of memory; `None` where it does not count them.
+    /// How many of its processes the kernel killed for lack of memory; `None` where it does not count them.
     pub(crate) fn killed_for_memory(&self) -> Option<u64> {
         let events = self.directory.read("memory.oom_control").ok()?;
         killed(&events)

@@ -48,7 +48,7 @@ impl Churn {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
         let file = options.open(&path)?;
-        // A target may run as another user; who does not know the directory's name does not get here.
+        // A target may run as another user; a user that does not know the directory's name does not get here.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
         file.set_len(size_of::<ChurnFile>() as u64)?;
         file.write_all_at(&MAGIC.to_ne_bytes(), offset_of!(ChurnFile, magic) as u64)?;

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use millpond_measure::environment::Environment;
 use millpond_measure::noise;
 use millpond_measure::record::{
-    Coexistence, ComparisonRecord, FoundLimit, LookSettings, Operation, PhaseHeap, Reach, Role,
+    Coexistence, ComparisonRecord, FoundLimit, InterimSettings, Operation, PhaseHeap, Reach, Role,
     RoundStatus, Settings, Subject as SubjectRecord,
 };
 use millpond_measure::regression::check_circumstances;
-use millpond_measure::statistics::Looks;
+use millpond_measure::statistics::InterimAnalyses;
 use millpond_measure::units::format_duration_ns;
 
 use crate::allocator;
@@ -51,7 +51,7 @@ use crate::rounds::{Course, Rounds, nanoseconds};
 use crate::session::RunContext;
 use crate::target::Target;
 
-/// How far beyond its budget a comparison may drift before it gives up rounds.
+/// How far beyond its budget a comparison may drift before it drops rounds.
 const BUDGET_TOLERANCE: f64 = 1.05;
 /// The fewest rounds that can give a verdict may take so many times the budget; with more the user is asked.
 const OVER_BUDGET_MAX: u32 = 3;
@@ -234,7 +234,7 @@ impl<'a> Lab<'a> {
             record.counters = format!("{}; {description}", record.counters);
         }
         record.settings.schedule.truncate(rounds.begun as usize);
-        record.settings.looks.done = rounds.looked_after;
+        record.settings.looks.done = rounds.analysed_after;
         record.settings.looks.stopped = rounds.stopped;
         record.settings.rounds_done = rounds
             .collection
@@ -404,7 +404,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// If that is wanted, once the verdicts say who is worth a look.
+    /// If that is wanted, once the verdicts say which candidates are worth it.
     fn draw_flame_graphs(
         &mut self,
         record: &mut ComparisonRecord,
@@ -481,7 +481,7 @@ impl<'a> Lab<'a> {
         Ok(all)
     }
 
-    /// With `--find-limit`: the smallest memory limit that each candidate survives; `None` of who failed otherwise.
+    /// With `--find-limit`: the smallest memory limit that each candidate survives; `None` of candidates that failed otherwise.
     fn find_limits(
         &mut self,
         plan: &Plan,
@@ -523,7 +523,7 @@ impl<'a> Lab<'a> {
     }
 
     /// With phases: every candidate goes through them once with its heap traced, so that growth can be put down to the
-    /// program or its allocator. Without effect on what is scored; who fails here has no such answer.
+    /// program or its allocator. Without effect on what is scored; a candidate that fails here has no such answer.
     fn trace_phases(
         &mut self,
         plan: &Plan,
@@ -779,10 +779,10 @@ impl<'a> Lab<'a> {
                 .map(|order| order.iter().map(name).collect())
                 .collect(),
             margins: self.config.margins,
-            looks: LookSettings {
+            looks: InterimSettings {
                 planned: plan.looks.clone(),
-                significance: Looks::planned(plan.looks.len()).significance(),
-                ..LookSettings::default()
+                significance: InterimAnalyses::planned(plan.looks.len()).significance(),
+                ..InterimSettings::default()
             },
             idle_ns: nanoseconds(plan.idle),
             warm_up_requests: keys(operations)

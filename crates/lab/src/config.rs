@@ -21,7 +21,7 @@ use crate::target::Target;
 use crate::variant::Variant;
 use crate::{allocator, matrix, plan, suitability};
 
-/// Ten rounds until the first look: the exact signed-rank interval of 10 pairs has 95 % coverage and, for effects as large
+/// Ten rounds until the first interim analysis: the exact signed-rank interval of 10 pairs has 95 % coverage and, for effects as large
 /// as allocators show, 80 % power at 2 %.
 pub const ROUNDS_DEFAULT: u32 = 10;
 /// Half a minute of it goes to trying out the candidates.
@@ -346,7 +346,7 @@ impl CompareConfig {
         }
     }
 
-    /// Who is compared, if these allocators are.
+    /// The candidates, if these allocators are compared.
     pub(crate) fn candidates(&self, allocators: &[Allocator]) -> Result<Vec<Candidate>, LabError> {
         let mut list = match (&self.target, &self.pools) {
             (Target::Command { .. }, _) => matrix::candidates(allocators, &[]),
@@ -451,7 +451,7 @@ impl CompareConfig {
     }
 
     /// Refuses a time that is over before so many candidates are tried out, the second baseline
-    /// included, which is not. Who names a number of rounds waits for them.
+    /// included, which is not. With a given number of rounds all are made.
     pub(crate) fn check_time(&self, candidates: usize) -> Result<(), LabError> {
         let tried = candidates.saturating_sub(1);
         let trying = plan::tried_out(narrow(tried));

@@ -1,4 +1,4 @@
-//! What this machine allows, for whoever wonders why something is slow, missing or refused.
+//! What this machine allows, for users that wonder why something is slow, missing or refused.
 //!
 //! Apart from the path of a comparison: `millpond doctor` calls [`examine`] and prints what it gets.
 //! What the kernel shows in files is read below a root that tests plant; what has to be tried
@@ -35,7 +35,7 @@ pub use serving::OTHER_FILES;
 /// How well one thing stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum FindingState {
     /// As it should be.
     Ok,
     /// Everything works, but less well, or with less to be seen.
@@ -103,7 +103,7 @@ pub struct Finding {
     /// What was looked at, e.g. `open files`.
     pub name: &'static str,
     /// How it stands.
-    pub state: State,
+    pub state: FindingState,
     /// What there is, and what follows from it.
     pub found: String,
     /// What to do about it, if it is not well and something can be done.
@@ -115,7 +115,7 @@ impl Finding {
         Self {
             section,
             name,
-            state: State::Ok,
+            state: FindingState::Ok,
             found: found.into(),
             remedy: None,
         }
@@ -123,14 +123,14 @@ impl Finding {
 
     fn weak(section: Section, name: &'static str, found: impl Into<String>) -> Self {
         Self {
-            state: State::Weak,
+            state: FindingState::Weak,
             ..Self::ok(section, name, found)
         }
     }
 
     fn missing(section: Section, name: &'static str, found: impl Into<String>) -> Self {
         Self {
-            state: State::Missing,
+            state: FindingState::Missing,
             ..Self::ok(section, name, found)
         }
     }

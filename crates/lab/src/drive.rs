@@ -1,4 +1,4 @@
-//! The generator as the lab uses it: four kinds of phase, each checked answer by answer. What failed is counted
+//! The generator as the lab uses it: four kinds of phase, each checked response by response. What failed is counted
 //! (`answers`); a phase in which too much fails, or nothing is answered any more, ends early.
 //!
 //! The only file that configures lengths, rates and threads of `millpond_load`.
@@ -22,12 +22,12 @@ use crate::placement::Placement;
 use crate::rounds::nanoseconds;
 use crate::target::Target;
 
-/// A request without an answer this long has failed; generous, because a slow answer is a result
+/// A request without a response this long has failed; generous, because a slow response is a result
 /// and only silence is a failure.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Once it is known how fast the target is, so long is enough: what hangs must not take the time of the others.
 pub(crate) const SILENCE_MIN_DEFAULT: Duration = Duration::from_secs(10);
-/// How many times as long as the mean answer of the baseline an answer may take.
+/// How many times as long as the mean response of the baseline a response may take.
 const SLOWER_MAX: f64 = 50.0;
 /// So much later than the timeout everything that timed out is counted as such.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -41,12 +41,12 @@ const WORKLOAD_SEED: u64 = 0x6d69_6c6c;
 /// How much a phase does, and how fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
-    /// Exactly this many requests, as fast as answers come: equal work.
+    /// Exactly this many requests, as fast as responses come: equal work.
     Work {
         /// How many.
         requests: u64,
     },
-    /// The same of a target that an emulator executes, whose answers may take their time.
+    /// The same of a target that an emulator executes, whose responses may take their time.
     EmulatedWork {
         /// How many.
         requests: u64,
@@ -89,7 +89,7 @@ pub(crate) struct SliceKind {
 /// What a phase measured.
 #[derive(Clone, Debug)]
 pub(crate) struct PhaseLoad {
-    /// Right answers.
+    /// Right responses.
     pub(crate) requests: u64,
     pub(crate) requests_per_s: f64,
     /// What became of all requests.
@@ -129,7 +129,7 @@ impl PhaseLoad {
     /// Work that nothing came of, not even a failure, is an error.
     fn of_work(self) -> Result<Self, RunError> {
         match self.answers.total() {
-            0 => Err(RunError::Load("not one answer came".to_owned())),
+            0 => Err(RunError::Load("not one response came".to_owned())),
             _ => Ok(self),
         }
     }
@@ -146,7 +146,7 @@ pub(crate) struct Driver {
     pub(crate) placement: Placement,
     /// The share of requests that may fail.
     pub(crate) errors_allowed: f64,
-    /// A request without an answer this long has failed.
+    /// A request without a response this long has failed.
     pub(crate) answer_timeout: Duration,
     /// That is never less than this.
     pub(crate) silence_min: Duration,
@@ -164,7 +164,7 @@ pub(crate) struct SliceLoad {
 }
 
 impl Driver {
-    /// Takes less time for what does not answer, now that the baseline is known to give so many answers per second.
+    /// Takes less time for what does not answer, now that the baseline is known to give so many responses per second.
     pub(crate) fn adjust_timeout(&mut self, slowest_per_s: f64) {
         let mean_s = self.connections as f64 / slowest_per_s.max(f64::MIN_POSITIVE);
         let enough_s = (mean_s * SLOWER_MAX).min(ANSWER_TIMEOUT.as_secs_f64());
@@ -189,7 +189,7 @@ impl Driver {
         }
     }
 
-    /// Answers `requests` as fast as it can; `observer` sees it with all its connections open, after the last answer.
+    /// Answers `requests` as fast as it can; `observer` sees it with all its connections open, after the last response.
     pub(crate) fn work(
         &self,
         endpoint: &Endpoint,
@@ -345,7 +345,7 @@ impl From<LoadError> for Failure {
 }
 
 /// A phase whose requests `script` makes, which begins anew: each phase has fresh Lua states. What it does wrong is no
-/// answer of the server's, and fails the phase.
+/// response of the server's, and fails the phase.
 fn run_scripted(
     config: &LoadConfig,
     script: &ScriptConfig,
@@ -369,13 +369,13 @@ struct Unobserved;
 
 impl Observer for Unobserved {}
 
-/// Passes on what the generator tells, and ends a phase that cannot become a result: too much of it fails, or no answer
+/// Passes on what the generator tells, and ends a phase that cannot become a result: too much of it fails, or no response
 /// has come for as long as one may take.
 struct Watch<'a> {
     observer: &'a dyn Observer,
     errors_allowed: f64,
     connections: u64,
-    /// How long it may be until the next answer.
+    /// How long it may be until the next response.
     patience: Duration,
     /// Answers so far, right or wrong, and when there was another one.
     seen: Cell<(u64, Instant)>,

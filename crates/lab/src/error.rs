@@ -1,4 +1,4 @@
-//! Why a comparison gives no answer. Each is one sentence that says what to do.
+//! Why a comparison gives no result. Each is one sentence that says what to do.
 
 use std::ffi::OsString;
 use std::io;
@@ -149,12 +149,12 @@ pub enum RunError {
     /// The generator could not do its work.
     #[error("load on the target failed: {0}")]
     Load(String),
-    /// A slice had no answer at all.
+    /// A slice had no response at all.
     #[error(
-        "no answer came within {} ms of load{}", window.as_millis(),
+        "no response came within {} ms of load{}", window.as_millis(),
         if *is_disturbed { ", three times in a row; other programs took the CPUs meanwhile" } else { "" }
     )]
-    NoAnswer {
+    NoResponse {
         /// What was to be counted.
         window: Duration,
         /// Others ran on the CPUs meanwhile.
@@ -163,14 +163,14 @@ pub enum RunError {
     /// The user's own load program failed, or did not say what it was to say.
     #[error("the load command gave no result: {0}")]
     LoadCommand(String),
-    /// The user's own check of the answers.
-    #[error("the answers are not right: the check failed: {0}")]
+    /// The user's own check of the responses.
+    #[error("the responses are not right: the check failed: {0}")]
     Check(String),
     /// The check gave one thing under the baseline and another here.
     #[error(
-        "the answers are not right: the check wrote {found:?}, under the baseline {expected:?}"
+        "the responses are not right: the check wrote {found:?}, under the baseline {expected:?}"
     )]
-    OtherAnswers {
+    OtherResponses {
         /// Under the baseline.
         expected: String,
         /// Here.
@@ -181,12 +181,12 @@ pub enum RunError {
     FailedRequests(Box<FailedRequests>),
     /// It runs, and answers no more.
     #[error(
-        "{title} hangs: after {answered} answers none came within {} s; {last_words}", silence.as_secs()
+        "{title} hangs: after {answered} responses none came within {} s; {last_words}", silence.as_secs()
     )]
     Hung {
         /// The command's short name.
         title: String,
-        /// Answers of this process before.
+        /// Responses of this process before.
         answered: u64,
         /// How long none came.
         silence: Duration,
@@ -204,9 +204,9 @@ pub enum RunError {
         /// How many were tried.
         connections: usize,
     },
-    /// The kernel killed a process of the target for want of memory.
+    /// The kernel killed a process of the target for lack of memory.
     #[error(
-        "{title}: the kernel killed {killed} of its processes for want of memory{}; {last_words}",
+        "{title}: the kernel killed {killed} of its processes for lack of memory{}; {last_words}",
         limit_bytes.map(|bytes| format!(" (limit {})", format_bytes(bytes as f64))).unwrap_or_default()
     )]
     KilledForMemory {
@@ -258,9 +258,9 @@ pub enum RunError {
         /// The end of its output.
         last_lines: Vec<String>,
     },
-    /// SIGKILL, and the kernel counts nothing killed for want of memory.
+    /// SIGKILL, and the kernel counts nothing killed for lack of memory.
     #[error(
-        "{reason}; the kernel killed none of its processes for want of memory, so another program did"
+        "{reason}; the kernel killed none of its processes for lack of memory, so another program did"
     )]
     KilledByAnother {
         /// What ended.
@@ -279,7 +279,7 @@ pub enum RunError {
     SharedAddress {
         /// The address.
         address: std::net::SocketAddr,
-        /// Who else listens there.
+        /// What else listens there.
         pid: i32,
     },
     /// The target's figures could not be read.
@@ -335,7 +335,7 @@ impl RunError {
             Self::KilledByAnother { last_lines, .. } => {
                 crash(Exit::Signal(SIGKILL), last_lines.clone())
             }
-            Self::Check(_) | Self::OtherAnswers { .. } => FailureCause::WrongAnswers,
+            Self::Check(_) | Self::OtherResponses { .. } => FailureCause::WrongAnswers,
             _ => FailureCause::Other,
         }
     }
@@ -349,7 +349,7 @@ impl RunError {
     pub(crate) const fn is_of_machine(&self) -> bool {
         matches!(
             self,
-            Self::NoAnswer {
+            Self::NoResponse {
                 is_disturbed: true,
                 ..
             }

@@ -363,7 +363,7 @@ impl Generation<'_> {
         Ok(())
     }
 
-    /// So many requests, and what the target has used and holds after the last answer, its connections open still.
+    /// So many requests, and what the target has used and holds after the last response, its connections open still.
     fn work(
         &self,
         session: &mut Session,
@@ -452,7 +452,7 @@ impl Generation<'_> {
     }
 
     /// The cycles at the constant rate in which the CPUs were near for every member that has slices; all of them if these
-    /// have too few answers of a member for a p99.
+    /// have too few responses of a member for a p99.
     fn near_cycles(&self, members: &[Member], place: usize) -> BTreeSet<u32> {
         let slices = members
             .iter()
@@ -516,7 +516,7 @@ fn work_phase(operation: Operation) -> String {
     format!("{} throughput", operation.key())
 }
 
-/// Who was the limit, and what others took meanwhile.
+/// Which side was the limit, and what others took meanwhile.
 fn note_limits(
     part: &Part,
     operation: Operation,
@@ -545,7 +545,7 @@ fn note_limits(
     }
 }
 
-/// Percentiles of all answers of these cycles together: a pause of the server that falls into one slice of several is a
+/// Percentiles of all responses of these cycles together: a pause of the server that falls into one slice of several is a
 /// part of its p99.
 fn note_latency(
     part: &Part,

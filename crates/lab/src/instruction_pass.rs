@@ -60,7 +60,7 @@ enum Decision {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InstructionCounts {
     pub(crate) of_candidates: Vec<Vec<Vec<(Measure, f64)>>>,
-    /// For the record: by whom, and how often, or why not.
+    /// For the record: with which tool, and how often, or why not.
     pub(crate) description: Option<String>,
     /// Lines for the report.
     pub(crate) notes: Vec<String>,
@@ -219,7 +219,7 @@ pub(crate) fn once(overhead: Duration, operations: usize, candidates: usize) -> 
 }
 
 impl Emulator {
-    /// Asks `valgrind` who it is and makes room for what it will write.
+    /// Asks `valgrind` for its version and makes room for what it will write.
     pub(crate) fn prepare(valgrind: &Path) -> io::Result<Self> {
         let output = Command::new(valgrind)
             .arg("--version")
@@ -252,7 +252,7 @@ impl Emulator {
         })
     }
 
-    /// For the record: who counts.
+    /// For the record: the tool that counts.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
@@ -272,7 +272,7 @@ impl Emulator {
             let more = self.run(workshop, candidate, &works, Some(index), stop)?;
             let difference = more.checked_sub(few).ok_or_else(|| {
                 RunError::Figures(format!(
-                    "{} more requests took fewer instructions: {more} in place of {few}",
+                    "{} more requests took fewer instructions: {more} instead of {few}",
                     work.counted
                 ))
             })?;

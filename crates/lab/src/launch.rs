@@ -54,7 +54,7 @@ pub struct LaunchSpec {
     pub environment: Vec<(OsString, OsString)>,
     /// Where the target starts; `None`: where the lab runs.
     pub directory: Option<PathBuf>,
-    /// Whom it runs as; `None`: as the lab.
+    /// The user it runs as; `None`: as the lab.
     pub user: Option<Identity>,
     /// Whether the target runs at the highest priority of ordinary tasks; not an error where that is forbidden.
     pub is_raised: bool,
@@ -205,7 +205,7 @@ const CANNOT_RUN: u8 = 127;
 
 fn run(spec: &LaunchSpec) -> ExitCode {
     let parent = parent_id();
-    // A group of its own, which the supervisor signals, and no terminal. It fails only for who leads a group already.
+    // A group of its own, which the supervisor signals, and no terminal. It fails only for a process that leads a group already.
     let _ = setsid();
     let mut log = match OpenOptions::new().create(true).append(true).open(&spec.log) {
         Ok(log) => log,
@@ -259,7 +259,7 @@ fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
         disable_transparent_huge_pages(!may_have)?;
     }
     if spec.is_raised {
-        // Before the user changes, who may not.
+        // Before the user changes, which may not.
         let _ = raise_session_priority();
     }
     if let Some(user) = &spec.user {
@@ -322,7 +322,7 @@ const BLOCKS_MAX: usize = 1024;
 
 /// Where a block lies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum BlockOrigin {
     /// In the heap at the end of the program's data.
     Heap,
     /// In a mapping: of its own or of an arena.
@@ -331,11 +331,11 @@ pub(crate) enum Place {
     Unknown,
 }
 
-impl Place {
+impl BlockOrigin {
     const ALL: [Self; 3] = [Self::Heap, Self::Mapping, Self::Unknown];
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for BlockOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Heap => "heap",
@@ -359,14 +359,14 @@ fn probe_run(words: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// Where the last of a few blocks lies: the first ones fill what the heap had left, which malloc uses up
 /// whatever its settings are.
-fn place_of_block(bytes: usize) -> Place {
+fn place_of_block(bytes: usize) -> BlockOrigin {
     let count = (FILLED_BYTES / bytes.max(1)).clamp(1, BLOCKS_MAX);
     // Never written to, so they cost address space alone.
     let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(count);
     for _ in 0..count {
         let mut block = Vec::new();
         if block.try_reserve_exact(bytes).is_err() {
-            return Place::Unknown;
+            return BlockOrigin::Unknown;
         }
         blocks.push(block);
     }
@@ -374,12 +374,12 @@ fn place_of_block(bytes: usize) -> Place {
         .last()
         .map(|block| block.as_ptr().addr() as u64)
     else {
-        return Place::Unknown;
+        return BlockOrigin::Unknown;
     };
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     // A program that is linked statically has no other malloc than its own.
     if !maps.contains("/libc.so.6") && !maps.contains("/libc-2.") {
-        return Place::Unknown;
+        return BlockOrigin::Unknown;
     }
     let is_heap = maps
         .lines()
@@ -387,8 +387,8 @@ fn place_of_block(bytes: usize) -> Place {
         .filter_map(range)
         .any(|(start, end)| (start..end).contains(&address));
     match is_heap {
-        true => Place::Heap,
-        false => Place::Mapping,
+        true => BlockOrigin::Heap,
+        false => BlockOrigin::Mapping,
     }
 }
 
@@ -401,11 +401,11 @@ fn range(line: &str) -> Option<(u64, u64)> {
 }
 
 /// Where the block of `bytes` was, in what the probe wrote.
-pub(crate) fn read_answer(said: &str, bytes: u64) -> Option<Place> {
+pub(crate) fn read_answer(said: &str, bytes: u64) -> Option<BlockOrigin> {
     let bytes = bytes.to_string();
     said.lines().find_map(|line| {
         let (size, place) = line.split_once(' ')?;
-        let place = Place::ALL
+        let place = BlockOrigin::ALL
             .into_iter()
             .find(|one| one.to_string() == place)?;
         (size == bytes).then_some(place)

@@ -10,7 +10,7 @@
 //!                  variables of the shell; variant: candidates that are no allocators; load_command, metric:
 //!                  the user's own load program and what is read of it
 //! allocator, elf   which allocators there are, and whether a file can be one; embedded: our objects
-//! matrix           who is compared with whom, in which order
+//! matrix           which candidates are compared, in which order
 //! preflight, plan  every candidate once; then how much to do in the time there is; repeat: as much as
 //!                  an earlier comparison did
 //! output_directory where the report goes: a directory of ours or an empty one

@@ -190,7 +190,7 @@ impl LimitSearch<'_> {
         }
     }
 
-    /// A second of every operation, as fast as answers come.
+    /// A second of every operation, as fast as responses come.
     fn work(&mut self) -> Result<Trial, RunError> {
         let Some(candidate) = self.candidates.get(self.index) else {
             return Err(RunError::Load("there is no such candidate".to_owned()));
@@ -220,7 +220,7 @@ impl LimitSearch<'_> {
     }
 }
 
-/// An end for want of memory is an answer.
+/// An end for lack of memory is an answer.
 fn judged(trial: Result<Trial, RunError>) -> Result<Trial, RunError> {
     match trial {
         Err(error) if is_death(&error.cause()) => Ok(Trial::Died),

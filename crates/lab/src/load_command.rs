@@ -1,4 +1,4 @@
-//! The user's own load program in the place of our generator: `redis-benchmark`, `pgbench`, a script.
+//! The user's own load program instead of our generator: `redis-benchmark`, `pgbench`, a script.
 //!
 //! `preflight` checks answers and learns how long it takes, `scored` and `heap_pass` run it against
 //! a candidate that serves. It is a target of the launcher as a server is: on the generator's CPUs,
@@ -31,7 +31,7 @@ pub struct LoadCommand {
     pub line: String,
     /// What is read from its output; at least one is a measure.
     pub metrics: Vec<Metric>,
-    /// It is given up after that.
+    /// It is stopped after that.
     pub timeout: Duration,
     /// How often it runs before the time that counts, in each run: for servers that warm up.
     pub warm_ups: u32,

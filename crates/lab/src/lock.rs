@@ -80,7 +80,7 @@ impl MachineLock {
         };
         match file.try_lock() {
             Ok(()) => {
-                // For the sentence of the next one; who cannot be named is just not named.
+                // For the sentence of the next one; a process that cannot be named is just not named.
                 let _ = name_us(path, &file);
                 Ok(Ok(Self { _file: file }))
             }
@@ -93,7 +93,7 @@ impl MachineLock {
     }
 }
 
-/// Opens the file that is there, whoever made it, or makes it. No link is followed: the directory is
+/// Opens the file that is there, whichever user made it, or makes it. No link is followed: the directory is
 /// everybody's.
 fn open(path: &Path) -> io::Result<File> {
     let no_link = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
@@ -291,7 +291,7 @@ fn two_copies(
     first.session.subject.ensure_alive()?;
     for copy in [&first, &second] {
         if copy.answer != *expected {
-            return Err(RunError::OtherAnswers {
+            return Err(RunError::OtherResponses {
                 expected: expected.to_string(),
                 found: copy.answer.to_string(),
             });

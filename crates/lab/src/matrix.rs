@@ -1,10 +1,10 @@
-//! Who is compared with whom, and in which order.
+//! Which candidates are compared with which, and in which order.
 //!
 //! After `allocator`, before `preflight`. Every round contains every candidate once, in an order
 //! drawn anew, so that drift of the machine meets all alike; the baseline is in twice (A/A), so
 //! that a comparison that finds a difference where there is none unmasks itself.
 //!
-//! The baseline is the C library's malloc: what a user gets who does nothing, so that each ratio reads "what if
+//! The baseline is the C library's malloc: what a user gets without doing anything, so that each ratio reads "what if
 //! I switched". What pools change is a question of its own, asked within each allocator
 //! (`record::PoolsEffect`), so it needs no baseline here.
 
@@ -179,7 +179,7 @@ pub fn schedule(candidates: usize, rounds: u32, seed: u64) -> Vec<Vec<usize>> {
 }
 
 /// Row `draw` of a Williams design for `count` candidates: over all rows each stands equally often at each
-/// place and follows each other one equally often, so that neither the place nor who came before is anybody's
+/// place and follows each other one equally often, so that neither the place nor the candidate before is any one's
 /// advantage (E. J. Williams, "Experimental designs balanced for the estimation of residual effects of
 /// treatments", Aust. J. Sci. Res. A 2, 1949). An even count has `count` rows, an odd one twice as many.
 #[must_use]

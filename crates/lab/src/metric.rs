@@ -144,7 +144,7 @@ fn nanoseconds(name: &str, unit: &str) -> Result<f64, String> {
     }
 }
 
-/// What a throughput may be counted in: each a word for one answer.
+/// What a throughput may be counted in: each a word for one response.
 const ANSWERS: [&str; 16] = [
     "",
     "1",
@@ -164,7 +164,7 @@ const ANSWERS: [&str; 16] = [
     "messages",
 ];
 
-/// Answers per second, neither in thousands nor per minute.
+/// Responses per second, neither in thousands nor per minute.
 fn per_second(unit: &str) -> Result<f64, String> {
     let counted = unit
         .strip_suffix("/s")
@@ -174,7 +174,7 @@ fn per_second(unit: &str) -> Result<f64, String> {
         return Ok(1.0);
     }
     Err(format!(
-        "throughput is in answers per second, as in throughput[req/s]=...; give what is in {unit:?} \
+        "throughput is in responses per second, as in throughput[req/s]=...; give what is in {unit:?} \
          another name"
     ))
 }

@@ -27,7 +27,7 @@ pub struct SubjectOptions {
     pub inherited: Inherited,
     /// Where it starts; `None`: here.
     pub directory: Option<PathBuf>,
-    /// Whom it runs as; `None`: the user of the lab.
+    /// The user it runs as; `None`: the user of the lab.
     pub user: Option<Identity>,
     /// How it is told that it serves.
     pub ready: Ready,
@@ -154,7 +154,7 @@ impl ServerInfo {
     /// Asks the server behind `probe`; nothing is known if it does not answer as ours does.
     pub(crate) fn ask(probe: &Probe) -> Self {
         if probe.tls.is_some() {
-            // Ours is asked in clear text; of others this is not known anyway.
+            // Ours is asked in plaintext; of others this is not known anyway.
             return Self::default();
         }
         let metrics = Probe {

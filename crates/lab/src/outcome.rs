@@ -211,7 +211,7 @@ impl Collection {
         }
     }
 
-    /// The candidates that are compared, as they are now, for a look.
+    /// The candidates that are compared, as they are now, for an interim analysis.
     pub(crate) fn so_far(&self) -> Vec<CandidateRounds> {
         let all = self.candidates.iter().zip(&self.is_left_out);
         let compared = all.filter(|&(_, &is_left_out)| !is_left_out);
@@ -565,7 +565,7 @@ impl Evidence<'_> {
 // What became of the requests of a session, and whether more of them failed than are allowed.
 //
 // `drive` counts a phase and ends it early if it cannot become a result; `session` adds up the phases of a
-// process and judges them together. A failed request is never an answer: it is in no throughput and no latency.
+// process and judges them together. A failed request is never a response: it is in no throughput and no latency.
 
 /// Statuses from here to failures point to another URL: a 304 does not, and is not asked for.
 const STATUS_REDIRECT_MIN: u16 = 300;
@@ -575,28 +575,28 @@ const STATUS_FAILED_MIN: u16 = 400;
 /// server in many thousand phases with just the share that is allowed is called worse.
 const UNLIKELY: f64 = 9.2;
 /// More phases of a process with requests that timed out are too many, however many others were answered: in each
-/// everybody waits for as long as an answer may take.
+/// everybody waits for as long as a response may take.
 const TIMED_OUT_PHASES_MAX: u32 = 2;
 
 /// The requests of a phase, or of the phases of a session so far.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Answers {
-    /// Right answers.
+    /// Right responses.
     pub(crate) right: u64,
     /// Requests that failed, and connections.
     pub(crate) failed: LoadErrors,
-    /// Answers with a wrong status, which are among the failed.
+    /// Responses with a wrong status, which are among the failed.
     statuses: BTreeMap<u16, u64>,
-    /// Answers that point to another URL, and the status of one of them; they count as right.
+    /// Responses that point to another URL, and the status of one of them; they count as right.
     redirects: (u64, u16),
-    /// How long no answer came on any connection at the end of a phase, if that is as long as one may take.
+    /// How long no response came on any connection at the end of a phase, if that is as long as one may take.
     pub(crate) silence: Option<Duration>,
     /// Phases with requests that were never answered.
     timed_out_phases: u32,
 }
 
 impl Answers {
-    /// `right`: the statuses of right answers.
+    /// `right`: the statuses of right responses.
     pub(crate) fn of(record: &LoadRecord, silence: Option<Duration>, right: &StatusSet) -> Self {
         let statuses = record.statuses.iter();
         let is_redirect = |&(&status, _): &(&u16, &u64)| {
@@ -636,7 +636,7 @@ impl Answers {
         self.right + self.failed.total()
     }
 
-    /// The status of redirects, if at least half of the answers are some.
+    /// The status of redirects, if at least half of the responses are some.
     pub(crate) fn redirected(&self) -> Option<u16> {
         let (count, status) = self.redirects;
         (count > 0 && count * 2 >= self.total()).then_some(status)
@@ -667,7 +667,7 @@ pub struct FailedRequests {
     pub requests: u64,
     /// By kind.
     pub kinds: LoadErrors,
-    /// Answers with a wrong status, by status.
+    /// Responses with a wrong status, by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Where they went.
     pub url: String,
@@ -693,7 +693,7 @@ impl FailedRequests {
         }
     }
 
-    /// Whether some got no answer at all.
+    /// Whether some got no response at all.
     pub(crate) const fn has_unanswered(&self) -> bool {
         self.kinds.connect + self.kinds.read + self.kinds.write + self.kinds.timeout > 0
     }
@@ -796,7 +796,7 @@ impl fmt::Display for FailedRequests {
         match (statuses.next(), statuses.next()) {
             // One status alone.
             (Some((status, &count)), None) if count == failed => {
-                write!(f, "{failed} of {requests} answers had status {status}")?;
+                write!(f, "{failed} of {requests} responses had status {status}")?;
             }
             _ => write!(
                 f,

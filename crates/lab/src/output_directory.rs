@@ -211,7 +211,7 @@ impl Journal {
 //
 // A disk that is shared adds 20 to 30 % of noise to every slice of writes, and no allocator changes it. So the
 // data lie in memory if there is room for all candidates, and the report says that the disk has no part in its
-// figures; `--data DIR` is for who wants it in them.
+// figures; `--data DIR` is for including it.
 
 /// Where memory can be used like a disk. Containers often have 64 MiB of it.
 const MEMORY: &str = "/dev/shm";

@@ -163,8 +163,8 @@ fn fastest_call_ns() -> f64 {
 //
 // A request and its response are cache lines that one CPU writes and the other reads. Virtual CPUs do not say
 // where they are: a hypervisor moves them between cores and core complexes for seconds at a time, and then a
-// line takes 300 ns to cross and back in place of 50 ns, and a server that does little else answers 155,000
-// requests a second in place of 235,000. Neither the speed of each CPU alone nor the server's CPU share shows it. So
+// line takes 300 ns to cross and back instead of 50 ns, and a server that does little else answers 155,000
+// requests a second instead of 235,000. Neither the speed of each CPU alone nor the server's CPU share shows it. So
 // the time of a round trip is measured before and after each slice: two threads pass a number to and fro.
 
 /// What a cache line takes from the server's CPU to the generator's and back; none where that cannot be measured.

@@ -4,16 +4,16 @@
 //!
 //! A generation costs each candidate a start, a memory phase of fixed work, so many cycles of slices, and a block.
 //! What differs between processes is averaged by processes only, so cycles are few as long as a start is
-//! cheap (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013). Cycles are given up before
+//! cheap (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013). Cycles are dropped before
 //! generations; where fewer generations could give no verdict at all, the budget gives. What is left after
-//! ten becomes further looks at the data; a long budget buys longer memory phases too.
+//! ten becomes further interim analyses; a long budget buys longer memory phases too.
 
 mod phased;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use millpond_measure::statistics::{Looks, look_rounds, smallest_rounds};
+use millpond_measure::statistics::{InterimAnalyses, interim_rounds, smallest_rounds};
 use millpond_measure::units::{format_duration_ns, format_percent, format_rate};
 use phased::UnpinnedShare;
 
@@ -47,7 +47,7 @@ const REQUESTS_PER_CONNECTION_OF_WORK: u64 = 16;
 /// A process that stood still finds its caches cold: after this time the CPU time per request of every
 /// server that was tried was level.
 const SETTLE: Duration = Duration::from_millis(80);
-/// What a slice takes besides: thawing, connecting, the last answers, freezing.
+/// What a slice takes besides: thawing, connecting, the last responses, freezing.
 const SLICE_OVERHEAD: Duration = Duration::from_millis(25);
 /// Slices that are repeated because the machine disturbed them, for each one that is kept.
 const REPEATED_SHARE: f64 = 0.2;
@@ -59,7 +59,7 @@ const CYCLES_MAX: u32 = 5;
 /// nothing shows: of six slices it is less than a hundredth, and no part of the p99; of three it is one in some rounds.
 const PACED_SLICES: [u32; 3] = [6, 3, 1];
 const PACED_MAX: u32 = 10;
-/// 10,000 answers let a round have a p99; half as many again, since beside other load three in ten are left out.
+/// 10,000 responses let a round have a p99; half as many again, since beside other load three in ten are left out.
 const P99_ANSWERS: f64 = 15_000.0;
 /// A slice of writes counts so many of them, in the closed loop and at the constant rate. Our store flushes a memtable after
 /// 14,500 values of 1 KiB, and compacts after four flushes: in the closed loop each slice has all of its tasks once, and
@@ -107,10 +107,10 @@ fn rounds_min(candidates: u32) -> u32 {
 /// What will be done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Rounds at most: those until the last look.
+    /// Rounds at most: those until the last analysis.
     pub rounds: u32,
     /// The rounds after which the data are looked at. More than one: the comparison ends at the first
-    /// look that finds every verdict decided.
+    /// interim analysis that finds every verdict decided.
     pub looks: Vec<u32>,
     /// Fewer cannot give a verdict.
     pub rounds_min: u32,
@@ -259,7 +259,7 @@ impl Plan {
 
     /// As many slices of each kind as are good where a round costs `fixed` besides, and as fit.
     fn fit_slices(&mut self, known: &Known, fixed: Duration, fits: impl Fn(&Self) -> bool) {
-        // A p99 or none: more answers than a median needs and fewer than a p99 needs are of no use.
+        // A p99 or none: more responses than a median needs and fewer than a p99 needs are of no use.
         let all = known.p99_phase(|_| true);
         let of_reads = known.p99_phase(|is_write| !is_write);
         let with_p99 = [(of_reads, true), (all, false)]
@@ -362,7 +362,7 @@ impl Plan {
         self.work + self.slices() + self.kept_back()
     }
 
-    /// One phase in each run, as long as the user's program takes: only rounds can be given up.
+    /// One phase in each run, as long as the user's program takes: only rounds can be dropped.
     fn of_command(known: &Known, load: Duration) -> Self {
         let left = known.left.saturating_sub(REPORT_RESERVE);
         let run = known.overhead + known.idle + load;
@@ -408,7 +408,7 @@ impl Plan {
         }
     }
 
-    /// When to look: once, if the user insists on a number or time has no room for more; else after the
+    /// When to analyse the data: once, if the user insists on a number or time has no room for more; else after the
     /// usual rounds first, and the last time where `is_ample` ends.
     fn looks(known: &Known, fits: impl Fn(u32) -> bool) -> Vec<u32> {
         if let Some(rounds) = known.rounds {
@@ -423,7 +423,7 @@ impl Plan {
             return vec![first];
         }
         let more = (first + 1..=ROUNDS_MAX).take_while(|&rounds| fits(rounds));
-        look_rounds(first, more.last().unwrap_or(first), known.comparisons())
+        interim_rounds(first, more.last().unwrap_or(first), known.comparisons())
     }
 
     /// The warm-up of each run and what it takes: all that is needed, or what is a bearable part of the
@@ -501,17 +501,17 @@ impl Plan {
         lines
     }
 
-    /// When it ends, and what looking costs.
+    /// When it ends, and what interim analyses cost.
     fn describe_looks(&self) -> Option<String> {
         let (last, earlier) = self.looks.split_last()?;
         if earlier.is_empty() {
             return None;
         }
         let earlier: Vec<String> = earlier.iter().map(u32::to_string).collect();
-        let looks = Looks::planned(self.looks.len());
+        let looks = InterimAnalyses::planned(self.looks.len());
         Some(format!(
-            "over when every verdict is decided, after {} or {last} rounds: each look may err in {} of \
-             the 5 % of comparisons",
+            "over when every verdict is decided, after {} or {last} rounds: each interim analysis may err in {} \
+             of the 5 % of comparisons",
             earlier.join(", "),
             format_percent(looks.significance())
         ))

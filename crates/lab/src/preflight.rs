@@ -1,5 +1,5 @@
 //! Every candidate once, before anything is scored: does it start, is its allocator there, are its
-//! answers right, and how fast is it?
+//! responses right, and how fast is it?
 //!
 //! A candidate that fails here is left out with its reason; without the baseline there is nothing to
 //! compare. The second run of the baseline needs no try of its own.
@@ -33,7 +33,7 @@ const LONG_SLICES: [Duration; 3] = [
     Duration::from_secs(8),
     Duration::from_secs(30),
 ];
-/// The rate of a slow server is known after so many answers per connection.
+/// The rate of a slow server is known after so many responses per connection.
 const ANSWERS_PER_CONNECTION: u64 = 2;
 /// Bounds on how long one operation of one candidate is driven.
 const PATIENCE_MIN: Duration = Duration::from_millis(900);
@@ -68,11 +68,11 @@ pub(crate) struct Findings {
     pub(crate) without_effect: Vec<String>,
     /// How many connections may wait at the server to be accepted, if more come at once.
     pub(crate) small_backlog: Option<u32>,
-    /// The status of a candidate's answers that point to another URL.
+    /// The status of a candidate's responses that point to another URL.
     pub(crate) redirect: Option<u16>,
     /// Requests until every candidate was steady, per operation in order.
     pub(crate) warm_up_requests: Vec<u64>,
-    /// The most that a burst took beyond its length: connections, and the last answers.
+    /// The most that a burst took beyond its length: connections, and the last responses.
     pub(crate) tail: Duration,
     /// How each candidate became steady, or not, by name.
     steady_states: Vec<(String, SteadyState)>,
@@ -170,7 +170,7 @@ pub(crate) fn nothing_to_compare(candidates: &[Candidate], left_out: &[LeftOut])
 }
 
 impl Smoke {
-    /// What hangs is given up sooner, now that it is known how fast the baseline answers.
+    /// What hangs is stopped sooner, now that it is known how fast the baseline answers.
     fn adjust_timeout(&self, workshop: &mut RunContext) {
         let slowest = self.per_s.iter().copied().reduce(f64::min);
         if let Some(per_s) = slowest {
@@ -229,7 +229,7 @@ impl Findings {
             .collect()
     }
 
-    /// Who still changed when patience ended.
+    /// The candidates that still changed when patience ended.
     pub(crate) fn unsteady_warning(&self) -> Option<String> {
         let unsteady: Vec<&str> = self
             .steady_states
@@ -260,7 +260,7 @@ fn smoke(
     if candidate.role == Role::Baseline {
         note_server(workshop, &mut session, findings)?;
     }
-    check_answers(workshop, &mut session, findings, stop)?;
+    check_responses(workshop, &mut session, findings, stop)?;
     if let Some(command) = workshop.load_command.clone() {
         let began = Instant::now();
         command.warm_up(workshop, &mut session, stop)?;
@@ -351,7 +351,7 @@ fn note_server(
 
 /// The user's own check, before anything of this candidate is timed: it has to end well, and to
 /// write what it wrote under the baseline, which is tried first.
-fn check_answers(
+fn check_responses(
     workshop: &RunContext,
     session: &mut Session,
     findings: &mut Findings,
@@ -365,7 +365,7 @@ fn check_answers(
         None => findings.checked = Some(found),
         Some(expected) if *expected == found => {}
         Some(expected) => {
-            return Err(RunError::OtherAnswers {
+            return Err(RunError::OtherResponses {
                 expected: expected.clone(),
                 found,
             });
@@ -419,7 +419,7 @@ fn until_steady(
         if per_s == 0.0 {
             let seconds: u64 = LONG_SLICES.iter().map(Duration::as_secs).sum();
             return Err(RunError::Load(format!(
-                "not one answer came within {seconds} s"
+                "not one response came within {seconds} s"
             )));
         }
         if per_s * SLICE.as_secs_f64() < SLICE_ANSWERS_MIN as f64 {

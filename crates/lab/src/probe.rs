@@ -1,7 +1,7 @@
 //! One question to a server: does it answer HTTP at one of these addresses, at this path?
 //!
 //! `subject` asks it until a starting target serves. Over TLS it is the load generator that asks, as it will later.
-//! The correctness of answers is not looked at here; the load generator checks every one it gets.
+//! The correctness of responses is not looked at here; the load generator checks every one it gets.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -17,19 +17,19 @@ use millpond_load::{ConnectFailure, LoadError, LoadRecord, RequestPlan, StatusSe
 
 use crate::endpoint::connects;
 
-/// Bound on each step of one attempt. A server that needs longer for one answer is not ready.
+/// Bound on each step of one attempt. A server that needs longer for one response is not ready.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is read of an answer whose head is wanted.
+/// What is read of a response whose head is wanted.
 const HEAD_BYTES_MAX: u64 = 16 << 10;
 
 /// More than any server's metrics; a bound on what a broken one may send.
 const BODY_BYTES_MAX: u64 = 1 << 20;
 
-/// Why an attempt was not a good answer.
+/// Why an attempt was not a good response.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NotReady {
-    /// Nobody there, no answer, or a server error: it may still be starting.
+    /// Nobody there, no response, or a server error: it may still be starting.
     #[error("{0}")]
     NotYet(String),
     /// Something listens and talks, or hangs up, but not in HTTP. Waiting seldom helps.
@@ -49,7 +49,7 @@ pub struct Probe {
     pub host: String,
     /// Path and query.
     pub path: String,
-    /// TLS; `None`: clear text.
+    /// TLS; `None`: plaintext.
     pub tls: Option<TlsClient>,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Probe {
 }
 
 impl Probe {
-    /// The status and the kind of content of one answer.
+    /// The status and the kind of content of one response.
     ///
     /// # Errors
     /// If none comes in time, or it is not HTTP.
@@ -143,7 +143,7 @@ impl Probe {
             Ok(line) => line,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let seconds = STEP_TIMEOUT.as_secs();
-                return Err(NotReady::NotYet(format!("no answer within {seconds} s")));
+                return Err(NotReady::NotYet(format!("no response within {seconds} s")));
             }
             // Some servers of other protocols hang up on a word they do not know.
             Err(error) => return Err(NotReady::NotHttp(error.to_string())),
@@ -155,7 +155,7 @@ impl Probe {
         }
     }
 
-    /// The text after the head of one answer, up to `BODY_BYTES_MAX`.
+    /// The text after the head of one response, up to `BODY_BYTES_MAX`.
     pub fn body(&self) -> io::Result<String> {
         let mut answer = Vec::new();
         self.request()?
@@ -255,7 +255,7 @@ fn connect(address: &Address) -> io::Result<Box<dyn ReadAndWrite>> {
     }
 }
 
-/// The first line of an answer, empty if the connection ends before one.
+/// The first line of a response, empty if the connection ends before one.
 fn status_line(mut stream: Box<dyn ReadAndWrite>) -> io::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(64);
     let mut part = [0_u8; 64];

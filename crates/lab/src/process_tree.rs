@@ -1,4 +1,4 @@
-//! Who belongs to whom: parents, descendants and listening sockets, read from `/proc`.
+//! Process trees: parents, descendants and listening sockets, read from `/proc`.
 //!
 //! The supervisor finds what a target left behind; `presence` and `sampler` find the processes that
 //! serve. Every answer is a snapshot: a process may end right after.
@@ -146,7 +146,7 @@ fn listening_path_inode<'a>(line: &'a str, path: &Path) -> Option<&'a str> {
     (flags & ACCEPTS_CONNECTIONS != 0 && Path::new(name) == path).then_some(inode)
 }
 
-/// Who else listens at `address` beside `pids`, in their network namespace: with `SO_REUSEPORT` two servers share a port
+/// What else listens at `address` beside `pids`, in their network namespace: with `SO_REUSEPORT` two servers share a port
 /// without an error, and each gets a part of the connections.
 #[must_use]
 pub fn other_listener(pids: &[i32], address: SocketAddr) -> Option<i32> {

@@ -1,4 +1,4 @@
-//! Who holds a target's private memory: malloc, a runtime's heap, an allocator inside the program, or others.
+//! What holds a target's private memory: malloc, a runtime's heap, an allocator inside the program, or others.
 //!
 //! Read in the heap pass, while the trace stands in front of malloc. The trace notes which code calls `mmap`
 //! (`regions`), and samples the blocks that live: what code of an allocator mapped, or what lies in the heap segment, in
@@ -27,7 +27,7 @@ const GUARD_BYTES_MAX: u64 = 64 << 10;
 /// Without a living block in it, nameless memory of this size is not malloc's.
 const BLOCKLESS_BYTES: u64 = 1 << 20;
 
-/// Adds who holds the memory of `pids` to `reach`; nothing if none of them could be read.
+/// Adds what holds the memory of `pids` to `reach`; nothing if none of them could be read.
 pub fn add_holders(reach: &mut Reach, pids: &[u32], heap: &HeapReading, trace: &Trace) {
     let mut objects = Objects::default();
     let blocks = heap.block_addresses();
@@ -89,7 +89,7 @@ impl<'a> Process<'a> {
         path == self.trace.object() || path == self.trace.counters()
     }
 
-    /// Who holds the mapping at `index`, and how much each.
+    /// What holds the mapping at `index`, and how much each.
     fn holders(&self, index: usize, objects: &mut Objects) -> Vec<(Holder, u64)> {
         let Some(mapping) = self.mappings.get(index) else {
             return Vec::new();
@@ -277,7 +277,7 @@ impl Objects {
 /// The process runs on: a table that is written just then is read again, so often.
 const ATTEMPTS: usize = 20;
 
-/// Who mapped what, in order of address.
+/// What mapped what, in order of address.
 #[derive(Debug, Default)]
 struct Regions {
     list: Vec<Region>,
@@ -372,7 +372,7 @@ pub(crate) fn runtime_of(name: &str) -> Option<&'static str> {
         .map(|&(_, runtime)| runtime)
 }
 
-/// Who holds what the code of `file` maps.
+/// What holds what the code of `file` maps.
 fn holder_of(file: &Path, elf: Option<&Elf>) -> Holder {
     let name = file
         .file_name()

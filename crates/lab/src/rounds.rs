@@ -3,7 +3,7 @@
 //! `compare` makes the plan, this runs it. After the rounds that the plan names, and only then, the
 //! data are looked at: when every verdict of the three questions is decided, the comparison is
 //! over. The price of looking is in the plan's significance
-//! (`millpond_measure::statistics::Looks`). A candidate all of whose verdicts are decided at a look
+//! (`millpond_measure::statistics::InterimAnalyses`). A candidate all of whose verdicts are decided at an interim analysis
 //! takes no part in later rounds. Time that is left becomes more slices of each round, not more
 //! rounds. The number of rounds stays as planned: it may not depend on what was found. A candidate
 //! that fails twice is left out, with its cause; without the baseline, or without another
@@ -16,7 +16,7 @@ use millpond_measure::analysis::{
     Design, ExpectedWidth, OpenVerdict, expected_widths, open_verdicts,
 };
 use millpond_measure::record::{FailureCause, LeftOut, LeftOutWhen, Margins, Role, RoundStatus};
-use millpond_measure::statistics::Looks;
+use millpond_measure::statistics::InterimAnalyses;
 use millpond_measure::units::format_percent;
 
 use crate::error::LabError;
@@ -57,16 +57,16 @@ pub(crate) struct Course<'a> {
     pub(crate) fill_until: Option<Instant>,
     /// More connections come at once than may wait at the server.
     pub(crate) has_small_backlog: bool,
-    /// When rounds that were not asked for are given up.
+    /// When rounds that were not asked for are dropped.
     pub(crate) deadline: Instant,
     pub(crate) stop: &'a AtomicBool,
 }
 
 impl Course<'_> {
-    /// What the data are judged by at each look.
+    /// What the data are judged by at each interim analysis.
     fn design(&self) -> Design {
         Design {
-            looks: Looks::planned(self.plan.looks.len()),
+            looks: InterimAnalyses::planned(self.plan.looks.len()),
             margins: self.margins,
         }
     }
@@ -82,7 +82,7 @@ pub(crate) struct Rounds {
     /// Rounds begun.
     pub(crate) begun: u32,
     /// The rounds after which the data were looked at.
-    pub(crate) looked_after: Vec<u32>,
+    pub(crate) analysed_after: Vec<u32>,
     /// Why there were no more rounds.
     pub(crate) stopped: String,
     /// By candidate: after how many rounds all its verdicts were decided, so that it took no part in later ones.
@@ -90,7 +90,7 @@ pub(crate) struct Rounds {
     /// What the rounds to come are made of.
     plan: Plan,
     /// By candidate.
-    strikes: Vec<Strikes>,
+    failed_runs: Vec<FailedRuns>,
     runs_done: u32,
     /// In all rounds.
     runs_begun: u32,
@@ -103,13 +103,13 @@ pub(crate) struct Rounds {
 
 /// The failed runs of a candidate.
 #[derive(Clone, Copy, Debug, Default)]
-struct Strikes {
+struct FailedRuns {
     in_a_row: u32,
     /// Those that are its own, in all.
     own: u32,
 }
 
-impl Strikes {
+impl FailedRuns {
     fn add(&mut self, failure: Option<&FailureCause>) {
         self.in_a_row = failure.map_or(0, |_| self.in_a_row + 1);
         self.own += u32::from(failure.is_some_and(FailureCause::is_its_own));
@@ -127,11 +127,11 @@ impl Rounds {
             failures: Vec::new(),
             left_out: Vec::new(),
             begun: 0,
-            looked_after: Vec::new(),
+            analysed_after: Vec::new(),
             stopped: String::new(),
             left_after: vec![None; candidates.len()],
             plan: plan.clone(),
-            strikes: vec![Strikes::default(); candidates.len()],
+            failed_runs: vec![FailedRuns::default(); candidates.len()],
             runs_done: 0,
             runs_begun: 0,
             runs_ended: 0,
@@ -181,15 +181,15 @@ impl Rounds {
                 break;
             }
         }
-        // However it ended, this was a look.
-        if self.looked_after.last() != Some(&self.begun) {
-            self.looked_after.push(self.begun);
+        // However it ended, this was an analysis.
+        if self.analysed_after.last() != Some(&self.begun) {
+            self.analysed_after.push(self.begun);
         }
         self.stopped.push_str(&self.left_text(course.candidates));
         Ok(())
     }
 
-    /// Who took part in fewer rounds than the others, and why.
+    /// The candidates that took part in fewer rounds than the others, and why.
     fn left_text(&self, candidates: &[Candidate]) -> String {
         let left = candidates.iter().zip(&self.left_after);
         let parts = left.filter_map(|(candidate, left_after)| {
@@ -202,8 +202,8 @@ impl Rounds {
         parts.collect()
     }
 
-    /// Says how wide the intervals will be: who sees that an hour will not decide need not wait for it. No claim is
-    /// made, so this is no look.
+    /// Says how wide the intervals will be: if an hour will not decide, the user need not wait for it. No claim is
+    /// made, so this is no analysis.
     fn forecast(&self, course: &Course<'_>, events: &mut dyn FnMut(&LabEvent)) {
         let rounds = course.plan.rounds;
         if rounds <= self.begun {
@@ -219,9 +219,9 @@ impl Rounds {
         }
     }
 
-    /// Looks at the data. True if there is no reason for another round.
+    /// Analyses the data. True if there is no reason for another round.
     fn is_answered(&mut self, course: &Course<'_>, events: &mut dyn FnMut(&LabEvent)) -> bool {
-        self.looked_after.push(self.begun);
+        self.analysed_after.push(self.begun);
         let looks = &course.plan.looks;
         let is_last = looks.last() == Some(&self.begun);
         if course.is_fixed {
@@ -232,7 +232,7 @@ impl Rounds {
         let open = open_verdicts(&candidates, course.design());
         if open.is_empty() {
             self.stopped = match is_last {
-                true => "the last look: no verdict is undecided".to_owned(),
+                true => "the last analysis: no verdict is undecided".to_owned(),
                 false => format!(
                     "stopped after {} of at most {} rounds: no verdict is undecided",
                     self.begun, course.plan.rounds
@@ -271,9 +271,9 @@ impl Rounds {
     ) {
         let mut names = Vec::new();
         let all = course.candidates.iter().zip(&mut self.left_after);
-        for ((candidate, left_after), strikes) in all.zip(&self.strikes) {
+        for ((candidate, left_after), failed_runs) in all.zip(&self.failed_runs) {
             let is_open = open.iter().any(|one| one.candidate == candidate.name);
-            let is_decided = !is_open && !strikes.is_out();
+            let is_decided = !is_open && !failed_runs.is_out();
             if candidate.role == Role::Candidate && is_decided && left_after.is_none() {
                 *left_after = Some(self.begun);
                 names.push(candidate.name.as_str());
@@ -299,7 +299,7 @@ impl Rounds {
 
     /// Candidates that take part in the next round.
     fn count_tried(&self) -> u32 {
-        let tried = (0..self.strikes.len()).filter(|&index| self.is_tried(index));
+        let tried = (0..self.failed_runs.len()).filter(|&index| self.is_tried(index));
         u32::try_from(tried.count()).unwrap_or(u32::MAX)
     }
 
@@ -334,7 +334,7 @@ impl Rounds {
         course: &Course<'_>,
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<(), LabError> {
-        let is_out = |index: usize| self.strikes.get(index).is_some_and(|it| it.is_out());
+        let is_out = |index: usize| self.failed_runs.get(index).is_some_and(|it| it.is_out());
         let mut roles = (0..).zip(course.candidates.iter().map(|one| one.role));
         let mut others = roles.clone().filter(|&(_, role)| role == Role::Candidate);
         let has_others = others.clone().next().is_some();
@@ -422,7 +422,7 @@ impl Rounds {
         Ok(done)
     }
 
-    /// A round in which nobody ended is the last one. What was measured before it still is an answer: an
+    /// A round in which all runs failed is the last one. What was measured before it still is an answer: an
     /// hour's rounds are not thrown away for one; without any there is none to give.
     fn end_by_failure(
         &mut self,
@@ -445,7 +445,7 @@ impl Rounds {
 
     /// A candidate that keeps failing is passed over, and so is one that is decided.
     fn is_tried(&self, index: usize) -> bool {
-        let is_out = self.strikes.get(index).is_some_and(|it| it.is_out());
+        let is_out = self.failed_runs.get(index).is_some_and(|it| it.is_out());
         let has_left = self.left_after.get(index).is_some_and(Option::is_some);
         !is_out && !has_left
     }
@@ -514,8 +514,8 @@ impl Rounds {
         self.runs_done += u32::from(is_done);
         self.collection
             .add(index, scored.measures, &scored.latencies);
-        if let Some(strikes) = self.strikes.get_mut(index) {
-            strikes.add(cause.as_ref());
+        if let Some(failed_runs) = self.failed_runs.get_mut(index) {
+            failed_runs.add(cause.as_ref());
         }
         if let (Some(sentence), Some(cause)) = (&failure, cause) {
             self.leave_out_if_too_bad(index, candidate, (sentence, cause), round + 1, events);
@@ -542,7 +542,7 @@ impl Rounds {
         round: u32,
         events: &mut dyn FnMut(&LabEvent),
     ) {
-        let is_out = self.strikes.get(index).is_some_and(|it| it.is_out());
+        let is_out = self.failed_runs.get(index).is_some_and(|it| it.is_out());
         if !is_out || candidate.role == Role::Baseline {
             return;
         }
@@ -560,7 +560,7 @@ impl Rounds {
         self.left_out.push(left_out);
     }
 
-    /// Gives up rounds that were not asked for once they no longer fit, but never those a verdict needs.
+    /// Drops rounds that were not asked for once they no longer fit, but never those a verdict needs.
     fn out_of_time(&self, rounds_done: u32, course: &Course<'_>) -> bool {
         if course.is_fixed || rounds_done < course.plan.rounds_min {
             return false;

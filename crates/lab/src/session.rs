@@ -276,7 +276,7 @@ pub(crate) struct Session {
     pub(crate) tree: ProcessTree,
     pub(crate) counters: CounterSet,
     pub(crate) presence: Presence,
-    /// From the word to begin until the first good answer.
+    /// From the word to begin until the first good response.
     pub(crate) start_duration: Duration,
     /// What became of its requests so far.
     answers: Answers,
@@ -468,7 +468,7 @@ impl Session {
         self.explain(judged)
     }
 
-    /// The status of its answers so far, if they point to another URL.
+    /// The status of its responses so far, if they point to another URL.
     pub(crate) fn redirected(&self) -> Option<u16> {
         self.answers.redirected()
     }

@@ -33,7 +33,7 @@ use crate::usage::{Edge, MachineUse};
 const LATE_NS_MAX: u64 = 2_000_000;
 /// The share of its window that a server may wait for a CPU that somebody else has.
 const WAITED_SHARE_MAX: f64 = 0.01;
-/// A slice whose latency leaves out more of its answers is repeated.
+/// A slice whose latency leaves out more of its responses is repeated.
 const LEFT_OUT_SHARE_MAX: f64 = 0.3;
 /// The part of its window that the readings of a slice have to cover.
 const READ_SHARE_MIN: f64 = 0.5;
@@ -43,7 +43,7 @@ const STATE_CHANGE_MIN: f64 = 0.08;
 /// What a slice measured.
 #[derive(Debug)]
 pub(crate) struct Slice {
-    /// Right answers in the window.
+    /// Right responses in the window.
     pub(crate) requests: u64,
     /// Requests that failed; they are in no other figure.
     errors: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Slice {
     pub(crate) response: LatencyHistogram,
     pub(crate) service: LatencyHistogram,
     pub(crate) lateness: LatencyHistogram,
-    /// The part of the answers that latency leaves out, because they met a stall of the generator.
+    /// The part of the responses that latency leaves out, because they met a stall of the generator.
     pub(crate) left_out_share: f64,
     pub(crate) generator_cpu_share: f64,
     pub(crate) status: LoadStatus,
@@ -156,7 +156,7 @@ pub(crate) fn run(
     let has_waited = waited > load.window.mul_f64(WAITED_SHARE_MAX);
     let has_met_others = has_waited || machine_use.is_disturbed();
     let Some(mut slice) = Slice::of(record, ended.costs_since(&began)) else {
-        return Err(RunError::NoAnswer {
+        return Err(RunError::NoResponse {
             window: load.window,
             is_disturbed: has_met_others,
         });
@@ -195,7 +195,7 @@ impl Slice {
 }
 
 impl Slice {
-    /// `None` if there was no answer.
+    /// `None` if there was no response.
     fn of(record: LoadRecord, costs: Costs) -> Option<Self> {
         let requests = record.answered_in_window;
         let window = Duration::from_nanos(record.duration_ns);
@@ -409,7 +409,7 @@ impl Slices {
         columns
     }
 
-    /// Counts the answers of the slices, and what failed beside them.
+    /// Counts the responses of the slices, and what failed beside them.
     pub(crate) fn count_requests(&self, measures: &mut RoundMeasures) {
         measures.requests += self.requests();
         measures.errors += self

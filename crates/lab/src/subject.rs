@@ -29,7 +29,7 @@ const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 /// The same for a target that is dropped: an error or an interruption is on its way to the user.
 pub(crate) const DROP_GRACE: Duration = Duration::from_millis(300);
-/// How long an answer in another protocol is believed to be a passing thing.
+/// How long a response in another protocol is believed to be a passing thing.
 const OTHER_PROTOCOL_BOUND: Duration = Duration::from_secs(2);
 /// How often a target that is starting is asked whether it serves.
 const PROBE_INTERVAL: Duration = Duration::from_millis(3);
@@ -201,7 +201,7 @@ impl Subject {
         self.order("go")
     }
 
-    /// Waits until the answer of `probe` is good.
+    /// Waits until the response of `probe` is good.
     pub fn wait_ready(
         &mut self,
         probe: &dyn ReadyCheck,

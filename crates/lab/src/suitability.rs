@@ -118,7 +118,7 @@ enum Name {
     Ends(&'static str),
 }
 
-/// Settings of allocators, with who reads them.
+/// Settings of allocators, with the allocators that read them.
 const ALLOCATOR: &[(Name, &str)] = &[
     (Name::Is(PRELOAD), "the dynamic linker"),
     (Name::Is("GLIBC_TUNABLES"), "glibc"),
@@ -158,7 +158,7 @@ fn is_allocators(name: &OsStr) -> bool {
     reader_of(name).is_some()
 }
 
-/// Who reads the variable `name`, if it is a setting of an allocator.
+/// Which allocator reads the variable `name`, if it is a setting of an allocator.
 pub(crate) fn reader_of(name: &OsStr) -> Option<&'static str> {
     let name = name.as_bytes();
     let is_it = |pattern: &Name| match pattern {

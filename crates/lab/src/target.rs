@@ -305,7 +305,7 @@ pub fn has_port_place(word: &OsStr) -> bool {
     windows.any(|window| window == PORT_PLACE.as_bytes())
 }
 
-/// The word with the port in the place of each `{port}`.
+/// The word with the port instead of each `{port}`.
 pub(crate) fn with_port(word: &OsStr, port: &str) -> OsString {
     let (place, mut rest) = (PORT_PLACE.as_bytes(), word.as_bytes());
     let mut bytes = Vec::with_capacity(rest.len());

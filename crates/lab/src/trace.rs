@@ -112,7 +112,7 @@ impl Trace {
         ] {
             file.write_all_at(&value.to_ne_bytes(), (header + field) as u64)?;
         }
-        // A target may run as another user; who does not know the directory's name does not get here.
+        // A target may run as another user; a user that does not know the directory's name does not get here.
         fs::set_permissions(&trace.counters, fs::Permissions::from_mode(0o666))?;
         Ok(trace)
     }

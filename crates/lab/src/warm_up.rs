@@ -8,7 +8,7 @@
 //! slower than the target is: steady is what has four such values in a row within a tenth of each other.
 //! A machine with neighbours may never grant that. So when patience ends the question is turned round:
 //! not whether the slices agree, but whether they *drift* ([`Drift`]): only then is there no steady state.
-//! Slices that are merely restless are as steady as that machine lets them be.
+//! Slices that are merely noisy are as steady as that machine lets them be.
 
 use millpond_measure::statistics::median;
 

@@ -23,7 +23,7 @@ const REPEATS_MAX: u64 = 1_000;
 pub const PIPELINE_MAX: usize = 1_024;
 /// Most connections: the files that Linux lets a process open, unless root has raised that.
 const CONNECTIONS_MAX: usize = 1 << 20;
-/// More threads than any machine has CPUs is a slip of the finger, and each takes megabytes.
+/// More threads than any machine has CPUs is a typo, and each takes megabytes.
 const THREADS_MAX: usize = 1_024;
 /// Default of [`LoadConfig::timeout_ns`]: wrk's.
 pub const TIMEOUT_NS_DEFAULT: u64 = 2_000_000_000;
@@ -52,14 +52,14 @@ pub struct Target {
 /// What lets the next request leave.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
-    /// An answer lets the next request of that connection leave.
+    /// A response lets the next request of that connection leave.
     ClosedLoop,
-    /// Requests are due on a fixed grid, whatever the answers do.
+    /// Requests are due on a fixed grid, whatever the responses do.
     ConstantRate {
         /// Requests per second of all threads together; fractions are kept to a millionth.
         per_s: f64,
     },
-    /// Requests are due when an arrival process says so, whatever the answers do.
+    /// Requests are due when an arrival process says so, whatever the responses do.
     Open(Arrivals),
 }
 
@@ -176,7 +176,7 @@ pub struct LoadConfig {
     pub pipeline: usize,
     /// What lets the next request leave.
     pub mode: Mode,
-    /// An arrival that cannot be sent within this time of its intended start is given up unsent, and
+    /// An arrival that cannot be sent within this time of its intended start is dropped unsent, and
     /// counted apart. `None`: it is sent whenever there is a connection. Not for the closed loop.
     pub deadline_ns: Option<u64>,
     /// Uncounted time before the window.
@@ -188,19 +188,19 @@ pub struct LoadConfig {
     pub repeats: u64,
     /// What the requests are.
     pub workload: Workload,
-    /// Which answers are right.
+    /// Which responses are right.
     pub validation: Validation,
     /// How connections come and go.
     pub plan: ConnectionPlan,
-    /// TLS towards the target; `None`: clear text.
+    /// TLS towards the target; `None`: plaintext.
     pub tls: Option<TlsClient>,
-    /// A request without an answer this long after its write has failed; also bounds connecting
+    /// A request without a response this long after its write has failed; also bounds connecting
     /// and the drain at the end.
     pub timeout_ns: u64,
     /// Longest head of a response, at most and by default [`RESPONSE_HEAD_BYTES_MAX`]. It has at most
     /// [`RESPONSE_FIELDS_MAX`] fields; bodies may have any length.
     pub response_head_bytes_max: usize,
-    /// How long is waited for all connections to be open before anything is sent. If some are not, they are given up,
+    /// How long is waited for all connections to be open before anything is sent. If some are not, they are abandoned,
     /// the others are measured, and the verdict is INVALID. With a ramp it is the first alone that is waited for.
     pub connect_within_ns: u64,
     /// A target without any connection for this long is gone, and the run ends, unless it keeps going.
@@ -212,10 +212,10 @@ pub struct LoadConfig {
     /// Which kernel interface the threads use. Epoll unless asked otherwise: with it a request
     /// leaves in the moment it is stamped, with io_uring when its thread next waits.
     pub driver: DriverChoice,
-    /// How long a thread may look for answers before it sleeps, while that pays; 0: never. See
+    /// How long a thread may look for responses before it sleeps, while that pays; 0: never. See
     /// [`millpond_io::Driver::set_busy_poll`].
     pub busy_poll_ns: u64,
-    /// Whether a sample of the answers is stamped by the kernel on arrival, where the driver can, so
+    /// Whether a sample of the responses is stamped by the kernel on arrival, where the driver can, so
     /// that a thread that woke late is told from a slow target. The kernel then stamps every packet
     /// of the machine, which is cheap and not free.
     pub receive_stamps: bool,
@@ -239,7 +239,7 @@ pub struct LoadConfig {
     /// Whether threads take the highest priority that is permitted (root, `CAP_SYS_NICE`), so that other programs
     /// interrupt them less; where it is not, they run with this process's.
     pub raises_priority: bool,
-    /// Whether connections stay open after the last answer until [`crate::Observer::connections_held`] has returned.
+    /// Whether connections stay open after the last response until [`crate::Observer::connections_held`] has returned.
     pub holds_connections: bool,
     /// How many requests are kept one by one, at most; 0: none.
     pub samples_max: usize,
@@ -302,7 +302,7 @@ impl LoadConfig {
             );
         }
         if self.timeout_ns == 0 {
-            return refuse("timeout", "no answer can come in zero time".into());
+            return refuse("timeout", "no response can come in zero time".into());
         }
         if let Err(problem) = self.try_response_limits() {
             return refuse("max-response-header", problem);

@@ -318,7 +318,7 @@ const THREADS_MAX: usize = 16;
 /// Time between two readings for each thread that is read, which takes about a microsecond.
 const PERIOD_NS_PER_THREAD: u64 = 50_000;
 const PERIOD_NS_MIN: u64 = 100_000;
-/// The first answer after so long a silence, for each thread that is read, is looked at only after a reading: it and
+/// The first response after so long a silence, for each thread that is read, is looked at only after a reading: it and
 /// those that come with it are the ones that a stall delayed most.
 const SILENCE_NS_PER_THREAD: u64 = 20_000;
 const SILENCE_NS_MIN: u64 = 50_000;
@@ -408,7 +408,7 @@ impl TargetWatch {
         }
     }
 
-    /// What kept the target from its CPU since the last reading, if it is time for the next; `has_events`: answers may
+    /// What kept the target from its CPU since the last reading, if it is time for the next; `has_events`: responses may
     /// have come.
     #[inline]
     pub(crate) fn look(&mut self, has_events: bool, now_ns: u64) -> Option<Kept> {

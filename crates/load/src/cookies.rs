@@ -1,6 +1,6 @@
 //! The cookies of a thread's connections: each is a user that keeps what the server sets.
 //!
-//! With `--cookies` alone: `session` shows each answer's head here, `worker` has each request
+//! With `--cookies` alone: `session` shows each response's head here, `worker` has each request
 //! written here, which is the workload's with a Cookie field at the end of its head. A user is a
 //! place among the connections: the connection that takes the place of one that closed has its
 //! cookies. A run asks one server, so every cookie is that host's; and scripts, which write their
@@ -97,7 +97,7 @@ impl Cookies {
         session.take_parts([fields, &self.field, rest], arrival, &asked, pool)
     }
 
-    /// The head of the answer to `request` has come to user `index`.
+    /// The head of the response to `request` has come to user `index`.
     pub(crate) fn head(
         &mut self,
         index: u32,

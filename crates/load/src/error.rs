@@ -116,7 +116,7 @@ pub enum ConnectFailure {
     #[error("the TLS handshake failed: {0}{flags}", flags = flags_against(*.0))]
     Handshake(HandshakeError),
     /// Nobody answered.
-    #[error("no answer within {} ms", timeout_ns / 1_000_000)]
+    #[error("no response within {} ms", timeout_ns / 1_000_000)]
     TimedOut {
         /// How long was waited.
         timeout_ns: u64,
@@ -124,9 +124,9 @@ pub enum ConnectFailure {
 }
 
 // Why requests failed, by kind, with the first of each kind as an example. Nothing here is on the path of a request
-// that is answered rightly.
+// that is answered successfully.
 
-/// Bytes of an answer that an example keeps.
+/// Bytes of a response that an example keeps.
 const EXAMPLE_BYTES_MAX: usize = 64;
 const KINDS: usize = LoadFailureKind::ALL.len();
 
@@ -135,9 +135,9 @@ const KINDS: usize = LoadFailureKind::ALL.len();
 pub(crate) struct FailureCauses {
     /// Of connections that were not opened: how many failed in the handshake.
     pub(crate) tls: u64,
-    /// Of requests that failed while an answer was awaited: those whose answer is no HTTP.
+    /// Of requests that failed while a response was awaited: those whose response is no HTTP.
     framing: u64,
-    /// Of the same: those whose answer is too large.
+    /// Of the same: those whose response is too large.
     limit: u64,
     /// At most one of each kind.
     first: [Option<LoadFailureExample>; KINDS],
@@ -166,7 +166,7 @@ impl FailureCauses {
         }
     }
 
-    /// So many requests failed because of an answer of this kind; others are read errors.
+    /// So many requests failed because of a response of this kind; others are read errors.
     pub(crate) fn count(&mut self, kind: LoadFailureKind, requests: u64) {
         match kind {
             LoadFailureKind::Framing => self.framing += requests,
@@ -221,7 +221,7 @@ impl FailureCauses {
     }
 }
 
-/// What kind of failure an answer is that the parser refuses.
+/// What kind of failure a response is that the parser refuses.
 pub(crate) fn kind_of(error: &ClientError) -> LoadFailureKind {
     match error {
         ClientError::ClosedEarly { .. } => LoadFailureKind::Read,
@@ -242,14 +242,14 @@ pub(crate) fn kind_of(error: &ClientError) -> LoadFailureKind {
     }
 }
 
-/// Why an answer is not taken, with the flag where one decides it.
+/// Why a response is not taken, with the flag where one decides it.
 pub(crate) fn sentence_of(error: &ClientError) -> String {
     match error {
         ClientError::Head(ParseError::HeadTooLong { limit_bytes }) => {
             format!("head over {limit_bytes} bytes, the limit of --max-response-header")
         }
         ClientError::Head(ParseError::TooManyFields { limit }) => {
-            format!("head with more than {limit} fields")
+            format!("header section with more than {limit} fields")
         }
         other => other.to_string(),
     }

@@ -8,11 +8,11 @@
 //!
 //! | clock | from | to |
 //! |---|---|---|
-//! | *response* | the intended start, fixed before the run | the last byte of the answer |
-//! | *service* | the actual write | the last byte of the answer |
-//! | *slip* | the intended start | the actual write |
+//! | *response* | the intended start, fixed before the run | the last byte of the response |
+//! | *service* | the actual write | the last byte of the response |
+//! | *send delay* (`slip`) | the intended start | the actual write |
 //!
-//! Slip + service = response for every request. A generator that waits for a slow server before it
+//! Send delay + service = response for every request. A generator that waits for a slow server before it
 //! sends the next request would not see the slow moment (coordinated omission); here the schedule
 //! is fixed, so response sees it and service shows how much of it was the server's own work.
 //!

@@ -1,8 +1,8 @@
-//! Who else looks at answers, besides the clocks: a script, the cookies of a user, the clock of
+//! What else reads responses, besides the clocks: a script, the cookies of a user, the clock of
 //! batches, a table of requests.
 //!
 //! Only if one of them wants to: `worker` lends them for one call, `session` shows them each part
-//! of an answer.
+//! of a response.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::samples::Samples;
 use crate::script::Runner;
 use crate::workload::Requests;
 
-/// All of them, as one connection's answers see them.
+/// All of them, as one connection's responses see them.
 pub(crate) struct Listener<'a> {
     pub(crate) index: u32,
     pub(crate) script: Option<&'a mut Runner>,
@@ -22,7 +22,7 @@ pub(crate) struct Listener<'a> {
     pub(crate) samples: Option<&'a mut Samples>,
 }
 
-/// An answer that is complete, and its request.
+/// A response that is complete, and its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered<'a> {
     pub(crate) request: &'a InFlight,
@@ -38,7 +38,7 @@ pub(crate) struct Answered<'a> {
 }
 
 impl Listener<'_> {
-    /// The head of an answer is complete.
+    /// The head of a response is complete.
     pub(crate) fn head(
         &mut self,
         request: Option<&InFlight>,

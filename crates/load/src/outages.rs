@@ -1,6 +1,6 @@
 //! Times without a target, in a run that goes on through them: since when, how long, and what failed meanwhile.
 //!
-//! A server that closes each connection after its answer leaves moments without a connection, too. So an outage is a
+//! A server that closes each connection after its response leaves moments without a connection, too. So an outage is a
 //! time in which none was open and an attempt to open one failed. All here is for connections that are lost or opened;
 //! runs that end with their target do not come here.
 
@@ -160,13 +160,13 @@ impl Log {
     }
 }
 
-// Times at which others kept a thread of the generator or the target from its CPU, and the answers outside of them.
+// Times at which others kept a thread of the generator or the target from its CPU, and the responses outside of them.
 //
 // Another program that wakes, or a hypervisor, takes a CPU for 0.1 to 10 ms a few times a second. What was due in that
 // time leaves late, what arrived is seen late, and the target gets all of it at once afterwards. If that is more than
 // one request in a hundred, the p99 is that of the machine and says nothing of the target. So a generator thread
 // compares the clock with the last time it looked at it: awake it looks every few microseconds, and asleep it knows
-// when it wanted to wake. A target that pauses makes no such stall: the thread sleeps until an answer comes. Of the
+// when it wanted to wake. A target that pauses makes no such stall: the thread sleeps until a response comes. Of the
 // target the kernel tells how long its threads waited for others ([`crate::TargetThreads`]).
 //
 // Only right where the target has other CPUs: on a common one, a stall is the target at work.
@@ -177,7 +177,7 @@ const STALL_NS_MIN: u64 = 50_000;
 /// the stall's length is left out after it.
 const RECOVERY: u64 = 2;
 
-/// The clocks of the answers that no stall touched.
+/// The clocks of the responses that no stall touched.
 #[derive(Clone, Debug, Default)]
 pub struct Undisturbed {
     /// From the intended start to the last byte.
@@ -187,7 +187,7 @@ pub struct Undisturbed {
     /// From the intended start, or the moment from which a connection was free, to the actual write, of the requests that
     /// were due outside of stalls.
     pub lateness: LatencyHistogram,
-    /// Right answers to requests that were on their way during a stall, or in the time after it.
+    /// Right responses to requests that were on their way during a stall, or in the time after it.
     pub left_out: u64,
     /// Length of all stalls, of all threads together.
     pub stalled_ns: u64,
@@ -264,8 +264,8 @@ impl StallWatch {
         }
     }
 
-    /// Answers are complete. A request that was due before the end of the last stall, and is answered after its begin,
-    /// met it; an earlier stall is over for whoever did not.
+    /// Responses are complete. A request that was due before the end of the last stall, and is answered after its begin,
+    /// met it; an earlier stall is over for requests that did not.
     #[inline]
     pub(crate) fn answered(
         &mut self,
@@ -287,7 +287,7 @@ impl StallWatch {
 
 // Whether a warm-up may end: throughput and median response time no longer change.
 //
-// 1. MSER (White 1997; MSER-5 with a slice in the place of five observations): of all beginnings
+// 1. MSER (White 1997; MSER-5 with a slice instead of five observations): of all beginnings
 //    that could be cut off, the one that leaves the smallest standard error of the mean. It has to
 //    lie in the first half, or the end of the transient has not been seen.
 // 2. Mann-Kendall (1945), without a trend at 5 %, over what that leaves: MSER by itself is blind to
@@ -295,11 +295,11 @@ impl StallWatch {
 //
 // Both have to hold for both series, of at least sixteen slices, four times in a row: a test that
 // is repeated until it passes would pass by chance. A slice is a quarter of a second, or as many
-// quarters as it takes for ten answers. A server that stays slow is steady.
+// quarters as it takes for ten responses. A server that stays slow is steady.
 
 /// The length of a slice.
 pub(crate) const SLICE_NS: u64 = 250_000_000;
-/// Answers without which a mean says little.
+/// Responses without which a mean says little.
 const ANSWERS_MIN: u64 = 10;
 /// Slices without which nothing is decided: 4 s.
 const SLICES_MIN: usize = 16;
@@ -318,7 +318,7 @@ pub(crate) struct Steadiness {
     rates: VecDeque<f64>,
     medians: VecDeque<f64>,
     lengths_ns: VecDeque<u64>,
-    /// The slice that has too few answers yet.
+    /// The slice that has too few responses yet.
     open: LatencyHistogram,
     open_ns: u64,
     /// Time that is no longer looked at.
@@ -434,7 +434,7 @@ fn trend_z(series: &[f64]) -> f64 {
     (s.abs() - 1.0).max(0.0) * s.signum() / variance.sqrt()
 }
 
-// How busy a generator thread is. Time spent looking for answers (`--busy-poll`) is free time: the
+// How busy a generator thread is. Time spent looking for responses (`--busy-poll`) is free time: the
 // thread would have slept.
 
 /// CPU time of the calling thread over wall time, between the first and the last sample.
@@ -446,7 +446,7 @@ pub(crate) struct CpuShare {
 
 impl CpuShare {
     /// Reads the calling thread's CPU clock, which is a system call: not per request. `spun_ns` is
-    /// how long it has looked for answers so far.
+    /// how long it has looked for responses so far.
     pub(crate) fn sample(&mut self, now_ns: u64, spun_ns: u64) {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         // Neither part of a thread's CPU time is ever negative.

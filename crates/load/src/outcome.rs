@@ -6,9 +6,9 @@
 //! ```
 //!
 //! `session` and `worker` report here; once a second `timeline` takes the three clocks away; `run`
-//! merges the threads into one record. Invariant, asserted per request: slip + service == response.
-//! Wrong answers are not in the three clocks but have histograms of their own, so that both
-//! populations can be shown; how long requests without an answer were waited for is kept apart.
+//! merges the threads into one record. Invariant, asserted per request: send delay + service == response.
+//! Wrong responses are not in the three clocks but have histograms of their own, so that both
+//! populations can be shown; how long requests without a response were waited for is kept apart.
 
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ pub(crate) enum Phase {
 pub(crate) enum Moment {
     /// Before the window.
     Outside,
-    /// Behind the window, while answers are waited for.
+    /// Behind the window, while responses are waited for.
     Drain,
     /// In the window, with nothing left to ask.
     Window,
@@ -66,22 +66,22 @@ pub(crate) struct Outcome {
     pub(crate) response: LatencyHistogram,
     pub(crate) service: LatencyHistogram,
     pub(crate) slip: LatencyHistogram,
-    /// Service times that are response times too, of requests without slip: all of a closed loop.
+    /// Service times that are response times too, of requests without send delay: all of a closed loop.
     /// One histogram to record in and not three; [`Self::change`] shares them out.
     punctual: Tally,
-    /// Response time of wrong answers.
+    /// Response time of wrong responses.
     pub(crate) wrong_response: LatencyHistogram,
-    /// Service time of wrong answers.
+    /// Service time of wrong responses.
     pub(crate) wrong_service: LatencyHistogram,
-    /// The part of slip that is the generator's own: a connection was free and the time had come.
+    /// The part of the send delay that is the generator's own: a connection was free and the time had come.
     pub(crate) lateness: LatencyHistogram,
-    /// The rest of slip: no connection was free.
+    /// The rest of the send delay: no connection was free.
     pub(crate) blocked: LatencyHistogram,
     /// `None`: nobody wants to know. On the heap: most runs have none.
     pub(crate) stalls: Option<Box<StallWatch>>,
     /// The parts of service, of a sample.
     pub(crate) wake: WakeDelays,
-    /// Ages of requests that were given up, from their intended start.
+    /// Ages of requests that timed out, from their intended start.
     pub(crate) unanswered: LatencyHistogram,
     /// Connecting and waiting.
     pub(crate) phases: Phases,
@@ -92,7 +92,7 @@ pub(crate) struct Outcome {
     pub(crate) errors: LoadErrors,
     /// Why requests failed.
     pub(crate) causes: Box<FailureCauses>,
-    /// Wrong answers by what is wrong with them.
+    /// Wrong responses by what is wrong with them.
     pub(crate) wrong: WrongAnswers,
     /// The same apart for each class; empty if there is one.
     pub(crate) classes: Box<[ClassOutcome]>,
@@ -100,7 +100,7 @@ pub(crate) struct Outcome {
     pub(crate) is_warm_up: bool,
     /// Failures of requests that do not count.
     warm_up_errors: LoadErrors,
-    /// Right answers among the clocks that were taken away.
+    /// Right responses among the clocks that were taken away.
     taken: u64,
     statuses: Box<[u64]>,
     /// Counted requests written, repetitions not included.
@@ -115,11 +115,11 @@ pub(crate) struct Outcome {
     pub(crate) abandoned: u64,
     /// Counted arrivals due but never written.
     pub(crate) unsent: u64,
-    /// Counted arrivals given up unsent because they were too late.
+    /// Counted arrivals dropped unsent because they were too late.
     pub(crate) shed: u64,
-    /// Right answers that arrived inside the rate's window, whenever their requests left.
+    /// Right responses that arrived inside the rate's window, whenever their requests left.
     pub(crate) answered_in_window: u64,
-    /// The same of wrong answers.
+    /// The same of wrong responses.
     pub(crate) wrong_in_window: u64,
     /// Of those, how many have a wrong status.
     pub(crate) wrong_statuses_in_window: u64,
@@ -128,7 +128,7 @@ pub(crate) struct Outcome {
     pub(crate) rate_bytes: u64,
     /// Bytes that came behind the window.
     pub(crate) drained_bytes: u64,
-    pub(crate) last_answer_ns: u64,
+    pub(crate) last_response_ns: u64,
 }
 
 impl Outcome {
@@ -169,7 +169,7 @@ impl Outcome {
             received_bytes: 0,
             rate_bytes: 0,
             drained_bytes: 0,
-            last_answer_ns: 0,
+            last_response_ns: 0,
         }
     }
 
@@ -181,7 +181,7 @@ impl Outcome {
         }
     }
 
-    /// Answers are complete, to requests that have everything but their numbers in common.
+    /// Responses are complete, to requests that have everything but their numbers in common.
     #[inline]
     pub(crate) fn answered(
         &mut self,
@@ -204,7 +204,7 @@ impl Outcome {
         if !request.counted {
             return self.answered_uncounted(flight, judgement, last_byte_ns);
         }
-        self.last_answer_ns = self.last_answer_ns.max(last_byte_ns);
+        self.last_response_ns = self.last_response_ns.max(last_byte_ns);
         if let Some(answers) = self.statuses.get_mut(usize::from(status)) {
             *answers += count;
         }
@@ -259,7 +259,7 @@ impl Outcome {
         }
     }
 
-    /// Warm-up's answers are shown as its own, those that came after it nowhere.
+    /// Warm-up's responses are shown as its own, those that came after it nowhere.
     fn answered_uncounted(&mut self, flight: &Flight, judgement: Judgement, now_ns: u64) {
         match judgement {
             _ if !self.is_warm_up => {}
@@ -317,10 +317,10 @@ impl Outcome {
         if let Some(class) = self.classes.get_mut(usize::from(request.class)) {
             count_phase(&mut class.errors, phase);
         }
-        self.last_answer_ns = self.last_answer_ns.max(now_ns);
+        self.last_response_ns = self.last_response_ns.max(now_ns);
     }
 
-    /// Answers came after the timeout: as if they had never come.
+    /// Responses came after the timeout: as if they had never come.
     #[cold]
     pub(crate) fn too_late(&mut self, flight: &Flight, now_ns: u64) {
         for _ in 0..flight.count {
@@ -328,12 +328,12 @@ impl Outcome {
         }
     }
 
-    /// An arrival that was due is given up without having been written.
+    /// An arrival that was due is dropped without having been written.
     pub(crate) fn never_sent(&mut self, intended_ns: u64, now_ns: u64) {
         self.never_sent_many(intended_ns, now_ns, 1);
     }
 
-    /// `count` neighbouring arrivals, one of which was due at `intended_ns`, are given up.
+    /// `count` neighbouring arrivals, one of which was due at `intended_ns`, are dropped.
     pub(crate) fn never_sent_many(&mut self, intended_ns: u64, now_ns: u64, count: u64) {
         self.unsent += count;
         self.errors.timeout += count;
@@ -341,7 +341,7 @@ impl Outcome {
             .record_many(now_ns.saturating_sub(intended_ns), count);
     }
 
-    /// An arrival is given up because it is later than its deadline.
+    /// An arrival is dropped because it is later than its deadline.
     pub(crate) fn shed(&mut self, arrival: &Arrival, now_ns: u64) {
         if arrival.counted {
             self.shed += 1;
@@ -359,7 +359,7 @@ impl Outcome {
         }
     }
 
-    /// Right answers to counted requests, among the clocks that are here.
+    /// Right responses to counted requests, among the clocks that are here.
     pub(crate) fn requests(&self) -> u64 {
         self.response.count() + self.punctual.count()
     }
@@ -402,7 +402,7 @@ impl Outcome {
         (empty, counts)
     }
 
-    /// Answers by status code, those that occurred.
+    /// Responses by status code, those that occurred.
     pub(crate) fn statuses(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         let codes = self.statuses.iter().enumerate();
         codes
@@ -453,7 +453,7 @@ impl Outcome {
         self.received_bytes += other.received_bytes;
         self.rate_bytes += other.rate_bytes;
         self.drained_bytes += other.drained_bytes;
-        self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
+        self.last_response_ns = self.last_response_ns.max(other.last_response_ns);
     }
 }
 
@@ -486,12 +486,12 @@ pub(crate) struct ClassOutcome {
     pub(crate) response: LatencyHistogram,
     pub(crate) service: LatencyHistogram,
     pub(crate) errors: LoadErrors,
-    /// Right answers that arrived inside the window, whenever their requests left.
+    /// Right responses that arrived inside the window, whenever their requests left.
     pub(crate) answered_in_window: u64,
 }
 
 impl ClassOutcome {
-    /// Counted answers are complete.
+    /// Counted responses are complete.
     pub(crate) fn answered(&mut self, flight: &Flight, judgement: Judgement, last_byte_ns: u64) {
         let (request, count) = (&flight.request, flight.count as u64);
         if judgement == Judgement::Right {

@@ -53,11 +53,11 @@ pub struct LoadRecord {
     pub pipeline: usize,
     /// The kernel interface that its threads used: `epoll`, `uring`.
     pub driver: &'static str,
-    /// How long a thread looked for answers before it slept, at most; 0: not at all.
+    /// How long a thread looked for responses before it slept, at most; 0: not at all.
     pub busy_poll_ns: u64,
-    /// Looks of that kind that found something, of all threads.
+    /// Busy polls that found something, of all threads.
     pub spins_paid: u64,
-    /// Looks of that kind in vain.
+    /// Busy polls that found nothing.
     pub spins_vain: u64,
     /// Time that all of them took, warm-up included.
     pub spun_ns: u64,
@@ -65,16 +65,16 @@ pub struct LoadRecord {
     pub rate_per_s: Option<f64>,
     /// The arrival process in words; `None` in a closed loop.
     pub arrivals: Option<String>,
-    /// Requests that were answered rightly: the samples of the three clocks.
+    /// Requests that were answered successfully: the samples of the three clocks.
     pub requests: u64,
-    /// Right answers that the rate is of: those of `rate_window`, whenever their requests left.
+    /// Right responses that the rate is of: those of `rate_window`, whenever their requests left.
     pub answered_in_window: u64,
     /// Requests written (each once, see `resent`).
     pub sent: u64,
     /// Requests written again after the server had announced, by closing the connection, that it
     /// would not answer them.
     pub resent: u64,
-    /// Connections that were closed because bytes came that no request had asked for: a second answer, or bytes behind
+    /// Connections that were closed because bytes came that no request had asked for: a second response, or bytes behind
     /// one.
     pub unasked: u64,
     /// Requests that were due inside the window; `None` in a closed loop.
@@ -83,7 +83,7 @@ pub struct LoadRecord {
     pub sent_late: u64,
     /// Requests due but never written, among the timeouts.
     pub unsent: u64,
-    /// Requests due but given up unsent because they were later than the deadline: neither answered
+    /// Requests due but dropped unsent because they were later than the deadline: neither answered
     /// nor failed, their ages among `unanswered`.
     pub shed: u64,
     /// Requests under way when the run was cut off; neither answered nor failed.
@@ -94,7 +94,7 @@ pub struct LoadRecord {
     pub errors: LoadErrors,
     /// The same by cause, with the first of each.
     pub failures: Vec<LoadFailure>,
-    /// Wrong answers, among the failures, by what is wrong with them.
+    /// Wrong responses, among the failures, by what is wrong with them.
     pub wrong_answers: WrongAnswers,
     /// How the warm-up went; `None`: there was none.
     pub warm_up: Option<LoadWarmUp>,
@@ -102,7 +102,7 @@ pub struct LoadRecord {
     pub batches: BatchClocks,
     /// Single requests, their beginnings since the epoch; empty unless asked for.
     pub samples: Samples,
-    /// The parts of `opening`, of connections over TLS; empty in clear text.
+    /// The parts of `opening`, of connections over TLS; empty in plaintext.
     pub openings: Openings,
     /// How the requests spread over the connections.
     pub connection_use: ConnectionUse,
@@ -110,19 +110,19 @@ pub struct LoadRecord {
     pub cookies: Option<LoadCookies>,
     /// Each class of requests by itself; empty if there is one.
     pub classes: Vec<ClassRecord>,
-    /// Answers by status code.
+    /// Responses by status code.
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes received inside the window, heads included.
     pub bytes_received: u64,
     /// Bytes handed to the kernel, warm-up included.
     pub sent_bytes: u64,
-    /// Bytes received behind the window, while answers were waited for.
+    /// Bytes received behind the window, while responses were waited for.
     pub drained_bytes: u64,
-    /// From the beginning of the window to the last answer, those that came behind it included.
+    /// From the beginning of the window to the last response, those that came behind it included.
     pub answered_within_ns: u64,
-    /// Length of the window: as asked, or until the last answer when a count ended it.
+    /// Length of the window: as asked, or until the last response when a count ended it.
     pub duration_ns: u64,
-    /// Right answers per second of `rate_window`.
+    /// Right responses per second of `rate_window`.
     pub requests_per_s: f64,
     /// What the rate is of: the window, or when a count ended it the part of it before the first connection found
     /// no request left to send.
@@ -133,51 +133,51 @@ pub struct LoadRecord {
     pub service: LatencyHistogram,
     /// From the intended start to the actual write.
     pub slip: LatencyHistogram,
-    /// From the intended start to the last byte of wrong answers.
+    /// From the intended start to the last byte of wrong responses.
     pub wrong_response: LatencyHistogram,
-    /// From the actual write to the last byte of wrong answers.
+    /// From the actual write to the last byte of wrong responses.
     pub wrong_service: LatencyHistogram,
-    /// The part of slip that is the generator's own: a connection was free and the time had come.
+    /// The part of the send delay that is the generator's own: a connection was free and the time had come.
     pub lateness: LatencyHistogram,
-    /// The rest of slip: no connection was free.
+    /// The rest of the send delay: no connection was free.
     pub blocked: LatencyHistogram,
     /// The clocks without the requests that met a stall of the generator's own; `None`: not asked for.
     pub undisturbed: Option<Undisturbed>,
-    /// From an answer's arrival in the kernel to its thread being awake, of a sample; empty where
+    /// From a response's arrival in the kernel to its thread being awake, of a sample; empty where
     /// the driver has no stamps.
     pub wake_delay: LatencyHistogram,
-    /// From the actual write to the answer's arrival in the kernel, of the same sample.
+    /// From the actual write to the response's arrival in the kernel, of the same sample.
     pub kernel_service: LatencyHistogram,
     /// Service time of the same sample: the sum of both.
     pub sampled_service: LatencyHistogram,
-    /// Ages, from the intended start, of requests that were given up: lower bounds of latencies
+    /// Ages, from the intended start, of requests that were dropped or timed out: lower bounds of latencies
     /// that were never seen.
     pub unanswered: LatencyHistogram,
     /// When sending began, since the epoch; 0: it did not.
     pub started_unix_ns: u64,
     /// Connecting; 0 for all but the first request on a connection.
     pub connect: LatencyHistogram,
-    /// From the actual write to the head of the answer.
+    /// From the actual write to the head of the response.
     pub waiting: LatencyHistogram,
     /// Connecting and service.
     pub total: LatencyHistogram,
-    /// The Server field of the first answer.
+    /// The Server field of the first response.
     pub server: String,
     /// Length of the first body.
     pub document_bytes: u64,
     /// Bytes of bodies.
     pub body_bytes: u64,
-    /// Answers that left their connection open.
+    /// Responses that left their connection open.
     pub keep_alive_requests: u64,
-    /// Answers per second of single threads, right and wrong, a sample every quarter of a second.
+    /// Responses per second of single threads, right and wrong, a sample every quarter of a second.
     pub thread_rates: LatencyHistogram,
     /// From asking for a connection to having it, of all that came up, before the window too.
     pub opening: LatencyHistogram,
-    /// Handshakes of all connections; `None` in clear text.
+    /// Handshakes of all connections; `None` in plaintext.
     pub tls: Option<LoadTls>,
     /// What each second was like, warm-up included.
     pub seconds: Vec<LoadSecond>,
-    /// CPU of the busiest thread as a share of one CPU, without what it spent looking for answers.
+    /// CPU of the busiest thread as a share of one CPU, without what it spent looking for responses.
     pub generator_cpu_share: f64,
     /// CPU time the hypervisor withheld, as a share of the machine; `None` if unknown.
     pub steal_share: Option<f64>,
@@ -194,7 +194,7 @@ pub struct LoadRecord {
 pub struct ClassRecord {
     /// As the workload names it.
     pub name: String,
-    /// Right answers that its rate is of: those inside the record's `rate_window`.
+    /// Right responses that its rate is of: those inside the record's `rate_window`.
     pub answers: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
@@ -233,7 +233,7 @@ impl LoadRecord {
         self
     }
 
-    /// Why not one request was answered rightly, as far as it is known.
+    /// Why no request succeeded, as far as it is known.
     #[must_use]
     pub fn why_none_is_right(&self) -> Option<String> {
         if self.requests > 0 {
@@ -250,26 +250,26 @@ impl LoadRecord {
                 _ => "",
             };
             return Some(format!(
-                "{count} of {answers} answers have status {code}{hint}"
+                "{count} of {answers} responses have status {code}{hint}"
             ));
         }
         let most = self.failures.iter().max_by_key(|failure| failure.count);
         most.map(LoadFailure::in_words)
     }
 
-    /// All answers per second of `rate_window`, right and wrong.
+    /// All responses per second of `rate_window`, right and wrong.
     #[must_use]
     pub fn all_answers_per_s(&self) -> f64 {
         self.rate_window.rate_of(self.rate_window.all_answers())
     }
 
-    /// From the intended start to the last byte of all answers, right and wrong.
+    /// From the intended start to the last byte of all responses, right and wrong.
     #[must_use]
     pub fn all_response(&self) -> Cow<'_, LatencyHistogram> {
         of_both(&self.response, &self.wrong_response)
     }
 
-    /// From the actual write to the last byte of all answers, right and wrong.
+    /// From the actual write to the last byte of all responses, right and wrong.
     #[must_use]
     pub fn all_service(&self) -> Cow<'_, LatencyHistogram> {
         of_both(&self.service, &self.wrong_service)
@@ -412,7 +412,7 @@ fn narrow_count(count: usize) -> u32 {
 // Records of one set of connections after another, as one run's.
 //
 // Samples and counts are added, and so are the windows: the time between two sets is in none of them. The rate is all
-// answers of the windows over their length; a set too small to have a window of its own is left out of it, unless
+// responses of the windows over their length; a set too small to have a window of its own is left out of it, unless
 // there is no other.
 // Records of generators that ran at the same time are added by `merge`.
 
@@ -446,7 +446,7 @@ impl LoadRecord {
         }
     }
 
-    /// Adds the window of `next`; the answers of classes that are left out of it become 0.
+    /// Adds the window of `next`; the responses of classes that are left out of it become 0.
     fn add_rate_window(&mut self, next: &mut Self) {
         let is_whole = |record: &Self| record.rate_window.end != RateWindowEnd::LastAnswer;
         let leave_out = |record: &mut Self| {

@@ -77,14 +77,14 @@ pub struct RequestClass {
     pub body: RequestBody,
     /// Which key it is about.
     pub key: KeyUse,
-    /// The answer's body must be the value of the key.
+    /// The response's body must be the value of the key.
     pub expects_value: bool,
-    /// Which answers are right.
+    /// Which responses are right.
     pub validation: Validation,
 }
 
 impl RequestClass {
-    /// GET `target`, of weight 1, any answer below 400 right.
+    /// GET `target`, of weight 1, any response below 400 right.
     pub fn get(name: &str, target: &str) -> Self {
         Self {
             name: name.to_owned(),

@@ -23,11 +23,11 @@ pub struct RequestPlan {
     pub target: Target,
     /// What they are; with a script only what it finds in its table.
     pub workload: Workload,
-    /// Which answers are right.
+    /// Which responses are right.
     pub validation: Validation,
     /// The script that makes the requests.
     pub script: Option<ScriptConfig>,
-    /// TLS towards the target; `None`: clear text.
+    /// TLS towards the target; `None`: plaintext.
     pub tls: Option<TlsClient>,
     /// Whether `tls` verifies the server's certificate.
     pub is_verified: bool,
@@ -38,7 +38,7 @@ pub struct RequestPlan {
 }
 
 impl RequestPlan {
-    /// These requests of `target`, in clear text, any answer right that the workload allows.
+    /// These requests of `target`, in plaintext, any response right that the workload allows.
     #[must_use]
     pub fn new(target: Target, workload: Workload) -> Self {
         Self {

@@ -46,11 +46,11 @@ use self::watch::{Watch, show_seconds};
 pub struct Progress {
     /// True until the window begins.
     pub is_warm_up: bool,
-    /// Right answers in the window so far.
+    /// Right responses in the window so far.
     pub completed: u64,
     /// Failures so far.
     pub errors: LoadErrors,
-    /// Right answers per second since the last progress.
+    /// Right responses per second since the last progress.
     pub rate_per_s: f64,
     /// Time since the run began sending.
     pub elapsed_ns: u64,
@@ -109,7 +109,7 @@ impl Observer for Counter<'_> {
     }
 }
 
-/// [`run_observed`], for who wants to know how far it is and no more.
+/// [`run_observed`], for callers that want the progress and no more.
 ///
 /// # Errors
 /// As there.

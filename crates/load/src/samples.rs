@@ -1,6 +1,6 @@
-//! Single requests, for who wants a row of each: `--print requests`, ab's `-g`.
+//! Single requests, for outputs with a row of each: `--print requests`, ab's `-g`.
 //!
-//! Only if asked for: `session` shows each answer here, and `worker` the kernel's stamp of those
+//! Only if asked for: `session` shows each response here, and `worker` the kernel's stamp of those
 //! that have one. What comes when the room is full is counted.
 
 use millpond_measure::histogram::LatencyHistogram;
@@ -11,7 +11,7 @@ use crate::outcome::InFlight;
 /// Requests that are kept at most by all threads together: some 200 MB.
 pub const SAMPLES_MAX: usize = 4_000_000;
 
-/// A request that was answered rightly.
+/// A request that was answered successfully.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestSample {
     /// When it was written.
@@ -21,7 +21,7 @@ pub struct RequestSample {
     /// How long connecting took, if the connection was opened for it; else 0. It came before the
     /// write.
     pub connect_ns: u64,
-    /// From the write to the head of the answer.
+    /// From the write to the head of the response.
     pub waiting_ns: u64,
     /// From the write to the last byte.
     pub service_ns: u64,
@@ -47,7 +47,7 @@ impl Samples {
         }
     }
 
-    /// An answer is complete.
+    /// A response is complete.
     pub(crate) fn answered(&mut self, answered: &Answered<'_>) {
         let request = answered.request;
         if !request.counted || !answered.is_right {
@@ -88,13 +88,13 @@ impl Samples {
 
 // The clock of whole batches: what wrk2 measures with `-B`.
 
-/// A batch whose answers are coming. Answers come in the order of their requests, so the requests of
+/// A batch whose responses are coming. Responses come in the order of their requests, so the requests of
 /// a batch are those in a row that were written at the same moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     written_ns: u64,
     intended_ns: u64,
-    /// All of its answers so far count and are right.
+    /// All of its responses so far count and are right.
     is_whole: bool,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Batches {
 /// Times of batches.
 #[derive(Clone, Debug, Default)]
 pub struct BatchClocks {
-    /// From the intended start of the first request to the last byte of the last answer.
+    /// From the intended start of the first request to the last byte of the last response.
     pub response: LatencyHistogram,
     /// The same from the write.
     pub service: LatencyHistogram,
@@ -129,7 +129,7 @@ impl Batches {
         }
     }
 
-    /// An answer on this connection is complete.
+    /// A response on this connection is complete.
     pub(crate) fn answered(&mut self, index: u32, answered: &Answered<'_>) {
         let request = answered.request;
         let open = &mut self.open[index as usize];
@@ -160,7 +160,7 @@ pub(crate) struct Phases {
     first_service: LatencyHistogram,
     /// The same with the time to connect.
     first_total: LatencyHistogram,
-    /// Service of the requests whose answer came in pieces.
+    /// Service of the requests whose response came in pieces.
     pieces_service: LatencyHistogram,
     /// The part of it until the head was there.
     pieces_waiting: LatencyHistogram,
@@ -168,14 +168,14 @@ pub(crate) struct Phases {
     pub(crate) body_bytes: u64,
     /// Length of the first body.
     pub(crate) first_body_bytes: u64,
-    /// Answers after which the connection closed.
+    /// Responses after which the connection closed.
     pub(crate) last_answers: u64,
-    /// The Server field of the first answer.
+    /// The Server field of the first response.
     pub(crate) server: Option<String>,
 }
 
 impl Phases {
-    /// A right answer to a counted request; `connect_ns` is 0 but for a connection's first.
+    /// A right response to a counted request; `connect_ns` is 0 but for a connection's first.
     #[cold]
     pub(crate) fn exception(
         &mut self,
@@ -197,7 +197,7 @@ impl Phases {
         }
     }
 
-    /// The first answer's head.
+    /// The first response's head.
     #[cold]
     pub(crate) fn first_head(&mut self, head: &[u8]) {
         let head = String::from_utf8_lossy(head);
@@ -238,7 +238,7 @@ impl Phases {
         connect
     }
 
-    /// From the write to the head of the answer.
+    /// From the write to the head of the response.
     pub(crate) fn waiting(&self, service: &LatencyHistogram) -> LatencyHistogram {
         service.replaced(&self.pieces_service, &self.pieces_waiting)
     }

@@ -1,4 +1,4 @@
-//! Who sends which arrival: closed loop, or one arrival process fixed before the run.
+//! Which thread sends which arrival: closed loop, or one arrival process fixed before the run.
 //!
 //! `run` makes one schedule when every connection is up; each `worker` claims the next arrival from
 //! it while it has a free connection. All threads draw from the same process through one atomic
@@ -20,7 +20,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub enum Pace {
     /// The next request leaves as soon as a connection is free.
     Closed,
-    /// Requests are due when an arrival process says so, whatever the answers do.
+    /// Requests are due when an arrival process says so, whatever the responses do.
     Open(Arc<Arrivals>),
 }
 
@@ -266,7 +266,7 @@ impl Schedule {
         (matches!(self.pace, Pace::Open(_)) && end_ns != u64::MAX).then_some(end_ns)
     }
 
-    /// Whether an answer at `now_ns`, which lies in the window, counts for the rate.
+    /// Whether a response at `now_ns`, which lies in the window, counts for the rate.
     #[inline]
     pub(crate) fn is_before_rate_end(&self, now_ns: u64) -> bool {
         now_ns < self.rate_end_ns()

@@ -5,7 +5,7 @@
 //! its own, with a warm-up and new connections, so that the backlog of one that was too fast is not
 //! in the next.
 //!
-//! The answer is a rate that was offered and held, twice.
+//! The response is a rate that was offered and held, twice.
 
 #[cfg(test)]
 mod simulated;
@@ -280,7 +280,7 @@ fn curve(bracket: &Bracket, steps: &[SearchStep]) -> Vec<CurvePoint> {
 
 /// Equal votes that decide about a rate.
 const VOTES: u32 = 2;
-/// Misses of the rate above the answer, unless it has held twice before the last of them.
+/// Misses of the rate above the response, unless it has held twice before the last of them.
 const VOTES_ABOVE: u32 = 3;
 /// From one step up to the next, while none has failed.
 const CLIMB: f64 = std::f64::consts::SQRT_2;
@@ -495,7 +495,7 @@ fn judge(record: &LoadRecord, slo: &Slo, warm_up_ns: u64) -> (StepOutcome, Vec<S
 }
 
 /// Without this, objectives about time alone would hold at any rate at which a target refuses what it
-/// has no time for: a refusal is no answer, and has no latency.
+/// has no time for: a refusal is no response, and has no latency.
 fn failures(record: &LoadRecord, slo: &Slo) -> Option<String> {
     let failed = record.errors.total();
     let share = failed as f64 / (record.requests + failed).max(1) as f64;

@@ -1,6 +1,6 @@
-//! One connection's life: connecting, requests in flight in order, answers checked, starting over.
+//! One connection's life: connecting, requests in flight in order, responses checked, starting over.
 //!
-//! `worker` gives it arrivals and received bytes and does its socket calls; answers go to
+//! `worker` gives it arrivals and received bytes and does its socket calls; responses go to
 //! `outcome`.
 
 use millpond_http::{
@@ -15,7 +15,7 @@ use crate::listener::{Flight, Flights};
 use crate::outcome::{InFlight, Outcome};
 use crate::schedule::{Arrival, Run};
 use crate::shared::Shared;
-use crate::validation::{AnswerCheck, Judgement};
+use crate::validation::{Judgement, ResponseCheck};
 use crate::workload::{Asked, Requests};
 
 /// First wait before connecting again after a connection that answered nothing; doubles.
@@ -27,7 +27,7 @@ pub(crate) const BACKOFF_NS_MAX_OF_OUTAGES: u64 = 20_000_000;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum State {
+pub(crate) enum ConnectionState {
     /// Connects again from this moment on.
     Closed { retry_ns: u64 },
     /// Asked for, not up yet.
@@ -38,7 +38,7 @@ pub(crate) enum State {
 
 /// One connection. Invariant: the requests on their way that are not written yet are those in `out`.
 pub(crate) struct Session {
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     /// Whether the first attempt to connect has ended, well or badly.
     pub(crate) has_settled: bool,
     /// Whether it has ever been up.
@@ -58,7 +58,7 @@ pub(crate) struct Session {
     /// Requests that may still be sent on this connection, and on a fresh one.
     requests_left: u64,
     requests_max: u64,
-    /// Connections in a row that ended without an answer.
+    /// Connections in a row that ended without a response.
     failures: u32,
     backoff_ns_max: u64,
 }
@@ -67,7 +67,7 @@ impl Session {
     /// `requests_max`: after so many requests a connection is over.
     pub(crate) fn new(pipeline: usize, requests_max: u64, limits: Limits) -> Self {
         Self {
-            state: State::Closed { retry_ns: 0 },
+            state: ConnectionState::Closed { retry_ns: 0 },
             has_settled: false,
             has_opened: false,
             address: AddressChoice::default(),
@@ -93,13 +93,15 @@ impl Session {
 
     pub(crate) fn socket(&self) -> Option<SocketId> {
         match self.state {
-            State::Closed { .. } => None,
-            State::Connecting { socket, .. } | State::Open { socket } => Some(socket),
+            ConnectionState::Closed { .. } => None,
+            ConnectionState::Connecting { socket, .. } | ConnectionState::Open { socket } => {
+                Some(socket)
+            }
         }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open { .. })
+        matches!(self.state, ConnectionState::Open { .. })
     }
 
     #[inline]
@@ -118,7 +120,7 @@ impl Session {
         self.requests_left == 0 && self.answering.flights.is_empty()
     }
 
-    /// The server announced that it closes; requests behind the last answer will not be answered.
+    /// The server announced that it closes; requests behind the last response will not be answered.
     #[inline]
     pub(crate) fn is_last(&self) -> bool {
         self.answering.is_last
@@ -144,10 +146,10 @@ impl Session {
     pub(crate) fn opened(&mut self, socket: SocketId, now_ns: u64) {
         self.answering.connect_ns = match self.state {
             // At least something: 0 is for no connecting at all.
-            State::Connecting { since_ns, .. } => now_ns.saturating_sub(since_ns).max(1),
+            ConnectionState::Connecting { since_ns, .. } => now_ns.saturating_sub(since_ns).max(1),
             _ => 0,
         };
-        self.state = State::Open { socket };
+        self.state = ConnectionState::Open { socket };
         self.has_opened = true;
         self.address.succeeded();
         self.free_since_ns = now_ns;
@@ -257,7 +259,7 @@ impl Session {
         self.free_since_ns = now_ns;
     }
 
-    /// Takes in what arrived if it is nothing but whole answers like the last one, and of answers
+    /// Takes in what arrived if it is nothing but whole responses like the last one, and of responses
     /// nothing but the status matters; says how many. `None`: nothing is done.
     #[inline]
     pub(crate) fn receive_alike(
@@ -306,7 +308,7 @@ impl Session {
         result
     }
 
-    /// The peer sends nothing more; an answer that ends so is complete now.
+    /// The peer sends nothing more; a response that ends so is complete now.
     pub(crate) fn peer_finished(
         &mut self,
         desk: &mut ResponseContext<'_>,
@@ -316,7 +318,7 @@ impl Session {
             .peer_finished(&mut |event| answering.on(&event, desk))
     }
 
-    /// The request that the next answer belongs to.
+    /// The request that the next response belongs to.
     pub(crate) fn oldest(&self) -> Option<InFlight> {
         self.answering.flights.oldest().copied()
     }
@@ -355,7 +357,7 @@ impl Session {
             self.failures = self.failures.saturating_add(1);
             wait_ns.min(self.backoff_ns_max)
         };
-        self.state = State::Closed {
+        self.state = ConnectionState::Closed {
             retry_ns: now_ns + wait_ns,
         };
         self.answering.has_answered = false;
@@ -366,32 +368,32 @@ impl Session {
     }
 }
 
-// What answers change of a session: which requests are on their way, and what is known of the answer
+// What responses change of a session: which requests are on their way, and what is known of the response
 // that is arriving.
 
-/// What answers are judged by and counted in; lent by the worker for one call.
+/// What responses are judged by and counted in; lent by the worker for one call.
 pub(crate) struct ResponseContext<'a> {
     pub(crate) shared: &'a Shared<'a>,
     pub(crate) outcome: &'a mut Outcome,
     pub(crate) now_ns: u64,
     pub(crate) in_window: bool,
-    /// Nobody looks at more of an answer than its status.
+    /// Nobody looks at more of a response than its status.
     pub(crate) wants_status_only: bool,
-    /// Who else looks at each answer.
+    /// What else reads each response.
     pub(crate) listener: Option<Listener<'a>>,
 }
 
-/// The answers' side of a session.
+/// The responses' side of a session.
 #[derive(Debug)]
 struct Answering {
     flights: Flights,
-    check: AnswerCheck,
+    check: ResponseCheck,
     /// The server announced that it closes.
     is_last: bool,
     has_answered: bool,
     /// How long connecting took, until a request that counts has been charged with it; then 0.
     connect_ns: u64,
-    /// When the head of the answer that is arriving was complete.
+    /// When the head of the response that is arriving was complete.
     head_ns: u64,
 }
 
@@ -399,7 +401,7 @@ impl Answering {
     fn new(pipeline: usize) -> Self {
         Self {
             flights: Flights::with_capacity(pipeline),
-            check: AnswerCheck::default(),
+            check: ResponseCheck::default(),
             is_last: false,
             has_answered: false,
             connect_ns: 0,
@@ -484,7 +486,7 @@ impl Answering {
         }
     }
 
-    /// Whole answers, of which nobody wants to know more than the status.
+    /// Whole responses, of which nobody wants to know more than the status.
     #[inline]
     fn alike(&mut self, alike: &IdenticalResponses, desk: &mut ResponseContext<'_>) {
         let status = alike.status.code();
@@ -500,7 +502,7 @@ impl Answering {
         }
     }
 
-    /// Answers to requests that were written together are complete, all now. False: too late, whether
+    /// Responses to requests that were written together are complete, all now. False: too late, whether
     /// or not anybody had looked for them in the meantime.
     #[inline]
     fn count(
@@ -524,7 +526,7 @@ impl Answering {
             let is_exception = self.connect_ns != 0 || self.head_ns != now_ns;
             if is_exception && judgement == Judgement::Right {
                 // A connection was opened for the first of them alone, and a head that came before
-                // its body is of one answer.
+                // its body is of one response.
                 let connect_ns = std::mem::take(&mut self.connect_ns);
                 let phases = &mut outcome.phases;
                 phases.exception(&flight.request, connect_ns, self.head_ns, now_ns);

@@ -30,7 +30,7 @@ pub(crate) struct Shared<'run> {
     pub(crate) requests: Requests,
     /// By class.
     pub(crate) validators: Box<[Validator]>,
-    /// Of every answer nothing but its status matters.
+    /// Of every response nothing but its status matters.
     pub(crate) is_status_only: bool,
     /// Set once every connection has been tried; requests leave from its start on.
     pub(crate) schedule: OnceLock<Schedule>,
@@ -90,7 +90,7 @@ impl Shared<'_> {
     }
 }
 
-/// What each class's answers are held to.
+/// What each class's responses are held to.
 fn validators_of(config: &LoadConfig) -> Box<[Validator]> {
     match &config.workload {
         Workload::Mix(mix) => {
@@ -112,11 +112,11 @@ pub(crate) struct ConnectStatistics {
     pub(crate) open: AtomicUsize,
     /// Sessions that have had a connection, each counted once.
     pub(crate) reached: AtomicUsize,
-    /// The wait for connections is over and some are missing: they are given up.
+    /// The wait for connections is over and some are missing: they are abandoned.
     pub(crate) is_short: AtomicBool,
     /// Connections that were open when their threads learned that sending begins.
     pub(crate) open_at_start: AtomicUsize,
-    /// Connections that ever came up: tells a dead target from one that closes after each answer.
+    /// Connections that ever came up: tells a dead target from one that closes after each response.
     pub(crate) opened: AtomicU64,
     last_failure: Mutex<Option<ConnectFailure>>,
 }
@@ -168,7 +168,7 @@ impl ThreadStatistics {
         }
     }
 
-    /// Right answers and failures so far.
+    /// Right responses and failures so far.
     pub(crate) fn read(&self) -> (u64, LoadErrors) {
         let [connect, read, write, timeout, status, validation] =
             std::array::from_fn(|index| self.errors[index].load(Ordering::Relaxed));
@@ -187,18 +187,18 @@ impl ThreadStatistics {
 // Where threads that are done wait, their connections open, until the supervising thread has looked at the target.
 //
 // What a server holds for its connections (buffers, threads with arenas of their own) is gone a moment after they
-// close, so who wants to read its memory has to do it before.
+// close, so its memory has to be read before.
 
 /// Closed at first; opened once.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     opened: Condvar,
     supervisor: Thread,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     waiting: usize,
     is_open: bool,
 }
@@ -235,7 +235,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -250,7 +250,7 @@ impl Drop for Opener<'_> {
     }
 }
 
-// How much of service time is this machine's own: from an answer's arrival in the kernel, which
+// How much of service time is this machine's own: from a response's arrival in the kernel, which
 // stamps it, to the moment its thread was awake for it.
 //
 // ```text
@@ -263,19 +263,19 @@ const NS_PER_STAMP: u64 = 1_000_000;
 /// One receive in so many until the rate is known: a fast thread must not take most of its sample in the first moment.
 const EVERY_AT_FIRST: u32 = 16;
 
-/// The two parts of service time, of the answers that were sampled.
+/// The two parts of service time, of the responses that were sampled.
 #[derive(Debug, Default)]
 pub(crate) struct WakeDelays {
     /// From the stamp to the thread being awake.
     pub(crate) delay: LatencyHistogram,
     /// From the write to the stamp.
     pub(crate) kernel_service: LatencyHistogram,
-    /// Both together: service time of the same answers.
+    /// Both together: service time of the same responses.
     pub(crate) service: LatencyHistogram,
 }
 
 impl WakeDelays {
-    /// A right answer to `request` was stamped by the kernel and taken in at `awake_ns`; its kernel
+    /// A right response to `request` was stamped by the kernel and taken in at `awake_ns`; its kernel
     /// service time in nanoseconds.
     pub(crate) fn record(&mut self, request: &InFlight, stamp_ns: u64, awake_ns: u64) -> u64 {
         let stamp_ns = stamp_ns.clamp(request.written_ns, awake_ns.max(request.written_ns));
@@ -317,7 +317,7 @@ impl Sampling {
     }
 }
 
-// When a run is not worth going on with: too many failures, or answers far too late.
+// When a run is not worth going on with: too many failures, or responses far too late.
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -333,7 +333,7 @@ pub struct AbortRule {
 /// One second as far as conditions ask.
 struct Kept {
     clocks: Clocks,
-    /// Requests that were given up after the timeout, which is less than they would have taken.
+    /// Requests that timed out, which is less than they would have taken.
     timeouts: u64,
     failed: u64,
     requests: u64,

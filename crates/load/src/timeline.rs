@@ -251,11 +251,11 @@ impl Seconds {
     }
 }
 
-/// What a thread had handed over when it was given up.
+/// What a thread had handed over when it was abandoned.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lost {
     pub(crate) counts: Counts,
-    /// Right answers in the window.
+    /// Right responses in the window.
     pub(crate) answers: u64,
 }
 
@@ -403,7 +403,7 @@ impl<'run> Timeline<'run> {
         let requests = clocks.response.count();
         let is_empty = requests == 0 && counts.errors.total() == 0;
         // A drain in which nothing came, or a moment between two ticks, is no second. A moment in which
-        // the last answer came is one.
+        // the last response came is one.
         if !is_empty || duration_ns > 0 && span.part != RunPart::Drain {
             let rate = requests as f64 * 1e9 / duration_ns as f64;
             let response_ns = clocks.response.summary();

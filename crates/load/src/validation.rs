@@ -1,7 +1,7 @@
-//! Whether an answer is right. A fast wrong answer is an error, never a success.
+//! Whether a response is right. A fast wrong response is an error, never a success.
 //!
-//! `session` feeds each answer through its check while it arrives; `outcome` counts what comes out.
-//! The first answer's body is kept and later ones are compared with it in place, which is cheaper
+//! `session` feeds each response through its check while it arrives; `outcome` counts what comes out.
+//! The first response's body is kept and later ones are compared with it in place, which is cheaper
 //! than a hash and cannot collide.
 
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use ring::digest::{Context, SHA256};
 use crate::config::Workload;
 use crate::workload::{Expected, KEY_BYTES_MAX};
 
-/// A first answer longer than this is compared by its first part and its length.
+/// A first response longer than this is compared by its first part and its length.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// How bodies are checked.
@@ -20,13 +20,13 @@ const KEPT_BYTES_MAX: usize = 16 << 20;
 pub enum BodyCheck {
     /// Not at all: for pages that differ each time.
     Ignore,
-    /// As long as the first answer (entity GET: as long as the value).
+    /// As long as the first response (entity GET: as long as the value).
     Length,
-    /// Byte for byte the first answer (entity GET: the value of the key).
+    /// Byte for byte the first response (entity GET: the value of the key).
     Exact,
 }
 
-/// Which answers are right.
+/// Which responses are right.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Validation {
     /// Which status codes.
@@ -71,7 +71,7 @@ impl Validation {
     }
 }
 
-/// What became of one answer.
+/// What became of one response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Judgement {
     /// Status and body are right.
@@ -89,21 +89,21 @@ pub enum Judgement {
 }
 
 #[derive(Debug)]
-struct FirstAnswer {
+struct FirstResponse {
     status: u16,
     body_bytes: u64,
     /// At most [`KEPT_BYTES_MAX`] of the body; empty unless bodies are compared exactly.
     body: Vec<u8>,
 }
 
-/// The standard all answers of a run are held to; shared by its threads.
+/// The standard all responses of a run are held to; shared by its threads.
 #[derive(Debug)]
 pub(crate) struct Validator {
     validation: Validation,
     looks_at_bodies: bool,
     /// Nothing but the status matters: most runs.
     is_status_only: bool,
-    first: OnceLock<FirstAnswer>,
+    first: OnceLock<FirstResponse>,
 }
 
 impl Validator {
@@ -118,7 +118,7 @@ impl Validator {
         self.is_status_only
     }
 
-    /// What an answer is of which nothing but this matters.
+    /// What a response is of which nothing but this matters.
     #[inline]
     pub(crate) fn judge_status(&self, status: u16) -> Judgement {
         if self.validation.statuses.contains(status) {
@@ -147,19 +147,19 @@ struct Known {
     echo: EchoSearch,
 }
 
-/// One answer being checked while it arrives. Reused; allocates only until a first answer stands.
+/// One response being checked while it arrives. Reused; allocates only until a first response stands.
 #[derive(Debug, Default)]
-pub(crate) struct AnswerCheck {
+pub(crate) struct ResponseCheck {
     status: u16,
     received_bytes: u64,
     body_differs: bool,
     /// Made for the first body that needs it; most runs need none.
     known: Option<Box<Known>>,
-    /// This session's candidate for the first answer.
+    /// This session's candidate for the first response.
     collected: Vec<u8>,
 }
 
-impl AnswerCheck {
+impl ResponseCheck {
     /// A head arrived.
     pub(crate) fn begin(&mut self, status: u16) {
         self.status = status;
@@ -233,7 +233,7 @@ impl AnswerCheck {
         }
     }
 
-    /// The answer is complete. Of several mistakes the first of this order is told: status, length,
+    /// The response is complete. Of several mistakes the first of this order is told: status, length,
     /// checksum, echo, content.
     pub(crate) fn finish(
         &mut self,
@@ -284,10 +284,10 @@ impl AnswerCheck {
         }
     }
 
-    /// Whether the body is the first answer's; makes it the first answer if there is none. An
-    /// answer with another status of the set is not comparable and passes.
+    /// Whether the body is the first response's; makes it the first response if there is none. A
+    /// response with another status of the set is not comparable and passes.
     fn equals_first(&mut self, validator: &Validator) -> bool {
-        let first = validator.first.get_or_init(|| FirstAnswer {
+        let first = validator.first.get_or_init(|| FirstResponse {
             status: self.status,
             body_bytes: self.received_bytes,
             body: std::mem::take(&mut self.collected),

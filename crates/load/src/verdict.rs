@@ -18,7 +18,7 @@ const MISSED_SHARE_MAX: f64 = 0.005;
 const MISSED_SHARE_INVALID: f64 = 0.05;
 /// Share of failures up to which no percentile but those of the last thousandth can be another: a note says them.
 const ERROR_SHARE_NOTED: f64 = 0.001;
-/// Share of failures above which the right answers are a selection.
+/// Share of failures above which the right responses are a selection.
 pub(crate) const ERROR_SHARE_INVALID: f64 = 0.05;
 /// Share of the machine's time withheld by the hypervisor.
 const STEAL_SHARE_MAX: f64 = 0.02;
@@ -38,7 +38,7 @@ pub fn facts_of(record: &LoadRecord) -> SloFacts<'_> {
     }
 }
 
-/// Stamped answers without which wake delay is not judged.
+/// Stamped responses without which wake delay is not judged.
 const WAKES_MIN: u64 = 100;
 
 /// Judges a finished record.
@@ -118,8 +118,8 @@ fn judge_end(record: &LoadRecord, verdict: &mut LoadVerdict) {
             verdict,
             LoadStatus::Invalid,
             match record.why_none_is_right() {
-                None => "no request was answered rightly".into(),
-                Some(why) => format!("no request was answered rightly; {why}"),
+                None => "no request succeeded".into(),
+                Some(why) => format!("no request succeeded; {why}"),
             },
         );
     }
@@ -142,7 +142,7 @@ fn note_errors(record: &LoadRecord) -> Option<String> {
 fn note_unasked(record: &LoadRecord) -> Option<String> {
     (record.unasked > 0).then(|| {
         format!(
-            "{} connections were closed because bytes came that no request had asked for, as of a second answer or \
+            "{} connections were closed because bytes came that no request had asked for, as of a second response or \
              behind one",
             record.unasked
         )
@@ -173,7 +173,7 @@ fn failures_in_words(record: &LoadRecord) -> Option<String> {
     }
     let share = error_share(record);
     let mut reason = format!(
-        "{failed} failures ({:.2} %); response and service time are those of the right answers",
+        "{failed} failures ({:.2} %); response and service time are those of the right responses",
         share * 100.0
     );
     if !record.connect_failure.is_empty() {
@@ -262,7 +262,7 @@ fn judge_wake(record: &LoadRecord, verdict: &mut LoadVerdict) {
         .find(|(_, [own, outside])| own > outside);
     if let Some((figure, [own_ns, outside_ns])) = worse {
         let reason = format!(
-            "the generator read late: answers lay in the kernel for {} ({figure}, of a sample of {}) before it woke, \
+            "the generator read late: responses lay in the kernel for {} ({figure}, of a sample of {}) before it woke, \
              longer than the {} that they took to come; see the kernel's service time, use fewer connections per \
              thread, or --busy-poll",
             format_duration_ns(own_ns),
@@ -273,14 +273,14 @@ fn judge_wake(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
 }
 
-/// What was given up unsent has no latency, so the latencies are of a selection.
+/// What was dropped unsent has no latency, so the latencies are of a selection.
 fn judge_shed(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(offered) = record.offered.filter(|_| record.shed > 0) else {
         return;
     };
     let share = record.shed as f64 / offered as f64;
     let reason = format!(
-        "{} of {offered} requests ({:.1} %) were later than the deadline and given up; latencies are \
+        "{} of {offered} requests ({:.1} %) were later than the deadline and dropped; latencies are \
          those of the others",
         record.shed,
         share * 100.0
@@ -332,7 +332,7 @@ fn judge_warm_up(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
     let reason = format!(
         "the warm-up was not steady after {}: rate or median response still changed, or too few \
-         answers came to tell; allow it more time",
+         responses came to tell; allow it more time",
         format_duration_ns(warm_up.duration_ns as f64)
     );
     note(verdict, LoadStatus::Suspect, reason);

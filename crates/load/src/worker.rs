@@ -1,11 +1,11 @@
 //! One thread of the generator: an io shard that gives arrivals to its free connections.
 //!
-//! Per tick: events are taken in (answers free connections), then due arrivals are spread over the
+//! Per tick: events are taken in (responses free connections), then due arrivals are spread over the
 //! free connections, then each connection that got some sends them in one call, stamped just before
 //! it. Between ticks the thread sleeps until its next arrival (see `pacing`). A thread with a free
 //! connection holds at most one arrival that is not due yet, so an arrival wakes one thread and not
 //! all of them. What is never answered is found by a sweep, late by up to a sixteenth of the
-//! timeout and a housekeeping; an answer that comes in between is too late all the same.
+//! timeout and a housekeeping; a response that comes in between is too late all the same.
 mod connections;
 mod sending;
 #[cfg(test)]
@@ -90,13 +90,13 @@ pub(crate) struct Worker<'run> {
     next_sweep_ns: u64,
     next_trim_ns: u64,
     cpu: CpuShare,
-    /// What the last answer of each class looked like, which the next one mostly does too.
+    /// What the last response of each class looked like, which the next one mostly does too.
     last_heads: Box<[LastHead]>,
     /// `None`: receives are not stamped.
     stamps: Option<Sampling>,
     is_done: bool,
     is_closed_loop: bool,
-    /// Answers need no more than a comparison with the last one, if nobody listens and no script made
+    /// Responses need no more than a comparison with the last one, if nobody listens and no script made
     /// their requests: nothing but their status matters, and connections are not closed after a number
     /// of them.
     takes_alike: bool,
@@ -110,11 +110,11 @@ pub(crate) struct Worker<'run> {
     pub(crate) batches: Option<Box<Batches>>,
     /// Single requests, if they are wanted.
     pub(crate) samples: Option<Box<Samples>>,
-    /// Parts of opening connections; empty in clear text.
+    /// Parts of opening connections; empty in plaintext.
     pub(crate) openings: Openings,
     /// Connections that are over.
     pub(crate) connection_use: ConnectionUse,
-    /// Whether anybody but the clocks looks at answers.
+    /// Whether anything but the clocks looks at responses.
     has_listener: bool,
     /// The arrivals of the string of requests in hand.
     batch: Vec<Arrival>,
@@ -361,7 +361,7 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
             && self.now_ns >= schedule.start_ns()
         {
             self.send_due(shard, schedule);
-            // Lets the last answer end the run at once instead of at the next housekeeping.
+            // Lets the last response end the run at once instead of at the next housekeeping.
             if self.in_flight == 0 && self.held.is_none() {
                 let soon_ns = self.now_ns + HOUSEKEEPING_NS_BEFORE_START;
                 let quiet_until_ns = schedule.quiet_until_ns().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! The bytes of each request, from its number alone.
 //!
 //! `worker` asks for request i and has it appended to a connection's output; `validation` asks what
-//! its answer must hold. A request that is always the same is encoded once and copied; all others
+//! its response must hold. A request that is always the same is encoded once and copied; all others
 //! are templates, dealt to classes by their weights. Request i is the same whichever thread sends
 //! it, so a run with the same seed asks the same whatever the number of threads.
 //!
@@ -34,7 +34,7 @@ const BATCH_BYTES_MAX: usize = 32 << 10;
 /// Separates what templates draw from the seed of the values.
 const TEMPLATE_DRAWS: u64 = 0x7465_6d70_6c61_7465;
 
-/// A request that was appended: how its answer is read, and what it is counted as.
+/// A request that was appended: how its response is read, and what it is counted as.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) method: Method,
@@ -144,7 +144,7 @@ impl Requests {
         }
     }
 
-    /// What is known of the answer to request `number` of this class, if that is looked at.
+    /// What is known of the response to request `number` of this class, if that is looked at.
     pub(crate) fn expected(&self, number: u64, class: u16) -> Option<Expected<'_>> {
         match &self.kind {
             Kind::Fixed(_) => None,
@@ -196,7 +196,7 @@ struct Class {
     template: Template,
     key: KeyUse,
     expects_value: bool,
-    /// Whether anything of the answer is known beforehand that is looked at.
+    /// Whether anything of the response is known beforehand that is looked at.
     is_known: bool,
 }
 
@@ -590,7 +590,7 @@ impl Sources {
         }
     }
 
-    /// What is known of the answer about `key`, its value included.
+    /// What is known of the response about `key`, its value included.
     #[cfg(test)]
     pub(crate) fn expected(&self, key: u64) -> Expected<'_> {
         Expected {
@@ -624,7 +624,7 @@ impl Sources {
     }
 }
 
-/// What is known beforehand of the answer to one request.
+/// What is known beforehand of the response to one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
     sources: &'a Sources,

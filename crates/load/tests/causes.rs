@@ -9,10 +9,10 @@ use millpond_measure::report::wrk;
 use support::{MS, Reply, TestServer, check_identities, run};
 
 /// What a server answers before it closes, and what has to be said: the kind of failure, a part of the example's
-/// sentence, the mode's name, and the bytes. `{ok}` is the beginning of a right answer, `{x:N}` so many letters x,
+/// sentence, the mode's name, and the bytes. `{ok}` is the beginning of a right response, `{x:N}` so many letters x,
 /// `{fields:N}` so many fields; escapes are those of Rust.
 const ANSWERS: &str = r"
-read | missing | a close without an answer |
+read | missing | a close without a response |
 read | missing | a status line that is cut | HTTP/1.1 2
 read | missing | a head that is cut in a name | {ok}Content-Le
 read | missing | a head that is cut in a value | {ok}Content-Length: 1
@@ -26,8 +26,8 @@ read | missing | a chunk without its line end | {ok}Transfer-Encoding: chunked\r
 read | missing | chunks without a last one | {ok}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n
 read | missing | a last chunk without its empty line | {ok}Transfer-Encoding: chunked\r\n\r\n0\r\n
 read | missing | a trailer that is cut | {ok}Transfer-Encoding: chunked\r\n\r\n0\r\nA: b
-read | missing | a provisional answer and no other | HTTP/1.1 100 Continue\r\n\r\n
-read | missing | early hints and no answer | HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n
+read | missing | a provisional response and no other | HTTP/1.1 100 Continue\r\n\r\n
+read | missing | early hints and no response | HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n
 framing | Content-Length | two lengths | {ok}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab
 framing | Content-Length | the same length twice | {ok}Content-Length: 1\r\nContent-Length: 1\r\n\r\na
 framing | Content-Length | a list of lengths | {ok}Content-Length: 1, 1\r\n\r\na
@@ -184,8 +184,8 @@ fn every_failure_has_its_kind_and_an_example() {
         }
         let why = record.why_none_is_right().unwrap();
         let cause = match kind {
-            // A request may meet the end of the connection that the answer before it closed.
-            Kind::Status => "answers have status",
+            // A request may meet the end of the connection that the response before it closed.
+            Kind::Status => "responses have status",
             _ => part,
         };
         assert!(why.contains(cause), "{name}: {why}");
@@ -265,6 +265,6 @@ fn statuses_and_timeouts_are_shown() {
     assert!(text.contains("  Statuses: 200: 8, 503: 1\n"), "{text}");
     let timeout = record.failures.iter().find(|one| one.kind == Kind::Timeout);
     let first = timeout.unwrap().first.as_ref().unwrap();
-    assert_eq!(first.what, "no answer within 300 ms");
+    assert_eq!(first.what, "no response within 300 ms");
     assert!(first.at_ns >= 300 * MS && first.bytes.is_empty());
 }

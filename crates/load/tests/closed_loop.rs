@@ -17,7 +17,7 @@ use support::{
     try_run,
 };
 
-/// Goal: exactly N requests leave and exactly N answers are counted, over threads, connections and
+/// Goal: exactly N requests leave and exactly N responses are counted, over threads, connections and
 /// pipelines that do not divide N.
 #[test]
 fn n_requests_are_exactly_n() {
@@ -44,7 +44,7 @@ fn n_requests_are_exactly_n() {
         assert_eq!(record.ended, Ended::Complete);
         assert_eq!(record.statuses.get(&200), Some(&requests));
         assert!(record.requests_per_s > 0.0 && record.duration_ns > 0);
-        // Due when written: a closed loop has no slip.
+        // Due when written: a closed loop has no send delay.
         assert_eq!((record.slip.max(), record.offered), (0, None));
     }
 }
@@ -77,7 +77,7 @@ fn the_rate_is_of_the_time_with_requests_left() {
     assert_eq!((one.end, one.answers), (RateWindowEnd::NoRequestLeft, 7));
 }
 
-/// Goal: a pipelined batch leaves in one send, and each of its answers is timed by itself.
+/// Goal: a pipelined batch leaves in one send, and each of its responses is timed by itself.
 #[test]
 fn pipelines_are_exactly_as_deep_as_asked() {
     let server = TestServer::start(|_| Reply::ok(b"x"));
@@ -109,7 +109,7 @@ fn time_ends_the_window_and_warm_up_is_not_counted() {
     assert!(server.requests() >= record.requests);
     let rate = record.answered_in_window as f64 / 0.3;
     assert!((record.requests_per_s - rate).abs() < 1.0);
-    // Only requests under way at the two edges tell the two counts apart.
+    // Only requests under way at the two edges distinguish the two counts.
     assert!(record.answered_in_window.abs_diff(record.requests) <= 4);
 }
 
@@ -215,7 +215,7 @@ fn damaged_entities_are_noticed_every_time() {
     assert_ne!(record.verdict.status, LoadStatus::Ok);
 }
 
-/// Goal: a server that closes after each answer is followed with new connections; nothing is lost
+/// Goal: a server that closes after each response is followed with new connections; nothing is lost
 /// and nothing counts as an error.
 #[test]
 fn announced_closes_are_no_errors() {
@@ -239,7 +239,7 @@ fn announced_closes_are_no_errors() {
 }
 
 /// Goal: requests pipelined behind an announced close are written again, not counted as failed.
-/// Three answers of each connection come in one write: were they written one by one, a slow client
+/// Three responses of each connection come in one write: were they written one by one, a slow client
 /// would read the announcement before it had written anything behind it (so it was once, on a busy
 /// machine).
 #[test]
@@ -286,7 +286,7 @@ fn answers_that_end_with_the_connection_are_complete() {
     );
 }
 
-/// Goal: each way an answer can be wrong has its own count, and none is a latency sample.
+/// Goal: each way a response can be wrong has its own count, and none is a latency sample.
 #[test]
 fn wrong_answers_are_errors_of_their_kind() {
     let server = TestServer::start(|seen| match seen.number % 5 {
@@ -315,7 +315,7 @@ fn wrong_answers_are_errors_of_their_kind() {
     assert_eq!(record.verdict.status, LoadStatus::Invalid);
 }
 
-/// Goal: a server that closes without a word fails the requests it left, and is not hammered.
+/// Goal: a server that closes silently fails the requests it left, and is not hammered.
 #[test]
 fn silent_closes_fail_their_requests_and_slow_the_reconnects() {
     let server = TestServer::start(|_| Reply::silence().then_close());
@@ -357,7 +357,7 @@ fn a_silent_server_yields_timeouts() {
     assert_eq!(server.requests(), 6);
 }
 
-/// Runs with a timeout so short that a busy machine's connections may not come about in it, which says nothing of answers.
+/// Runs with a timeout so short that a busy machine's connections may not come about in it, which says nothing of responses.
 fn run_connected(config: &LoadConfig) -> LoadRecord {
     const TRIES_MAX: u32 = 50;
     for _ in 1..TRIES_MAX {
@@ -372,7 +372,7 @@ fn run_connected(config: &LoadConfig) -> LoadRecord {
     run(config)
 }
 
-/// Goal: an answer that comes after the timeout is a timeout and no sample, also when it comes before
+/// Goal: a response that comes after the timeout is a timeout and no sample, also when it comes before
 /// anybody has looked for it; with a pipeline as without.
 #[test]
 fn an_answer_after_the_timeout_is_a_timeout() {
@@ -392,7 +392,7 @@ fn an_answer_after_the_timeout_is_a_timeout() {
             "{pipeline}"
         );
         assert_eq!(record.unanswered.count(), 40);
-        // The sweep that ends a pipeline ends what was asked behind its first late answer with it,
+        // The sweep that ends a pipeline ends what was asked behind its first late response with it,
         // however short a time ago: on a busy machine it found some.
         let oldest = match pipeline {
             1 => record.unanswered.min(),

@@ -175,7 +175,7 @@ impl Observer for HeldConnections<'_> {
     }
 }
 
-/// Goal: who wants to look at a server after the last answer finds all connections open, over several threads and
+/// Goal: who wants to look at a server after the last response finds all connections open, over several threads and
 /// sets of connections; memory was read when a server with a thread for each connection had ended them. A run that
 /// is cut short ends all the same.
 #[test]

@@ -1,4 +1,4 @@
-//! The open loop: a schedule that no answer can move.
+//! The open loop: a schedule that no response can move.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 mod support;
 
@@ -252,7 +252,7 @@ fn a_dying_target_leaves_no_arrival_unaccounted() {
 }
 
 /// Goal: with a deadline an overloaded run sends what is fresh, and every arrival is in exactly one
-/// count: answered, failed, given up late, or under way at the end.
+/// count: answered, failed, dropped late, or under way at the end.
 #[test]
 fn a_deadline_sheds_what_is_late_and_counts_it_apart() {
     let server = TestServer::start(|_| Reply::ok(b"hello").after(Duration::from_millis(20)));

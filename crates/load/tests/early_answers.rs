@@ -1,4 +1,4 @@
-//! Answers that come before their request has left.
+//! Responses that come before their request has left.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;
@@ -12,7 +12,7 @@ use support::{check_identities, run};
 
 const REQUESTS: u64 = 200;
 
-/// Reads a head and none of the body, answers, and closes: the kernel sends a reset behind the answer.
+/// Reads a head and none of the body, answers, and closes: the kernel sends a reset behind the response.
 fn start_refusing_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -36,7 +36,7 @@ fn start_refusing_server() -> SocketAddr {
 /// With epoll one of fifty was seen, with io_uring 163 of 167: the failed send was reported before what had arrived
 /// was read.
 ///
-/// Goal: every early answer to a large upload is counted with its status, whichever driver sends.
+/// Goal: every early response to a large upload is counted with its status, whichever driver sends.
 #[test]
 fn an_early_answer_to_an_upload_is_counted() {
     for driver in [DriverChoice::Epoll, DriverChoice::Auto] {

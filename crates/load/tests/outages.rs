@@ -160,7 +160,7 @@ fn an_outage_may_last_to_the_end() {
     assert!(error.contains("keep-going: give a duration"), "{error}");
 }
 
-/// Goal: a server that closes each connection after its answer has no outages.
+/// Goal: a server that closes each connection after its response has no outages.
 #[test]
 fn closing_servers_have_none() {
     let server = TestServer::start(|_| {

@@ -1,4 +1,4 @@
-//! Right answers and all answers: two populations, both shown, and objectives that failing does not keep.
+//! Right responses and all responses: two populations, both shown, and objectives that failing does not keep.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;
@@ -9,9 +9,9 @@ use millpond_measure::slo::{Slo, SloPopulation};
 use std::time::Duration;
 use support::{MS, Reply, TestServer, check_identities, run};
 
-/// `--slo 'p99<5ms'` was met while 4 % of the answers were 503s after 20 ms: they left the latencies.
+/// `--slo 'p99<5ms'` was met while 4 % of the responses were 503s after 20 ms: they left the latencies.
 ///
-/// Goal: the slow failures are in the latencies of all answers and not in those of the right ones, and an objective is
+/// Goal: the slow failures are in the latencies of all responses and not in those of the right ones, and an objective is
 /// about all unless asked otherwise.
 #[test]
 fn failing_slowly_keeps_no_objective() {
@@ -45,7 +45,7 @@ fn failing_slowly_keeps_no_objective() {
 
 /// A script's POST against a server that knows GET alone: the text said `0 requests`.
 ///
-/// Goal: wrk's lines count every answer, with the wrong statuses beside them, and our own say which are right.
+/// Goal: wrk's lines count every response, with the wrong statuses beside them, and our own say which are right.
 #[test]
 fn wrong_answers_have_a_rate_in_wrks_lines() {
     let server =
@@ -66,7 +66,7 @@ fn wrong_answers_have_a_rate_in_wrks_lines() {
         format!("Non-2xx or 3xx responses: {}\n", window.wrong_answers),
         format!("Requests/sec: {:9.2}\n", record.all_answers_per_s()),
         "    All resp".to_owned(),
-        "Answers: 0 right".to_owned(),
+        "Responses: 0 right".to_owned(),
     ] {
         assert!(text.contains(&part), "{part}: {text}");
     }

@@ -1,5 +1,5 @@
 //! Every text about a run says the same: counts over times are rates, whatever ended the run and however slow the
-//! answers were.
+//! responses were.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;
@@ -71,7 +71,7 @@ fn check_texts(record: &LoadRecord, connections: usize) {
     assert!(is_near(value("all_answers_per_s"), all / seconds));
     assert!(is_near(value("requests"), record.requests as f64));
 
-    // ab's is of all requests until the last answer.
+    // ab's is of all requests until the last response.
     let text = ab_text(record);
     let (complete, taken_s) = (
         number_behind(&text, "Complete requests:"),
@@ -93,8 +93,8 @@ fn check_texts(record: &LoadRecord, connections: usize) {
 
 /// `--print ab` said 100/s and 500 ms where no request took under 600 ms.
 ///
-/// Goal: with answers that take longer than half of the window, by time, by count, with warm-up and at a rate, with
-/// wrong answers among them, no text counts answers of the drain in the time of the window.
+/// Goal: with responses that take longer than half of the window, by time, by count, with warm-up and at a rate, with
+/// wrong responses among them, no text counts responses of the drain in the time of the window.
 #[test]
 fn texts_agree_with_slow_answers() {
     let server = TestServer::start(|seen| {

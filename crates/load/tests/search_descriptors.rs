@@ -1,4 +1,4 @@
-//! A step that could not be made took the answer of all steps before it with it. Goal: what was measured is
+//! A step that could not be made took the results of all steps before it with it. Goal: what was measured is
 //! reported, with what ended the search. Alone in its process, whose limit it lowers.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 mod support;

@@ -101,7 +101,7 @@ impl Observer for Ends {
 }
 
 /// Goal: both ends of the window are told of, once and in order, in a closed loop and at a constant rate, whose
-/// threads are done with the last answer, before the window's time is over.
+/// threads are done with the last response, before the window's time is over.
 #[test]
 fn both_ends_of_the_window_are_told() {
     let server = TestServer::start(|_| Reply::ok(b"yes"));

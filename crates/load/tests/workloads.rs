@@ -69,7 +69,7 @@ fn a_seed_asks_the_same_on_any_number_of_threads() {
     assert_eq!(one, ask(2, 8, 1, 5));
     assert_eq!(one, ask(1, 3, 16, 5));
     assert_ne!(one, ask(1, 1, 1, 6));
-    // Numbers of any length are announced rightly, or the server would have read nonsense.
+    // Numbers of any length are announced correctly, or the server would have read nonsense.
     assert!(one.iter().any(|text| text.contains("\"n\":9,")), "{one:?}");
     assert!(
         one.iter().any(|text| text.contains("\"n\":399,")),
@@ -118,7 +118,7 @@ fn classes_are_counted_apart() {
     assert_eq!(report.classes[1].requests, 100);
 }
 
-/// Goal: the rates of the classes add up to that of the whole, though answers come after the window.
+/// Goal: the rates of the classes add up to that of the whole, though responses come after the window.
 #[test]
 fn rates_of_classes_add_up() {
     let slow = std::time::Duration::from_millis(300);
@@ -143,7 +143,7 @@ fn rates_of_classes_add_up() {
     assert_eq!(requests + record.abandoned, server.requests());
 }
 
-/// Goal: each kind of wrong answer is counted as what it is, and none of them as a request.
+/// Goal: each kind of wrong response is counted as what it is, and none of them as a request.
 #[test]
 fn wrong_answers_are_told_apart() {
     let server = TestServer::start(|seen| match (seen.target(), seen.number % 2) {
@@ -194,7 +194,7 @@ fn wrong_answers_are_told_apart() {
             keys: Some(KeySpace::uniform(10)),
             ..RequestMix::of(vec![class])
         };
-        // One connection, so that good and bad answers alternate.
+        // One connection, so that good and bad responses alternate.
         let first = server.requests();
         assert_eq!(first % 2, 0);
         let record = run(&config(&server, mix, 20));

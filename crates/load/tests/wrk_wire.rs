@@ -13,7 +13,7 @@ use support::{Reply, TestServer, eventually, get};
 
 /// Debian's wrk brings its example scripts along.
 const EXAMPLES: &str = "/usr/share/doc/wrk/examples/scripts";
-/// After so many answers on a connection the server says nothing more: wrk only stops by time.
+/// After so many responses on a connection the server says nothing more: wrk only stops by time.
 const ANSWERS_MAX: usize = 300;
 
 struct Unwatched;

@@ -20,13 +20,13 @@ use std::collections::BTreeSet;
 use crate::record::{
     Analysis, CandidateRounds, Margins, Measure, MeasureComparisons, Role, Settings,
 };
-use crate::statistics::{Comparison, Looks, smallest_rounds};
+use crate::statistics::{Comparison, InterimAnalyses, smallest_rounds};
 
 /// What was settled before the first round: how often the data are looked at, and what counts as the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Design {
     /// How often these rounds are looked at in all.
-    pub looks: Looks,
+    pub looks: InterimAnalyses,
     /// Up to which difference two candidates count as the same.
     pub margins: Margins,
 }
@@ -35,7 +35,7 @@ impl Default for Design {
     /// The number of rounds is fixed, and the margins are the usual ones.
     fn default() -> Self {
         Self {
-            looks: Looks::ONE,
+            looks: InterimAnalyses::ONE,
             margins: Margins::default(),
         }
     }
@@ -138,7 +138,7 @@ impl<'a> Field<'a> {
     }
 
     /// Those that can be best: everyone but the baseline's double.
-    fn entrants(&self) -> impl Iterator<Item = &'a CandidateRounds> + '_ {
+    fn all_candidates(&self) -> impl Iterator<Item = &'a CandidateRounds> + '_ {
         self.all()
             .filter(|candidate| candidate.role != Role::BaselineAgain)
     }
@@ -183,7 +183,7 @@ fn few_rounds_warning(field: &Field<'_>) -> Option<String> {
             .filter(|round| !round.measures.is_empty())
             .count()
     };
-    // The most that any comparison has: who died early is not judged, and costs the others nothing.
+    // The most that any comparison has: a candidate that died early is not judged, and costs the others nothing.
     let others = field.others.iter().map(|one| complete(one)).max()?;
     let rounds = others.min(complete(field.baseline));
     let smallest = smallest_rounds(field.others.len() * field.design.looks.count());

@@ -22,7 +22,7 @@ pub struct InheritedVariables {
 }
 
 impl InheritedVariables {
-    /// One line: what there was, and who ran with it. `None` if there was nothing.
+    /// One line: what there was, and what ran with it. `None` if there was nothing.
     #[must_use]
     pub fn describe(&self) -> Option<String> {
         let mut parts = Vec::new();
@@ -69,7 +69,7 @@ pub struct Environment {
     pub address_randomisation: Option<u32>,
     /// The hypervisor or container this runs in, as far as visible.
     pub virtualisation: Option<String>,
-    /// Who may use performance counters.
+    /// Which users may use performance counters.
     pub perf_event_paranoid: Option<i32>,
     /// Load average over one minute when the measurement began.
     pub load_average: Option<f64>,

@@ -91,7 +91,7 @@ fn of_one(candidate: &CandidateRounds, operation: Operation) -> Option<MemoryGro
         ),
         (true, _) => format!("{name}: memory grows by {figures}"),
         (_, true) => format!("{name}: memory shrinks by {figures}"),
-        _ => format!("{name}: no growth that can be told from none: {figures}"),
+        _ => format!("{name}: no significant growth: {figures}"),
     };
     Some(MemoryGrowth {
         candidate: name.clone(),

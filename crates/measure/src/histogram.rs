@@ -1,6 +1,6 @@
 //! One latency distribution: every request of a run in bins of a tenth of a percent.
 //!
-//! A load worker records into its own histograms (response, service and slip) without sharing; they
+//! A load worker records into its own histograms (response, service and send delay) without sharing; they
 //! are merged when the run ends, and the percentiles of *that run* enter the statistics. The
 //! generator measures from the intended start, so nothing has to be guessed back.
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::series::SampleSummary;
 
-/// The smallest time told apart from zero.
+/// The smallest time distinguished from zero.
 pub const LOWEST_NS: u64 = 1;
 /// The largest time recorded as itself; anything longer counts as this.
 pub const HIGHEST_NS: u64 = 3_600_000_000_000;
@@ -22,7 +22,7 @@ pub const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Times in nanoseconds from 1 ns to 1 h with three significant digits.
 ///
-/// Zero is a value too (a request sent exactly on time has a slip of zero).
+/// Zero is a value too (a request sent exactly on time has a send delay of zero).
 #[derive(Clone)]
 pub struct LatencyHistogram {
     inner: Histogram<u64>,
@@ -245,7 +245,7 @@ impl LatencyHistogram {
                 step.count_since_last_iteration() > 0 || step.quantile_iterated_to() >= 1.0
             })
             .map(|step| SpectrumPoint {
-                // Eight decimals tell apart what an hour at a million per second can.
+                // Eight decimals distinguish what an hour at a million per second can.
                 percent: (step.quantile_iterated_to() * 1e10).round() / 1e8,
                 value_ns: step.value_iterated_to().min(self.max()),
                 count: step.count_since_last_iteration(),

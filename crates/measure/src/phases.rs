@@ -24,7 +24,7 @@ const AT_ONCE_NS: f64 = 100e6;
 const FALL_SHARE_MIN: f64 = 0.02;
 /// A floor that is reached in the last part of its time may not be the last one.
 const LATE_SHARE: f64 = 0.9;
-/// Growth per cycle below this share of the floor is none for whoever runs a service.
+/// Growth per cycle below this share of the floor is none for operators of a service.
 const GROWTH_SHARE_MIN: f64 = 0.002;
 /// From this share on growth is put down to one cause.
 const CAUSE_SHARE_MIN: f64 = 0.5;
@@ -375,7 +375,7 @@ fn aged_text(answer: &PhasesAnswer) -> Option<String> {
     } else if high < 1.0 {
         format!("on the aged heap it needs less CPU per request: {interval}")
     } else {
-        format!("age costs it no CPU that can be told from noise: CPU per request is {interval}")
+        format!("age costs it no significant CPU: CPU per request is {interval}")
     })
 }
 
@@ -448,7 +448,7 @@ fn heap_sentence(answer: &PhasesAnswer, heap: &HeapGrowth) -> String {
                 format_bytes(bytes.max(0.0))
             )
         }
-        GrowthCause::Unknown => "; whose the growth is, the traced run does not tell".to_owned(),
+        GrowthCause::Unknown => "; the traced run does not show where the growth is".to_owned(),
     };
     format!("{name}: {level}{growth}.")
 }

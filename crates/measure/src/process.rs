@@ -68,7 +68,7 @@ pub struct ProcessSample {
     pub user_cpu_ns: u64,
     /// CPU time in the kernel, to 10 ms.
     pub system_cpu_ns: u64,
-    /// Times its living threads gave up the CPU.
+    /// Times its living threads yielded the CPU.
     pub voluntary_switches: u64,
     /// Times its living threads were put off the CPU.
     pub involuntary_switches: u64,
@@ -213,7 +213,7 @@ pub fn resident_bytes(pid: u32) -> Result<u64, ProcessError> {
 }
 
 /// Faults and CPU time of these processes, with those of their children that have ended and were waited
-/// for: what [`ProcessSample`] has of them, cheaply (20 us each). All else is zero; who is gone is left out.
+/// for: what [`ProcessSample`] has of them, cheaply (20 us each). All else is zero; a process that is gone is left out.
 #[must_use]
 pub fn activity(pids: &[u32]) -> ProcessSample {
     let mut sum = ProcessSample::default();
@@ -365,7 +365,7 @@ pub struct MemorySample {
     /// Of such memory: what was swapped out.
     pub swapped_bytes: Option<u64>,
     /// Memory shared on purpose (shared anonymous mappings, POSIX and System V shared memory), divided by its users,
-    /// without the files of a data directory; `None` also where the kernel does not tell it apart (before Linux 5.3).
+    /// without the files of a data directory; `None` also where the kernel does not distinguish it (before Linux 5.3).
     pub shared_bytes: Option<u64>,
     /// Pages of mapped files, divided by their users: programs, libraries, data.
     pub file_bytes: Option<u64>,
@@ -464,7 +464,7 @@ impl MemorySample {
         }
         self.private_bytes().is_none().then(|| {
             format!(
-                "this kernel does not tell a program's memory from its mapped files (Linux 5.3 does): {INSTEAD}"
+                "this kernel does not distinguish a program's memory from its mapped files (Linux 5.3 does): {INSTEAD}"
             )
         })
     }

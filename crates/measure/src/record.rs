@@ -14,8 +14,8 @@ mod load;
 
 pub use comparison::{Advice, Choice, CostDifference, CostPart, FrontEntry, Recommendation};
 pub use comparison::{
-    Analysis, Coexistence, ComparisonRecord, Engine, LookSettings, MeasureComparisons, PoolsEffect,
-    QuestionVerdict, Settings, Subject, UnpinnedMemory, Verdicts,
+    Analysis, Coexistence, ComparisonRecord, Engine, InterimSettings, MeasureComparisons,
+    PoolsEffect, QuestionVerdict, Settings, Subject, UnpinnedMemory, Verdicts,
 };
 pub use comparison::{LoadSteadiness, LoadWarmUp};
 pub use comparison::{MarginClass, MarginError, Margins};

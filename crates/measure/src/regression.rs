@@ -28,7 +28,7 @@ use crate::record::{
     Role,
 };
 use crate::statistics::{
-    Comparison, Looks, PairedRounds, Rule, TwoSamples, Verdict, correct_for_all,
+    Comparison, InterimAnalyses, PairedRounds, Rule, TwoSamples, Verdict, correct_for_all,
 };
 use crate::units::{format_bytes, format_percent, format_rate};
 
@@ -254,7 +254,7 @@ impl<'a> Sessions<'a> {
                 label: label(measures),
                 direction: quantity.direction(),
                 margin: self.now.settings.margins.of(quantity),
-                looks: Looks::ONE,
+                looks: InterimAnalyses::ONE,
             },
             trouble,
             medians: [middle(&now), middle(&earlier)],

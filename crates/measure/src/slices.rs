@@ -455,7 +455,7 @@ pub(crate) fn trimmed_mean(mut values: Vec<f64>) -> Option<f64> {
 // to a server's p99, and a mean or a median of slices' own would hide it. The median is compared within cycles, whose
 // slices follow each other at once and, as far as the lab can tell, at one distance of the CPUs of server and
 // generator: a round's ratio is the mean of the cycles' log ratios, trimmed by a tenth at each end and by one value at
-// least. Where answers come in two groups, the median of all together jumps from one to the other.
+// least. Where responses come in two groups, the median of all together jumps from one to the other.
 //
 // While the CPUs are far apart, a p99 is several times as large and varies by several times from slice to slice.
 // Whether they are is nobody's doing, so where enough rounds have cycles measured near, only those count.

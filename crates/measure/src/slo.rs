@@ -3,7 +3,7 @@
 //! `millpond load --slo 'p99<5ms,errors<0.1%'` reads them before the run and asks after it. Times
 //! are judged over all requests, and one that failed counts as slower than any objective: a target
 //! must not keep its objectives by failing, quickly or slowly. Over successful requests alone
-//! ([`SloPopulation::Successful`]) a request that was given up without an answer counts with its
+//! ([`SloPopulation::Successful`]) a request that timed out without a response counts with its
 //! age, which is less than it would have taken.
 //!
 //! Nothing is interpolated: an objective is met by what was measured.
@@ -24,11 +24,11 @@ pub struct SloFacts<'a> {
     pub service: &'a LatencyHistogram,
     /// From the intended start to the actual send.
     pub slip: &'a LatencyHistogram,
-    /// Ages of requests that were given up, by their intended start.
+    /// Ages of requests that timed out, by their intended start.
     pub unanswered: &'a LatencyHistogram,
-    /// Requests that failed or were given up.
+    /// Requests that failed or were dropped.
     pub failed: u64,
-    /// Right answers a second.
+    /// Right responses a second.
     pub requests_per_s: f64,
 }
 
@@ -38,7 +38,7 @@ pub enum SloPopulation {
     /// All: those that failed are slower than any objective.
     #[default]
     All,
-    /// Those that were answered rightly, and those without an answer with their ages.
+    /// Those that were answered successfully, and those without a response with their ages.
     Successful,
 }
 
@@ -73,9 +73,9 @@ struct Objective {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Subject {
     Time(Clock, Figure),
-    /// Share of the requests that failed or were given up.
+    /// Share of the requests that failed or were dropped.
     Errors,
-    /// Right answers a second.
+    /// Right responses a second.
     Rate,
 }
 

@@ -4,8 +4,8 @@
 //! ln(candidate) - ln(baseline)` of the same round, so that what disturbed a whole round drops out.
 //! Estimate: [`hodges_lehmann`]; interval: exact signed-rank ([`signed_rank_interval`]); p: exact
 //! sign-flip permutation ([`sign_flip_p`]); several candidates: [`holm`]; "the same": two one-sided
-//! tests, done as inclusion of the 90 % interval in the margin; several looks at data that grow:
-//! [`Looks`]; two sessions, whose rounds are not paired: [`rank_sum_p`]. What the rounds can show
+//! tests, done as inclusion of the 90 % interval in the margin; several interim analyses of data that grow:
+//! [`InterimAnalyses`]; two sessions, whose rounds are not paired: [`rank_sum_p`]. What the rounds can show
 //! is simulated: [`detectable`].
 
 mod rank_sum;
@@ -27,7 +27,7 @@ pub use rank_sum::{Interval, signed_rank_distribution, signed_rank_interval};
 pub use rank_sum::{rank_sum_p, shift, shift_interval};
 pub use verdict::holm;
 pub use verdict::{Comparison, Direction, Estimate, Verdict, needs_text};
-pub use verdict::{Looks, look_rounds};
+pub use verdict::{InterimAnalyses, interim_rounds};
 pub(crate) use verdict::{TwoSamples, correct_for_all};
 
 /// The middle of the values (mean of the two middle ones); reorders them. `None` if there are none.

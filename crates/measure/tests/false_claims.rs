@@ -6,7 +6,7 @@ mod synthetic;
 
 use millpond_measure::analysis::{Design, analyse_by, open_verdicts};
 use millpond_measure::record::{Advice, Analysis, Margins, PoolSetting, QuestionVerdict, Role};
-use millpond_measure::statistics::{Looks, Verdict, look_rounds};
+use millpond_measure::statistics::{InterimAnalyses, Verdict, interim_rounds};
 use synthetic::{Plan, candidates};
 
 const ALLOCATORS: [&str; 7] = [
@@ -37,9 +37,9 @@ fn equals() -> Vec<Plan> {
 /// One comparison as the lab runs it: it ends at the first look at which nothing is open.
 fn compare(seed: u64, sigma: f64, margins: Margins) -> Outcome {
     let plans = equals();
-    let looks = look_rounds(10, 33, plans.len() - 1);
+    let looks = interim_rounds(10, 33, plans.len() - 1);
     let design = Design {
-        looks: Looks::planned(looks.len()),
+        looks: InterimAnalyses::planned(looks.len()),
         margins,
     };
     let all = candidates(&plans, 33, sigma, seed);
@@ -55,7 +55,7 @@ fn compare(seed: u64, sigma: f64, margins: Margins) -> Outcome {
             };
         }
     }
-    unreachable!("the last look ends it")
+    unreachable!("the last analysis ends it")
 }
 
 fn questions(analysis: &Analysis) -> [&QuestionVerdict; 3] {

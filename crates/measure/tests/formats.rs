@@ -16,7 +16,7 @@ fn samples(step_ns: u64) -> LatencyHistogram {
     histogram
 }
 
-/// 2,000 answers and three failures in two seconds.
+/// 2,000 responses and three failures in two seconds.
 fn run() -> (LoadReport, LoadHistograms) {
     let mut thread_rates = LatencyHistogram::new();
     for per_s in [490, 500, 505, 510] {

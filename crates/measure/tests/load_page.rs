@@ -73,10 +73,10 @@ fn the_page_is_whole() {
         "http://h/?a=&lt;b&gt;&amp;c",
         "Time over percentile",
         "99.9 %",
-        ">slip</text>",
-        "Right answers per second",
+        ">send delay</text>",
+        "Right responses per second",
         ">warm-up</text>",
-        "Failed or given up",
+        "Failed or dropped",
         "</html>",
     ] {
         assert!(text.contains(part), "{part}");
@@ -98,12 +98,12 @@ fn the_page_is_whole() {
     assert_eq!(again, report());
 }
 
-/// Goal: what there is nothing of is not drawn: a closed loop has no slip, a merged record no course,
+/// Goal: what there is nothing of is not drawn: a closed loop has no send delay, a merged record no course,
 /// an empty run no curve.
 #[test]
 fn nothing_is_made_up() {
     let text = page(&report(), &LatencyHistogram::new(), &[]);
-    assert!(text.contains("response = service") && !text.contains(">slip</text>"));
+    assert!(text.contains("response = service") && !text.contains(">send delay</text>"));
     assert!(!text.contains("The course of the run"));
     assert!(text.contains("Nothing did."));
     let empty = LatencyHistogram::new();

@@ -4,13 +4,13 @@
 mod synthetic;
 
 use millpond_measure::statistics::{
-    Comparison, Direction, Looks, PairedRounds, RoundPair, Rule, Verdict, compare_all,
+    Comparison, Direction, InterimAnalyses, PairedRounds, RoundPair, Rule, Verdict, compare_all,
 };
 use synthetic::Noise;
 
 const SIGMA: f64 = 0.03;
 
-/// Rounds, comparisons, looks, margin.
+/// Rounds, comparisons, analyses, margin.
 type Design = (usize, usize, usize, f64);
 
 fn rule((_, _, looks, margin): Design) -> Rule {
@@ -18,7 +18,7 @@ fn rule((_, _, looks, margin): Design) -> Rule {
         label: "throughput".to_owned(),
         direction: Direction::HigherIsBetter,
         margin,
-        looks: Looks::planned(looks),
+        looks: InterimAnalyses::planned(looks),
     }
 }
 
@@ -97,7 +97,7 @@ fn decided_share(
 }
 
 /// Goal: the difference that rounds are said to find with a chance of 80 % is found in 75 to 90 % of
-/// comparisons, whatever the rounds, comparisons and looks, and beside a margin that is narrow, wide or as
+/// comparisons, whatever the rounds, comparisons and analyses, and beside a margin that is narrow, wide or as
 /// wide as what is found. By formula it was 23 to 57 %. With heavy tails the claim may be too bold, but not by
 /// far.
 #[test]

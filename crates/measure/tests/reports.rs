@@ -419,7 +419,7 @@ fn drawings_have_a_form_for_phones() {
     assert!(style.contains("svg.wide, details.desk { display: none; }"));
 }
 
-/// Goal: the page says how sure its intervals are: 95 % after one look, more of each look if there were to
+/// Goal: the page says how sure its intervals are: 95 % after one analysis, more of each if there were to
 /// be several.
 #[test]
 fn the_page_says_how_sure_it_is() {
@@ -432,7 +432,7 @@ fn the_page_says_how_sure_it_is() {
     ] {
         assert!(page.contains(part), "{part}");
     }
-    assert!(!page.contains("were to be looked at"));
+    assert!(!page.contains("interim analyses were planned"));
     record.settings.looks.planned = vec![10, 18, 32];
     record.analyse();
     let page = html::render(&record);
@@ -440,7 +440,7 @@ fn the_page_says_how_sure_it_is() {
         "signed-rank one of at least 98.3\u{a0}%",
         "corrected p \u{2264} 0.0167,",
         "the interval of 96.6\u{a0}% lies",
-        "up to 3 times",
+        "Up to 3 interim analyses",
         "find differences of",
     ] {
         assert!(page.contains(part), "{part}");
@@ -514,7 +514,7 @@ fn scaled_values_are_marked() {
     assert!(page.contains("<td>~2") && page.contains("marked ~ is scaled"));
 }
 
-/// Goal: flame graphs run nothing in the page, are told apart by candidate and kind, and their functions
+/// Goal: flame graphs run nothing in the page, are distinguished by candidate and kind, and their functions
 /// stand in a table; without any there is no heading.
 #[test]
 fn flame_graphs_are_part_of_the_page() {

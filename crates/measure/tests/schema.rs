@@ -6,9 +6,9 @@ mod synthetic;
 use millpond_measure::environment::InheritedVariables;
 use millpond_measure::record::{
     BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, Floor, FoundLimit, HeapUse, Held,
-    Holder, LeftOut, LeftOutWhen, LoadAddress, LoadConnectionSet, LoadConnectionSets,
-    LoadConnectionsOpen, LoadHistograms, LoadOutage, LoadRateWindow, LoadReport, LoadTls,
-    LookSettings, Measure, MeasureComparisons, MemoryParts, NoiseFlag, NoiseKind, Operation,
+    Holder, InterimSettings, LeftOut, LeftOutWhen, LoadAddress, LoadConnectionSet,
+    LoadConnectionSets, LoadConnectionsOpen, LoadHistograms, LoadOutage, LoadRateWindow,
+    LoadReport, LoadTls, Measure, MeasureComparisons, MemoryParts, NoiseFlag, NoiseKind, Operation,
     PacedColumns, PhaseEnd, PhaseHeap, PhaseKind, PhasePlan, PhaseSpec, Quantity, Reach, Role,
     RoundStatus, SentRequest, SentRequests, SentScript, SentTls, SliceColumns, SteadyState,
 };
@@ -275,7 +275,7 @@ fn what_is_written_is_described() {
         requests: [("put".to_owned(), 900)].into(),
         ..SteadyState::default()
     });
-    disturbed.settings.looks = LookSettings {
+    disturbed.settings.looks = InterimSettings {
         planned: vec![10, 18],
         done: vec![10],
         significance: 0.025,

@@ -6,13 +6,14 @@ mod synthetic;
 use millpond_measure::analysis::{Design, analyse_by, expected_widths, open_verdicts};
 use millpond_measure::record::{Analysis, CandidateRounds, PoolSetting, QuestionVerdict, Role};
 use millpond_measure::statistics::{
-    Comparison, Direction, Looks, PairedRounds, RoundPair, Rule, Verdict, compare_all, look_rounds,
+    Comparison, Direction, InterimAnalyses, PairedRounds, RoundPair, Rule, Verdict, compare_all,
+    interim_rounds,
 };
 use synthetic::{Noise, Plan, candidates};
 
 const SIGMA: f64 = 0.03;
 
-fn rule(margin: f64, looks: Looks) -> Rule {
+fn rule(margin: f64, looks: InterimAnalyses) -> Rule {
     Rule {
         label: "throughput".to_owned(),
         direction: Direction::HigherIsBetter,
@@ -47,12 +48,12 @@ fn family(noise: &mut Noise, family: usize, rounds: u32, effect: f64) -> Vec<Pai
         .collect()
 }
 
-/// Looks after each of `rounds` until nothing is undecided; what the last look said, and after which.
+/// Analyses after each of `rounds` until nothing is undecided; what the last analysis said, and after which.
 fn until_decided(
     all: &[PairedRounds],
     rounds: &[u32],
     margin: f64,
-    looks: Looks,
+    looks: InterimAnalyses,
 ) -> (Vec<Comparison>, u32) {
     let mut last = (Vec::new(), 0);
     for &count in rounds {
@@ -84,8 +85,8 @@ fn looking_often_makes_no_false_claims() {
     let mut naive_claims = 0;
     for (size, rounds) in [
         (1, vec![10, 20, 40]),
-        (1, look_rounds(10, 60, 1)),
-        (4, look_rounds(10, 33, 4)),
+        (1, interim_rounds(10, 60, 1)),
+        (4, interim_rounds(10, 33, 4)),
         (9, vec![11, 16]),
     ] {
         let mut noise = Noise(fastrand::Rng::with_seed(size as u64 + rounds.len() as u64));
@@ -96,9 +97,9 @@ fn looking_often_makes_no_false_claims() {
                 let (comparisons, _) = until_decided(&all, &rounds, 0.0, looks);
                 comparisons.iter().any(|one| one.verdict.is_difference())
             };
-            claims += u32::from(claim(Looks::planned(rounds.len())));
+            claims += u32::from(claim(InterimAnalyses::planned(rounds.len())));
             if rounds.len() == 4 {
-                naive_claims += u32::from(claim(Looks::ONE));
+                naive_claims += u32::from(claim(InterimAnalyses::ONE));
             }
         }
         let bound = upper_bound(trials, 0.05);
@@ -115,8 +116,8 @@ fn looking_often_makes_no_false_claims() {
 #[test]
 fn stopping_early_keeps_equivalence_and_intervals_honest() {
     let margin: f64 = 0.05;
-    let rounds = look_rounds(10, 40, 1);
-    let looks = Looks::planned(rounds.len());
+    let rounds = interim_rounds(10, 40, 1);
+    let looks = InterimAnalyses::planned(rounds.len());
     let trials = 1_500;
     for effect in [margin.ln_1p(), 0.0, 0.08] {
         let mut noise = Noise(fastrand::Rng::with_seed((effect * 1e4) as u64 + 17));
@@ -142,12 +143,12 @@ fn stopping_early_keeps_equivalence_and_intervals_honest() {
 }
 
 /// Goal: an effect well beyond the margin is found in at least 95 % of comparisons, most of them before
-/// the last look.
+/// the last analysis.
 #[test]
 fn planted_effects_are_found_and_early() {
-    let rounds = look_rounds(10, 33, 2);
+    let rounds = interim_rounds(10, 33, 2);
     assert_eq!(rounds, [10, 18, 33]);
-    let looks = Looks::planned(rounds.len());
+    let looks = InterimAnalyses::planned(rounds.len());
     let trials = 600;
     let mut noise = Noise(fastrand::Rng::with_seed(4));
     let (mut found, mut spent) = (0, 0);
@@ -166,7 +167,7 @@ fn planted_effects_are_found_and_early() {
 
 fn planned(looks: usize) -> Design {
     Design {
-        looks: Looks::planned(looks),
+        looks: InterimAnalyses::planned(looks),
         ..Design::default()
     }
 }
@@ -184,7 +185,7 @@ fn whole(plans: &[Plan], seed: u64, rounds: &[u32]) -> (Analysis, u32) {
             return (analyse_by(&so_far, design), count);
         }
     }
-    unreachable!("the last look ends it")
+    unreachable!("the last analysis ends it")
 }
 
 fn questions(analysis: &Analysis) -> [&QuestionVerdict; 3] {
@@ -209,7 +210,7 @@ fn equal_plans() -> Vec<Plan> {
 #[test]
 fn two_hundred_whole_comparisons_of_equals() {
     let plans = equal_plans();
-    let rounds = look_rounds(10, 33, plans.len() - 1);
+    let rounds = interim_rounds(10, 33, plans.len() - 1);
     let (mut with_a_claim, mut stopped_early) = (0, 0);
     for seed in 0..200 {
         let (analysis, stopped) = whole(&plans, 10_000 + seed, &rounds);

@@ -6,8 +6,8 @@ mod synthetic;
 use millpond_measure::analysis::analyse;
 use millpond_measure::record::Role;
 use millpond_measure::statistics::{
-    Direction, Looks, PairedRounds, RoundPair, Rule, Verdict, compare_all, compare_rounds,
-    hodges_lehmann, signed_rank_interval,
+    Direction, InterimAnalyses, PairedRounds, RoundPair, Rule, Verdict, compare_all,
+    compare_rounds, hodges_lehmann, signed_rank_interval,
 };
 use synthetic::{Noise, Plan, candidates, nine_plans};
 
@@ -34,7 +34,7 @@ fn rule(margin: f64) -> Rule {
         label: "throughput".to_owned(),
         direction: Direction::HigherIsBetter,
         margin,
-        looks: Looks::ONE,
+        looks: InterimAnalyses::ONE,
     }
 }
 

@@ -376,7 +376,7 @@ impl ReturnedBlocks {
 impl Iterator for ReturnedBlocks {
     type Item = (NonNull<u8>, u16);
 
-    /// A container comes after the blocks it names: whoever takes it may write over the names.
+    /// A container comes after the blocks it names: a thread that takes it may write over the names.
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let container = NonNull::new(self.container)?;

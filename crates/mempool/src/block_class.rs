@@ -102,7 +102,7 @@ impl BlockClass {
     /// `refill` finds it.
     ///
     /// # Safety
-    /// The store lent the chunk to the caller, who gives it away; `home` is where its blocks go when
+    /// The store lent the chunk to the caller, which gives it away; `home` is where its blocks go when
     /// other threads free them.
     pub(crate) unsafe fn add_chunk(
         &mut self,
@@ -276,7 +276,7 @@ impl BlockClass {
 }
 
 impl Drop for BlockClass {
-    /// Gives all chunks back: whoever frees a pool is the last, so no block is in use, though many
+    /// Gives all chunks back: the thread that frees a pool is the last, so no block is in use, though many
     /// may never have come home.
     fn drop(&mut self) {
         for list in [&mut self.idle, &mut self.roomy, &mut self.full] {

@@ -186,7 +186,7 @@ impl BlockPool {
     }
 
     /// Gives all chunks without a live block back to the system, and all pages of other chunks without one, after
-    /// draining, however lately they were used; returns how many bytes that were. For whoever is about to take more
+    /// draining, however lately they were used; returns how many bytes that were. For callers that are about to take more
     /// memory than it may if what is free stays. O(free blocks), and a system call for each run of pages.
     pub fn release_unused(&self) -> usize {
         self.handle.settle();
@@ -194,7 +194,7 @@ impl BlockPool {
     }
 
     /// The first part of what [`trim`](Self::trim) does, at most a few system calls;
-    /// [`go_on_trimming`](Self::go_on_trimming) does the rest. After a crowd a whole trim takes
+    /// [`go_on_trimming`](Self::go_on_trimming) does the rest. After a flood a whole trim takes
     /// milliseconds, in which nobody is served. Returns how many bytes both gave back since the last call
     /// of this. Where one is under way still, goes on with that.
     pub fn begin_trim(&self) -> usize {

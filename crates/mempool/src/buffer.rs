@@ -15,7 +15,7 @@ use std::{fmt, ptr, slice};
 
 /// Growable bytes on one block of a [`BlockPool`].
 ///
-/// `Send`: it may travel to another thread and be dropped there. Whoever makes it grow must do so
+/// `Send`: it may travel to another thread and be dropped there. The code that makes it grow must do so
 /// on the pool's own thread, where alone the pool can be reached.
 ///
 /// ```

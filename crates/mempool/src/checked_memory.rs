@@ -87,7 +87,7 @@ impl CheckedMemory {
         }
     }
 
-    /// The same for a caller who has something to count before the violation is reported.
+    /// The same for a caller that has something to count before the violation is reported.
     ///
     /// # Safety
     /// As for [`free`](Self::free).
@@ -115,7 +115,7 @@ impl CheckedMemory {
         }
     }
 
-    /// Takes all blocks back at once; the violation found, for a caller who has something to count
+    /// Takes all blocks back at once; the violation found, for a caller that has something to count
     /// before it is reported. O(most blocks ever).
     ///
     /// # Safety
@@ -197,7 +197,7 @@ impl Drop for CheckedMemory {
             _ => None,
         };
         if let Some(entry) = NonNull::new(*self.entry.get_mut()) {
-            // SAFETY: this is the only one who knows the entry, and forgets it now.
+            // SAFETY: this is the only holder of the entry, and it forgets it now.
             unsafe { page_run::leave(entry) };
         }
         if let Some(violation) = found {

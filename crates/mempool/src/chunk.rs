@@ -4,7 +4,7 @@
 //! unmaps idle ones, and `buffer_pool` takes one long chunk for all its buffers and discards the
 //! pages of idle ones. A chunk is 64 KiB at a multiple of 64 KiB, so the chunk of any address is
 //! found by clearing 16 bits. It carries no header: 32 KiB blocks fill it twice, and the pages of a
-//! tail that no block covers are never touched, hence never resident. Who gives one back wants the
+//! tail that no block covers are never touched, hence never resident. The caller that returns one wants the
 //! system to have it.
 
 #![allow(unsafe_code)]
@@ -143,7 +143,7 @@ fn unmap_pages(start: NonNull<u8>, size_bytes: usize) {
 
 // Chunks in a row, linked through their headers.
 
-/// How finely chunks are told apart by how full they are.
+/// How finely chunks are distinguished by how full they are.
 const FULLNESS_STEPS: usize = 32;
 
 /// Chunks of one owner, each in at most one list.
@@ -191,7 +191,7 @@ impl ChunkList {
     /// # Safety
     /// The chunk is in this list.
     pub(crate) unsafe fn remove(&mut self, header: NonNull<ChunkHeader>) {
-        // SAFETY: listed chunks are the owner's, who calls; one place is referred to at a time.
+        // SAFETY: listed chunks are the owner's, which calls; one place is referred to at a time.
         unsafe {
             let Place { next, previous } =
                 std::mem::replace(ChunkHeader::place(header), Place::NONE);
@@ -247,14 +247,14 @@ impl ChunkList {
         &self,
         header: NonNull<ChunkHeader>,
     ) -> Option<NonNull<ChunkHeader>> {
-        // SAFETY: listed chunks are the owner's, who calls.
+        // SAFETY: listed chunks are the owner's, which calls.
         unsafe { ChunkHeader::place(header).next }
     }
 
     /// The chunks, first to last. They must stay in the list while this runs.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<ChunkHeader>> {
         std::iter::successors(self.first, |header| {
-            // SAFETY: listed chunks are the owner's, who calls.
+            // SAFETY: listed chunks are the owner's, which calls.
             unsafe { ChunkHeader::place(*header).next }
         })
     }
@@ -348,7 +348,7 @@ impl ChunkHeader {
     /// Says what the chunk will be used for, before any of its memory is lent.
     ///
     /// # Safety
-    /// `this` is the header of a chunk the store lent to the caller, who has lent nothing of it.
+    /// `this` is the header of a chunk the store lent to the caller, which has lent nothing of it.
     pub(crate) unsafe fn dedicate(
         this: NonNull<Self>,
         used_for: ChunkUse,

@@ -43,7 +43,7 @@ pub(crate) struct StoreFigures {
     pub(crate) dirty_count: usize,
 }
 
-/// The first bytes of a segment, in place of the header that its first chunk does not need.
+/// The first bytes of a segment, instead of the header that its first chunk does not need.
 /// Invariant: bit `n` of `free` says that chunk `n` is the store's; of `dirty`, which is within
 /// `free`, that it has pages. Bit 0 is never set.
 #[repr(C, align(128))]
@@ -152,7 +152,7 @@ unsafe fn discard(first: NonNull<ChunkHeader>, count: usize) {
 #[inline]
 #[allow(
     dead_code,
-    reason = "for those who check pointers before they trust them"
+    reason = "for code that checks pointers before it trusts them"
 )]
 pub(crate) fn is_ours(address: usize) -> bool {
     let index = address / SEGMENT_BYTES;

@@ -4,7 +4,7 @@
 //! paths only. It is a few milliseconds late, for a tenth of the price.
 
 /// Milliseconds since some start, a few of them too old. No system call, and no function that a
-/// program may have put in the place of the C library's: that might allocate.
+/// program may use instead of the C library's: that might allocate.
 pub(crate) fn now_ms() -> u64 {
     #[cfg(not(miri))]
     let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);

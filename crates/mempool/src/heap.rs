@@ -182,7 +182,7 @@ impl DirectMemory {
     ///
     /// # Safety
     /// `allocate` gave `start` with the same numbers, and nobody uses it any more. Checked memory
-    /// catches who breaks the former.
+    /// catches code that breaks the former.
     #[inline]
     pub(crate) unsafe fn free(
         &self,
@@ -210,7 +210,7 @@ impl DirectMemory {
     ///
     /// # Safety
     /// `allocate_layout` gave `start` for the same layout, and nobody uses it any more. Checked
-    /// memory catches who breaks the former.
+    /// memory catches code that breaks the former.
     #[inline]
     pub(crate) unsafe fn free_layout(&self, start: NonNull<u8>, layout: Layout) -> Freed {
         let size_bytes = layout.size();

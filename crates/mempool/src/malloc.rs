@@ -9,7 +9,7 @@
 //!   free ─ header of the chunk ─ mine: front list      └─ over the bound: spill
 //!                              └ another's: outbox ─ batch ─ its home
 //!   over 32 KiB: runs of chunks;  over 3.9 MiB: mappings of their own   (large)
-//!   a thread ends: its heap, whole, to the orphanage; the next thread adopts it
+//!   a thread ends: its heap, whole, to the abandoned heaps; the next thread adopts it
 //! ```
 //! Nothing here allocates from anyone, formats, or unwinds into its caller. Locks are held for a few
 //! instructions, on slow paths only, and across a fork. In the child of a fork, heaps of the
@@ -39,7 +39,7 @@ use thread_slot::Stage;
 pub use thread_heap::prepare;
 
 /// A block of at least `size_bytes`, aligned to 16, if the calling thread has one ready; else
-/// [`allocate`] has to look for one. For who wants to do his own part of the work in between.
+/// [`allocate`] has to look for one. For callers that do a part of the work in between.
 #[inline(always)]
 #[must_use]
 pub fn allocate_ready(size_bytes: usize) -> Option<NonNull<u8>> {
@@ -207,10 +207,10 @@ pub fn trim() -> bool {
     }
     let mut page_bytes = orphanage::trim_all();
     if let Some(heap) = NonNull::new(thread_slot::heap()) {
-        // SAFETY: as in `allocate`, one reference at a time; parcels are sent between them.
+        // SAFETY: as in `allocate`, one reference at a time; batches are sent between them.
         unsafe {
-            while let Some(parcel) = ThreadHeap::owned(heap).take_parcel() {
-                orphanage::deliver(parcel);
+            while let Some(batch) = ThreadHeap::owned(heap).take_batch() {
+                orphanage::deliver(batch);
             }
             let owned = ThreadHeap::owned(heap);
             owned.absorb(heap.as_ref().remote().take());
@@ -357,15 +357,15 @@ unsafe fn free_slow(header: NonNull<ChunkHeader>, block: NonNull<u8>) {
 /// # Safety
 /// As for `free`; the block is of this home and class.
 unsafe fn free_away(home: NonNull<RemoteFrees>, index: usize, block: NonNull<u8>) {
-    let parcel = match heap_of_this_thread() {
+    let batch = match heap_of_this_thread() {
         // SAFETY: the heap is this thread's, and the reference ends before anything is sent. The
         // rest is the caller's promise.
         Some(heap) => unsafe { ThreadHeap::owned(heap).send(home, block, index) },
         // SAFETY: the caller's promise.
         None => Some(unsafe { crate::outbox::AddressedBatch::of_one(home, block, index as u16) }),
     };
-    if let Some(parcel) = parcel {
-        orphanage::deliver(parcel);
+    if let Some(batch) = batch {
+        orphanage::deliver(batch);
     }
 }
 
@@ -377,8 +377,8 @@ fn give_up_heap() {
     // SAFETY: the heap is this thread's until it is left, and the slot no longer names it then; one
     // reference at a time.
     unsafe {
-        while let Some(parcel) = ThreadHeap::owned(heap).take_parcel() {
-            orphanage::deliver(parcel);
+        while let Some(batch) = ThreadHeap::owned(heap).take_batch() {
+            orphanage::deliver(batch);
         }
         thread_slot::set_heap(ptr::null_mut());
         orphanage::leave(heap);
@@ -425,7 +425,7 @@ pub struct MallocStats {
     /// Heaps made, one for each thread there was at once.
     pub heap_count: usize,
     /// Those of them whose thread ended and that no other has taken over.
-    pub orphan_count: usize,
+    pub abandoned_count: usize,
     /// Blocks lent now.
     pub live_count: usize,
     /// Their bytes, rounded up to whole blocks.
@@ -452,7 +452,7 @@ pub struct MallocStats {
 #[must_use]
 pub fn stats() -> MallocStats {
     let heaps = orphanage::figures();
-    let mut blocks: HeapFigures = heaps.orphans;
+    let mut blocks: HeapFigures = heaps.abandoned;
     if let Some(heap) = NonNull::new(thread_slot::heap()) {
         // SAFETY: as in `allocate`.
         blocks.add(unsafe { ThreadHeap::owned(heap) }.figures());
@@ -461,7 +461,7 @@ pub fn stats() -> MallocStats {
     let (mapped_count, mapped_bytes) = large::mapped_figures();
     MallocStats {
         heap_count: heaps.heap_count,
-        orphan_count: heaps.orphan_count,
+        abandoned_count: heaps.abandoned_count,
         live_count: blocks.live_count,
         live_bytes: blocks.live_bytes,
         cached_bytes: blocks.cached_bytes,

@@ -5,7 +5,7 @@
 //!
 //! A thread that frees and then sleeps keeps what it has gathered, at most 64 blocks or 64 KiB for
 //! each of a few homes. So it calls [`flush_remote_frees`] before it sleeps; a thread that ends
-//! does so by itself. Who frees knows when it is done, and asking the time would cost more than the
+//! does so by itself. The freeing thread knows when it is done, and asking the time would cost more than the
 //! free.
 
 #![allow(unsafe_code)]
@@ -67,7 +67,7 @@ pub(crate) struct AddressedBatch {
 }
 
 impl AddressedBatch {
-    /// A parcel of a single block, for a thread that has no outbox.
+    /// A batch of a single block, for a thread that has no outbox.
     ///
     /// # Safety
     /// As for [`Outbox::add`].
@@ -139,21 +139,21 @@ impl Outbox {
         tag: u16,
     ) -> Option<AddressedBatch> {
         self.settle();
-        let mut parcel = None;
+        let mut batch = None;
         if self.entries[self.recent % HOMES_MAX].home != home.as_ptr() {
-            parcel = self.turn_to(home);
+            batch = self.turn_to(home);
         }
         let entry = &mut self.entries[self.recent % HOMES_MAX];
         // SAFETY: the caller's promise, passed on.
         let is_full = unsafe { entry.batch.add(block, block_bytes, tag) };
         // A huge block can fill a batch that has just got its place from another: it then waits for
         // the next one.
-        if is_full && parcel.is_none() {
+        if is_full && batch.is_none() {
             return entry.take();
         }
         self.quick_home = home.as_ptr();
         self.quick_slots = entry.batch.slots();
-        parcel
+        batch
     }
 
     /// Tells the recent batch what was added to it through its slots.
@@ -183,9 +183,9 @@ impl Outbox {
             self.leaving
         });
         self.recent = index;
-        let parcel = self.entries[index].take();
+        let batch = self.entries[index].take();
         self.entries[index].home = home.as_ptr();
-        parcel
+        batch
     }
 
     /// One of the batches, whichever. To be sent after the outbox's borrow has ended.
@@ -197,8 +197,8 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        while let Some(parcel) = self.take_any() {
-            parcel.send();
+        while let Some(batch) = self.take_any() {
+            batch.send();
         }
     }
 }
@@ -230,7 +230,7 @@ pub(crate) unsafe fn free_away(
     // SAFETY: the caller's promise, passed on.
     match with_outbox(|outbox| unsafe { outbox.add(home, block, block_bytes, tag) }) {
         Some(None) => {}
-        Some(Some(parcel)) => parcel.send(),
+        Some(Some(batch)) => batch.send(),
         // SAFETY: as above; `add` has not run.
         None => unsafe { RemoteFrees::push(home, Batch::of_one(block, tag)) },
     }
@@ -262,8 +262,8 @@ pub(crate) unsafe fn free_away(
 /// # Ok::<(), millpond_mempool::PoolError>(())
 /// ```
 pub fn flush_remote_frees() {
-    while let Some(Some(parcel)) = with_outbox(Outbox::take_any) {
-        parcel.send();
+    while let Some(Some(batch)) = with_outbox(Outbox::take_any) {
+        batch.send();
     }
 }
 
@@ -276,13 +276,13 @@ pub fn flush_remote_frees() {
 //   take what came home            marked? take the lock, then what came home
 // ```
 // Of the two fences one is first in the order of all. If it is the left one, the sender finds the
-// mark; if it is the right one, the push is found by who leaves. A parcel is never left lying.
-// Absent on purpose: the lock. It is the orphanage's, who owns all orphans by having it.
+// mark; if it is the right one, the push is found by the thread that leaves. A batch is never left lying.
+// Absent on purpose: the lock. It is the abandoned heaps' owner that has it, and so owns all of them.
 
 /// The mark at a home.
-pub(crate) struct OrphanMark(AtomicBool);
+pub(crate) struct AbandonedMark(AtomicBool);
 
-impl OrphanMark {
+impl AbandonedMark {
     /// Of a home with an owner.
     pub(crate) fn new() -> Self {
         Self(AtomicBool::new(false))
@@ -295,19 +295,19 @@ impl OrphanMark {
         fence(Ordering::SeqCst);
     }
 
-    /// With the lock: there is an owner again, who takes what comes home.
+    /// With the lock: there is an owner again, which takes what comes home.
     pub(crate) fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// Whether who has just sent something home has to look after it, if that is still so under the
+    /// Whether the thread that has just sent something home has to look after it, if that is still so under the
     /// lock.
     pub(crate) fn is_set_after_send(&self) -> bool {
         fence(Ordering::SeqCst);
         self.is_set()
     }
 
-    /// Whether the home is an orphan. Certain with the lock only.
+    /// Whether the home is abandoned. Certain with the lock only.
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -315,15 +315,15 @@ impl OrphanMark {
 
 #[cfg(all(loom, test))]
 mod models {
-    use crate::outbox::OrphanMark;
+    use crate::outbox::AbandonedMark;
     use crate::remote_free::models::Handle;
     use loom::sync::{Arc, Mutex};
     use loom::thread;
 
-    /// A home, its mark and the lock, as the orphanage has them.
+    /// A home, its mark and the lock, as the abandoned heaps have them.
     struct AbandonedHeaps {
         home: Handle,
-        mark: OrphanMark,
+        mark: AbandonedMark,
         lock: Mutex<()>,
     }
 
@@ -335,7 +335,7 @@ mod models {
         fn new() -> Arc<Self> {
             Arc::new(Self {
                 home: Handle::new(),
-                mark: OrphanMark::new(),
+                mark: AbandonedMark::new(),
                 lock: Mutex::new(()),
             })
         }
@@ -358,7 +358,7 @@ mod models {
             }
         }
 
-        /// As `orphanage::adopt`, if there is an orphan, and the first thing the new owner does.
+        /// As `orphanage::adopt`, if there is an abandoned heap, and the first thing the new owner does.
         fn adopt(&self) -> bool {
             {
                 let _guard = self.lock.lock().unwrap();
@@ -372,50 +372,50 @@ mod models {
         }
     }
 
-    /// Goal: a block that is sent while its home is left is taken by who leaves or by who sends it,
+    /// Goal: a block that is sent while its home is left is taken by the thread that leaves or by the one that sends it,
     /// once, and never lies there.
     ///
     /// Caught: either fence missing; a mark that is set after the last look; a sender that takes
     /// without the lock.
     #[test]
-    fn nothing_lies_at_an_orphan() {
+    fn nothing_lies_at_an_abandoned_heap() {
         loom::model(|| {
-            let orphanage = AbandonedHeaps::new();
+            let abandoned = AbandonedHeaps::new();
             let senders = [0, 1].map(|index| {
-                let orphanage = Arc::clone(&orphanage);
-                thread::spawn(move || orphanage.deliver(index))
+                let abandoned = Arc::clone(&abandoned);
+                thread::spawn(move || abandoned.deliver(index))
             });
-            orphanage.leave();
+            abandoned.leave();
             senders
                 .into_iter()
                 .for_each(|sender| sender.join().unwrap());
-            assert_eq!(orphanage.home.taken_count(), 2);
+            assert_eq!(abandoned.home.taken_count(), 2);
         });
     }
 
-    /// Goal: the same when another thread takes the orphan over meanwhile; the old owner, the new
+    /// Goal: the same when another thread takes the abandoned heap over meanwhile; the old owner, the new
     /// one and the sender take in an order.
     ///
     /// Caught: an adoption without the lock; a sender that does not ask again once it has the lock.
     #[test]
     fn adoption_is_in_order() {
         loom::model(|| {
-            let orphanage = AbandonedHeaps::new();
+            let abandoned = AbandonedHeaps::new();
             let sender = thread::spawn({
-                let orphanage = Arc::clone(&orphanage);
-                move || orphanage.deliver(0)
+                let abandoned = Arc::clone(&abandoned);
+                move || abandoned.deliver(0)
             });
             let heir = thread::spawn({
-                let orphanage = Arc::clone(&orphanage);
-                move || orphanage.adopt()
+                let abandoned = Arc::clone(&abandoned);
+                move || abandoned.adopt()
             });
-            orphanage.leave();
+            abandoned.leave();
             sender.join().unwrap();
             if heir.join().unwrap() {
                 // Its next look finds what came after the first one.
-                orphanage.home.take_all();
+                abandoned.home.take_all();
             }
-            assert_eq!(orphanage.home.taken_count(), 1);
+            assert_eq!(abandoned.home.taken_count(), 1);
         });
     }
 }

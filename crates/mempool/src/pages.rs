@@ -20,7 +20,7 @@ pub use interpreted::with_rights_of_its_mapping;
 /// What may be done with pages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Access {
-    /// Nothing: whoever touches them faults.
+    /// Nothing: an access faults.
     None,
     /// Reading and writing.
     Full,
@@ -126,7 +126,7 @@ mod interpreted {
         mapped_bytes: usize,
     }
 
-    // SAFETY: memory that is freed by whoever unmaps the last of it.
+    // SAFETY: memory that is freed by the thread that unmaps the last of it.
     unsafe impl Send for Mapping {}
 
     static MAPPINGS: Mutex<BTreeMap<usize, Mapping>> = Mutex::new(BTreeMap::new());

@@ -1,4 +1,4 @@
-//! What the handles of a pool and its lent blocks share, and who frees it when.
+//! What the handles of a pool and its lent blocks share, and which frees it when.
 //!
 //! Every lent block names its core. Freeing it compares the thread with the core's owner: the same
 //! goes to the owner's part, another through `outbox` to `remote`.
@@ -66,7 +66,7 @@ pub(crate) enum FreedBy {
 
 /// A pool.
 /// Invariant: `local` and `handle_count` are touched by the thread numbered `owner` only, or, once
-/// `remote` has said so, by the one that buries the pool.
+/// `remote` has said so, by the one that frees the pool.
 #[repr(C)]
 pub(crate) struct PoolCore<L> {
     /// The owner's number where its frees may take the fast path, else `NOBODY`. Only the owner's
@@ -179,7 +179,7 @@ impl<L: OwnerPart> CoreHandle<L> {
                 local: UnsafeCell::new(local),
                 handle_count: Cell::new(1),
             }),
-            remote: RemoteFrees::new(bury::<L>, LONG_TAG),
+            remote: RemoteFrees::new(free_pool::<L>, LONG_TAG),
         });
         Self {
             core: NonNull::from(Box::leak(core)),
@@ -267,7 +267,7 @@ fn close<L: OwnerPart>(core: NonNull<PoolCore<L>>) {
 /// # Safety
 /// `remote` is the part of a core made by `CoreHandle::<L>::new`, as an address that may be used for
 /// all of it, and says that this caller is the last.
-unsafe fn bury<L: OwnerPart>(remote: NonNull<RemoteFrees>) {
+unsafe fn free_pool<L: OwnerPart>(remote: NonNull<RemoteFrees>) {
     // SAFETY: by the caller's promise the core lies around its part and came from `Box::leak`.
     unsafe {
         let core = remote.byte_sub(offset_of!(PoolCore<L>, remote));

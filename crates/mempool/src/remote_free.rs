@@ -1,4 +1,4 @@
-//! How blocks come home from other threads, and how the last one buries a pool whose owner is gone.
+//! How blocks come home from other threads, and how the last one frees a pool whose owner is gone.
 //!
 //! `outbox` pushes batches of blocks that were dropped away from home; the owner takes all of them
 //! once per tick. A block straight from malloc is freed where it is dropped, as malloc's own users
@@ -30,20 +30,20 @@ pub(crate) struct RemoteFrees {
     direct_bytes: AtomicU64,
     outstanding: AtomicUsize,
     long_tag: u16,
-    bury: unsafe fn(NonNull<RemoteFrees>),
+    free_pool: unsafe fn(NonNull<RemoteFrees>),
 }
 
 impl RemoteFrees {
-    /// `bury` frees the whole pool. It is called once, by whoever is last to know the pool, on that
+    /// `free_pool` frees the whole pool. It is called once, by the last thread that knows the pool, on that
     /// thread, after all accesses of all others. Blocks sent with `long_tag` or a higher tag are
     /// longer than a cache line.
-    pub(crate) fn new(bury: unsafe fn(NonNull<RemoteFrees>), long_tag: u16) -> Self {
+    pub(crate) fn new(free_pool: unsafe fn(NonNull<RemoteFrees>), long_tag: u16) -> Self {
         Self {
             newest: AtomicPtr::new(ptr::null_mut()),
             direct_bytes: AtomicU64::new(0),
             outstanding: AtomicUsize::new(OWNER_SHARE),
             long_tag,
-            bury,
+            free_pool,
         }
     }
 
@@ -62,7 +62,7 @@ impl RemoteFrees {
         // SAFETY: the blocks are not back yet, so the pool lives; the reference is of the atomic
         // alone and ends with the operation that brings the blocks back.
         let newest = unsafe { &(*this.as_ptr()).newest };
-        // A guess in place of a load: mostly the owner has taken what was there, and loading would
+        // A guess instead of a load: mostly the owner has taken what was there, and loading would
         // fetch the line twice, first to read and then to write.
         let mut below = ptr::null_mut();
         loop {
@@ -112,7 +112,7 @@ impl RemoteFrees {
                 .fetch_sub(block_count, Ordering::AcqRel);
             debug_assert!(outstanding >= block_count, "a block came back twice");
             if outstanding == block_count {
-                Self::bury(this);
+                Self::free_pool(this);
             }
         }
     }
@@ -120,11 +120,11 @@ impl RemoteFrees {
     /// # Safety
     /// Called once, by the last one to know the pool.
     #[cold]
-    unsafe fn bury(this: NonNull<Self>) {
-        // SAFETY: the pool lives until `bury` frees it, which its maker promised it does.
+    unsafe fn free_pool(this: NonNull<Self>) {
+        // SAFETY: the pool lives until `free_pool` frees it, which its maker promised it does.
         unsafe {
-            let bury = (*this.as_ptr()).bury;
-            bury(this);
+            let free_pool = (*this.as_ptr()).free_pool;
+            free_pool(this);
         }
     }
 
@@ -182,7 +182,7 @@ impl RemoteFrees {
                 .outstanding
                 .fetch_add(change, Ordering::AcqRel);
             if outstanding.wrapping_add(change) == 0 {
-                Self::bury(this);
+                Self::free_pool(this);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! of 16 bytes to 128, then eight classes per doubling to 32 KiB, and one more just above each
 //! power of two: 16, 32, ... 128, 144, 160, ... 256, 272, 288, ... 512, 528, 576, ... 30720, 32768.
 //! All are multiples of 16, malloc's alignment. The three below a cache line are there because real
-//! programs ask for little more than anything else; who lends such blocks to several threads and
+//! programs ask for little more than anything else; a pool that lends such blocks to several threads and
 //! minds sharing a line asks for the alignment. Eight steps instead of the usual four halve what
 //! rounding up wastes, for 32 more entries in a table. The class above a power of two is for a
 //! round size with a program's own header before it, which is what buffers and values mostly are:
@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 
 use crate::chunk::CHUNK_BYTES;
 
-/// The largest block that is kept for the next who asks; larger ones are malloc's each time.
+/// The largest block that is kept for the next request; larger ones are malloc's each time.
 // Two fill a chunk.
 pub const POOLED_BYTES_MAX: usize = 32 * 1024;
 /// The smallest block, the step between small classes, and every block's alignment.

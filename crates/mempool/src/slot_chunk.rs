@@ -441,7 +441,7 @@ impl<V> SlotTable<V> {
             + self.retired_count as usize * Self::SLOT_BYTES
     }
 
-    /// What the table has taken, and whoever shares its budget.
+    /// What the table has taken, and others that share its budget.
     pub(crate) const fn budget(&mut self) -> &mut Budget {
         &mut self.budget
     }

@@ -1,6 +1,6 @@
 //! The atomics of what threads share: the standard ones, or loom's in the models.
 //!
-//! `remote_free`, `outbox` and `orphan_mark`, whose every interleaving `cargo xtask loom` tries, in
+//! `remote_free` and `outbox`, whose every interleaving `cargo xtask loom` tries, in
 //! the very code that runs otherwise. Threads only draw numbers from it, and which one gets which
 //! does not matter.
 

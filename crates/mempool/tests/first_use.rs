@@ -34,6 +34,9 @@ fn no_heap_is_lost_when_all_threads_begin_at_once() {
     });
     assert!(threads.iter().all(Result::is_ok));
     let stats = malloc::stats();
-    assert_eq!((stats.heap_count, stats.orphan_count), (THREADS, THREADS));
+    assert_eq!(
+        (stats.heap_count, stats.abandoned_count),
+        (THREADS, THREADS)
+    );
     assert_eq!(stats.live_count, 0);
 }

@@ -51,7 +51,7 @@ const PATH_VARIABLE: &CStr = c"MILLPOND_CHURN_FILE";
 const PAGE_BYTES: usize = 4096;
 
 static FILE: AtomicPtr<ChurnFile> = AtomicPtr::new(ptr::null_mut());
-/// Blocks, each of whose first word is its size. Whoever takes an address out owns it.
+/// Blocks, each of whose first word is its size. The thread that takes an address out owns it.
 static BLOCKS: [AtomicPtr<c_void>; SLOTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
 /// Numbers drawn so far; each is the seed of a random one.
 static DRAWN: AtomicU64 = AtomicU64::new(0);
@@ -141,7 +141,7 @@ fn make(file: &ChurnFile, size_bytes: usize) -> *mut c_void {
 }
 
 fn give_back(file: &ChurnFile, block: *mut c_void) {
-    // SAFETY: `make` wrote the size there, and whoever took the block out of its slot alone knows of it.
+    // SAFETY: `make` wrote the size there, and only the thread that took the block out of its slot knows of it.
     let size_bytes = unsafe { block.cast::<usize>().read() };
     file.live_bytes
         .fetch_sub(size_bytes as u64, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What happened to files, one line for each event, for whoever looks when the process is dead.
+//! What happened to files, one line for each event, to be read when the process is dead.
 //!
 //! ```text
 //! failed KIND PATH

@@ -31,7 +31,7 @@ pub(crate) fn prepare() {
             // SAFETY: as above.
             let _ = unsafe { libc::atexit(verify_at_exit) };
         }
-        // Whoever asks for checks must not believe that there were some.
+        // A user that asks for checks must not believe that there were some.
         Err(_) => end(b"millpond malloc: MEMPOOL_CHECKS is 1, guard, fail=N, or guard,fail=N\n"),
     }
 }
@@ -77,7 +77,7 @@ fn describe<'a>(stats: &MallocStats, line: &'a mut [u8]) -> &'a [u8] {
     let mut cursor = Cursor::new(&mut *line);
     let rows: [(&str, u64); 12] = [
         ("heaps", stats.heap_count as u64),
-        ("orphans", stats.orphan_count as u64),
+        ("orphans", stats.abandoned_count as u64),
         ("live", stats.live_count as u64),
         ("live_bytes", stats.live_bytes as u64),
         ("cached_bytes", stats.cached_bytes as u64),

@@ -89,7 +89,7 @@ pub(crate) fn pid() -> u64 {
     unsafe { getpid() as u64 }
 }
 
-/// Tells processes with the same program apart: 0 for the first, so that a run can be repeated.
+/// Distinguishes processes with the same program: 0 for the first, so that a run can be repeated.
 pub(crate) fn process_number(pid: u64) -> u64 {
     pid.wrapping_sub(FIRST_PID.load(Ordering::Relaxed))
 }

@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64};
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"mpTrace3");
 /// Threads that can be counted each on its own at any time; more share the first record.
 pub const THREADS: usize = 1024;
-/// Processes whose blocks can be told apart; later ones are counted, but not sampled.
+/// Processes whose blocks can be distinguished; later ones are counted, but not sampled.
 pub const PROCESSES: usize = 4096;
 /// Classes of sizes: see [`size_class`].
 pub const SIZE_CLASSES: usize = 312;
@@ -44,7 +44,7 @@ pub struct HeapFile {
     pub lifetimes: Lifetimes,
     /// How many living samples' addresses fall on each entry: 0 spares a search.
     pub filter: [AtomicU8; FILTER_ENTRIES],
-    /// The first one is shared by those who got none of their own.
+    /// The first one is shared by threads that got none of their own.
     pub threads: [Thread; THREADS],
     /// Sampled blocks that live.
     pub buckets: [Bucket; BUCKETS],

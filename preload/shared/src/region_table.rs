@@ -1,4 +1,4 @@
-//! Which parts of a process's memory were mapped by whom, as the heap trace notes it inside the process: one table
+//! Which parts of a process's memory were mapped by which code, as the heap trace notes it inside the process: one table
 //! in the trace's own data, under the name [`SYMBOL`], which a fork copies as it copies what the table tells of.
 //!
 //! The lab finds it by its symbol and reads it from outside. `sequence` is odd while the table is written.
@@ -19,7 +19,7 @@ pub struct RegionTable {
     pub sequence: u64,
     /// Regions that are noted.
     pub count: u64,
-    /// Changes that could not be noted: for want of room, or since another thread wrote for too long.
+    /// Changes that could not be noted: for lack of room, or since another thread wrote for too long.
     pub missed: u64,
     /// In order of address; they do not overlap.
     pub regions: [Region; REGIONS],

@@ -1,7 +1,7 @@
 //! The counters: one record for each thread, in memory shared with the lab.
 //!
 //! Every interposed call. A thread counts into a record that nobody else writes, with plain
-//! additions; whoever has none (before the file is mapped, while a thread ends, or when all are
+//! additions; a thread that has none (before the file is mapped, while a thread ends, or when all are
 //! taken) shares one with atomic additions. The layout is `millpond_preload_shared::heap_file`.
 //!
 //! A block is sampled when the bytes asked for by its thread reach the next point (`sampling`).
@@ -29,7 +29,7 @@ const FILE_BYTES: usize = size_of::<HeapFile>();
 /// No such process.
 const ESRCH: c_int = 3;
 
-/// In the place of a thread's record: it counts into the shared one from now on.
+/// Instead of a thread's record: it counts into the shared one from now on.
 const SHARED_FROM_NOW_ON: usize = 1;
 /// No sample for this long: there are none.
 const NEVER_BYTES: u64 = i64::MAX as u64;
@@ -85,7 +85,7 @@ fn own() -> Option<&'static Thread> {
     (record.addr() > SHARED_FROM_NOW_ON).then(|| unsafe { &*record })
 }
 
-/// The record of those who have none.
+/// The record of threads that have none.
 fn shared() -> &'static Thread {
     match file().and_then(|file| file.threads.first()) {
         Some(thread) => thread,
@@ -103,7 +103,7 @@ fn bump(word: &AtomicU64, value: u64) {
     );
 }
 
-/// A block of `size_bytes` was asked for, and `block` is the answer.
+/// A block of `size_bytes` was asked for, and `block` is the result.
 #[inline]
 pub(crate) fn asked(size_bytes: usize, block: *const c_void) {
     let (Some(thread), false) = (own(), block.is_null()) else {

@@ -8,7 +8,7 @@
 //! Every block that is asked for is also counted by its size, and one in so many bytes is sampled: when
 //! it was made, by which thread, and, once it is given back, how long it lived.
 //!
-//! Who maps memory besides malloc (a runtime's heap, an allocator inside the program) is noted as well, in a table of
+//! What maps memory besides malloc (a runtime's heap, an allocator inside the program) is noted as well, in a table of
 //! the process's own: `regions`.
 //!
 //! The counts live in a file that the lab created and named in `MILLPOND_TRACE_FILE`, mapped shared:
@@ -62,7 +62,7 @@ extern "C" fn end() {
     count::at_exit();
 }
 
-/// Counts what was asked for, and hands the answer on.
+/// Counts what was asked for, and hands the result on.
 #[inline]
 fn counted(size_bytes: usize, block: *mut c_void) -> *mut c_void {
     count::asked(size_bytes, block);

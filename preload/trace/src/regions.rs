@@ -1,4 +1,4 @@
-//! Who maps memory: `mmap` and its kin, with the address of the code that called.
+//! What maps memory: `mmap` and its kin, with the address of the code that called.
 //!
 //! malloc of the C library calls none of these symbols, so what is noted belongs to others: a preloaded allocator, a
 //! runtime's heap, an allocator that is part of the program. Each calls through the dynamic linker and gets here.
@@ -31,7 +31,7 @@ unsafe extern "C" {
 #[repr(transparent)]
 struct Table(UnsafeCell<RegionTable>);
 
-// SAFETY: whoever holds `LOCK` is the only one in this process that reads or writes it.
+// SAFETY: the holder of `LOCK` is the only one in this process that reads or writes it.
 unsafe impl Sync for Table {}
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -64,10 +64,10 @@ pub(crate) fn begin() {
     magic.store(MAGIC, Ordering::SeqCst);
 }
 
-/// The memory at `at` has another owner from now on: `caller`, or nobody whom this table knows.
+/// The memory at `at` has another owner from now on: `caller`, or one that this table does not know.
 fn note(at: usize, len_bytes: usize, caller: Option<usize>) {
     let start = at as u64;
-    // The kernel maps whole pages; a part of one belongs to whoever has the rest.
+    // The kernel maps whole pages; a part of one belongs to the owner of the rest.
     let end = start
         .saturating_add(len_bytes as u64)
         .next_multiple_of(4096);
@@ -99,7 +99,7 @@ fn write(sequence: *mut u64) {
     sequence.fetch_add(1, Ordering::SeqCst);
 }
 
-/// The child of a fork has one thread: whoever held the table is not there to give it back, and left it half written.
+/// The child of a fork has one thread: the one that held the table is not there to give it back, and left it half written.
 pub(crate) fn in_forked_child() {
     if LOCK.swap(0, Ordering::AcqRel) == 1 {
         NOT_NOTED.fetch_add(1, Ordering::Relaxed);

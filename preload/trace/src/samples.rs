@@ -2,7 +2,7 @@
 //! given back, in a table of the shared file that needs no lock.
 //!
 //! `count` calls `insert` for one allocation in thousands, and `remove` for a free whose address
-//! the filter does not rule out. A place belongs to whoever changed its key from 0 to BUSY; the
+//! the filter does not rule out. A place belongs to the thread that changed its key from 0 to BUSY; the
 //! program itself sees to it that a block is given back once, after it was handed out. A bucket
 //! without room drops the sample and says so in the header.
 

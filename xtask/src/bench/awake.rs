@@ -1,8 +1,8 @@
 //! Idle CPUs that stay awake while something is measured.
 //!
 //! A virtual CPU with nothing to do is given back to the host, and how soon it returns when a packet
-//! comes is the host's affair: on a restless one that is most of a latency, and is told as stolen time.
-//! Real CPUs sleep too, less deeply. Linux keeps those awake for whom a program asks it to
+//! comes is the host's affair: on a noisy one that is most of a latency, and is told as stolen time.
+//! Real CPUs sleep too, less deeply. Linux keeps those awake for which a program asks it to
 //! (Documentation/admin-guide/pm/cpuidle.rst, "Power Management Quality of Service for CPUs"), until that
 //! program closes the file; all servers that are compared profit alike.
 

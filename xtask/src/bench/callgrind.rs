@@ -132,7 +132,7 @@ pub(super) struct Counts {
     cycles: f64,
 }
 
-/// Counts over one run of a generator whose answers are known.
+/// Counts over one run of a generator whose results are known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Counted {
     pub(super) answers: Answers,
@@ -188,7 +188,7 @@ pub(crate) fn perf_available() -> Result<(), String> {
         .try_for_each(|event| parse(&text, event).map(|_| ()))
 }
 
-/// Runs the generator and takes its answers from its text.
+/// Runs the generator and takes its results from its text.
 pub(super) fn run(
     bench: &Bench,
     server: &Server,

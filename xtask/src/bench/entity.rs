@@ -99,7 +99,7 @@ fn serve(bench: &Bench, data: &Path, words: &[&str]) -> Result<Server, String> {
     Server::millpond(bench, &words, &[])
 }
 
-/// Writes every key once with our own generator, which checks each answer.
+/// Writes every key once with our own generator, which checks each response.
 fn fill(bench: &Bench, server: &Server) -> Result<(), String> {
     let keys = bench.plan.keys.to_string();
     let mut command = bounded(bench.machine.generator_cpu, PASS_MAX);
@@ -246,7 +246,7 @@ fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("the benchmark of etcd printed no rate: {text}"))
 }
 
-// From the start of a server to its first answer, after an orderly stop and after a kill.
+// From the start of a server to its first response, after an orderly stop and after a kill.
 //
 // The store has every key, and before each stop 20,000 more puts that only the log has.
 

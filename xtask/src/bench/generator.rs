@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Connections of every run, as the figures ask.
 pub(super) const CONNECTIONS: usize = 64;
 
-/// Who asks.
+/// The generator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Generator {
     Wrk,

@@ -1,6 +1,6 @@
 //! The load generator: what a request costs it, how exactly it keeps time, and whether it counts right.
 //!
-//! `millpond-load-target` (in `crates/load/src/bin/target`) is asked where the answer is known
+//! `millpond-load-target` (in `crates/load/src/bin/target`) is asked where the response is known
 //! before: it has an exact capacity and writes down when requests came. It shares no code with the
 //! generator. wrk is measured beside it, in the same run.
 
@@ -67,7 +67,7 @@ pub(super) fn number(record: &Value, path: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("the record has no {path}"))
 }
 
-// `--find-max` against a server of known capacity: how far from it the worst of ten answers lies.
+// `--find-max` against a server of known capacity: how far from it the worst of ten results lies.
 
 /// 500 requests a second: few enough that the machine's own noise is small beside the server's time.
 const SERVICE_US: u32 = 2_000;
@@ -97,7 +97,7 @@ fn search_measure(bench: &Bench, target: &TargetProgram<'_>) -> Result<Vec<Figur
             &url,
         ];
         let record = run(bench, &words)?;
-        // No rate at all is as wrong as an answer can be.
+        // No rate at all is as wrong as a result can be.
         let per_s = number(&record, "rate_per_s").unwrap_or(0.0);
         println!("search {number_of_run}: {per_s:.1}/s of {CAPACITY_PER_S}/s");
         deviations.push((per_s / CAPACITY_PER_S - 1.0).abs());
@@ -461,7 +461,7 @@ impl Runs {
         let us = |path: &str| number(&record, path).map(|ns| ns / 1e3);
         let short = number(&seen, "gaps_short")? / number(&seen, "arrivals")?;
         println!(
-            "slip p50 {:.1} us, p99 {:.1} us; short gaps {:.2} % {}",
+            "send delay p50 {:.1} us, p99 {:.1} us; short gaps {:.2} % {}",
             us("slip_ns/p50")?,
             us("slip_ns/p99")?,
             short * 100.0,

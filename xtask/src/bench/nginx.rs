@@ -43,7 +43,7 @@ struct Site<'a> {
     location: &'a str,
     /// The address of a server that it asks.
     origin: Option<&'a str>,
-    /// On the CPU of who asks, not on that of who is measured.
+    /// On the CPU of the client, not on that of the server.
     is_beside_generator: bool,
     connections: usize,
     /// Over TLS 1.3 alone.

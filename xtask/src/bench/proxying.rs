@@ -50,7 +50,7 @@ struct Contestant {
     server: Server,
 }
 
-/// Ours on both drivers, and whoever else is here.
+/// Ours on both drivers, and the others that are installed.
 fn contestants(bench: &Bench, origin: &Server) -> Result<Vec<Contestant>, String> {
     let mut all = Vec::new();
     for driver in ["uring", "epoll"] {
@@ -129,7 +129,7 @@ fn start(bench: &Bench, origin: &str, before: &[String]) -> Result<Server, Strin
     std::fs::write(&file, text).map_err(failed)?;
     let mut command = lasting(bench.machine.server_cpu);
     command.env("PATH", path_with_sbin());
-    // In the foreground, without a word.
+    // In the foreground, without output.
     command.args(before).args(["haproxy", "-db", "-q", "-f"]);
     command.arg(&file);
     Server::start(command, address)
@@ -283,7 +283,7 @@ fn half_load(bench: &Bench, lean: &Lean<'_>, all: &[Contestant]) -> Result<u64, 
     Ok((least / 2.0) as u64)
 }
 
-/// From the intended start to the answer.
+/// From the intended start to the response.
 fn p99_us(bench: &Bench, name: &str, server: &Server, rate: u64) -> Result<f64, String> {
     let (rate, duration) = (rate.to_string(), if bench.plan.smoke { "1s" } else { "3s" });
     let connections = CONNECTIONS.to_string();
@@ -333,7 +333,7 @@ const OF_EACH: [Named; 4] = [
 /// One run of one proxy.
 struct Measured {
     run: Run,
-    /// Of origin and generator, who share a CPU.
+    /// Of origin and generator, which share a CPU.
     others_share: f64,
 }
 

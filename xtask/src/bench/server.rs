@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Longest start: a store replays its log.
 pub(super) const START_MAX: Duration = Duration::from_secs(30);
-/// Longest wait for one answer.
+/// Longest wait for one response.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Longest graceful stop.
 const STOP_MAX: Duration = Duration::from_secs(40);

@@ -1,4 +1,4 @@
-//! One connection to the entity server: requests written and answers read piece by piece, so that what
+//! One connection to the entity server: requests written and responses read piece by piece, so that what
 //! is measured is the server's memory and not ours.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) status: u16,
@@ -147,9 +147,9 @@ impl Client {
             .read_until(b'\n', &mut line)
             .map_err(|error| failed(&error))?;
         if line.pop() != Some(b'\n') {
-            return Err("the connection ended inside an answer".to_owned());
+            return Err("the connection ended inside a response".to_owned());
         }
         line.pop();
-        String::from_utf8(line).map_err(|_| "an answer is no text".to_owned())
+        String::from_utf8(line).map_err(|_| "a response is no text".to_owned())
     }
 }

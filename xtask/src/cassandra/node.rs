@@ -4,7 +4,7 @@
 //! here, with what a test wants of them. A write is acknowledged when its log is on the disk
 //! (`commitlog_sync: group`), which Cassandra's own default does not promise. Heaps are small and
 //! the compiler is quick, so that three nodes start in a quarter of a minute and take a gigabyte. A
-//! node belongs to the terminal of whoever started it, so that Ctrl-C ends it too. Where the home
+//! node belongs to the terminal it was started from, so that Ctrl-C ends it too. Where the home
 //! has certificates (`certificates`), nodes speak TLS, want a certificate of their clients, and a
 //! password. An empty one needs no bootstrap, and these are empty.
 

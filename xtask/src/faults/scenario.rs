@@ -53,7 +53,7 @@ impl Course {
 }
 
 /// Where runs take place.
-pub(super) struct Place<'a> {
+pub(super) struct RunContext<'a> {
     pub(super) program: Program,
     pub(super) driver: &'a str,
     pub(super) millpond: PathBuf,
@@ -62,7 +62,7 @@ pub(super) struct Place<'a> {
     pub(super) upstream: &'a Upstream,
 }
 
-impl Place<'_> {
+impl RunContext<'_> {
     /// The most calls of each kind that one thread makes where none fails.
     pub(super) fn count_calls(&self) -> Result<BTreeMap<String, u64>, String> {
         self.empty()?;
@@ -270,7 +270,7 @@ fn check_said(said: &str) -> Result<(), String> {
     }
 }
 
-// The servers, and what is asked of them while calls fail: is each answer right, or a refusal?
+// The servers, and what is asked of them while calls fail: is each response right, or a refusal?
 
 /// Longest wait for a byte: a request that hangs is a failure, a server that recovers has this long.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -353,7 +353,7 @@ impl Program {
                 let memory = ["--memory", "16MiB", "--disk-reserve", "16MiB"];
                 [&["serve", "entity"], &memory[..], &["--data"]].concat()
             }
-            // Without a cache every answer opens a file.
+            // Without a cache every response opens a file.
             Self::Files => vec!["serve", "files", "--cache", "0"],
             Self::Proxy => vec!["proxy", "--eject-after", "0", "--upstream"],
         };
@@ -380,7 +380,7 @@ impl Program {
 }
 
 impl Clients {
-    /// Asks for a while, whatever becomes of it: only wrong answers are errors.
+    /// Asks for a while, whatever becomes of it: only wrong responses are errors.
     pub(super) fn try_all(&mut self) -> Result<(), String> {
         self.reconnect(TRIAL_ANSWER_MAX);
         let tried = self.try_each();
@@ -422,7 +422,7 @@ impl Clients {
         self.wait_right(pid)
     }
 
-    /// Reads until every answer is right and none is a refusal.
+    /// Reads until every response is right and none is a refusal.
     pub(super) fn wait_right(&self, pid: u32) -> Result<(), String> {
         let begun = Instant::now();
         loop {

@@ -1,6 +1,6 @@
 //! Every attack: how its clients behave, and what the server owes them.
 //!
-//! What is owed is exact where it can be: which answers they get and no others, and which counters
+//! What is owed is exact where it can be: which responses they get and no others, and which counters
 //! of `/metrics` show what happened.
 
 use super::crowd::{Behaviour, Then};
@@ -34,18 +34,19 @@ pub(super) struct Attack {
     pub(super) is_good_first: bool,
 }
 
-const HEAD_TIME: &str = "millpond_http_limit_strikes_total{shard=\"0\",limit=\"head_timeout_ns\"}";
-const IDLE_TIME: &str = "millpond_http_limit_strikes_total{shard=\"0\",limit=\"idle_timeout_ns\"}";
+const HEAD_TIME: &str = "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"head_timeout_ns\"}";
+const IDLE_TIME: &str = "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"idle_timeout_ns\"}";
 const BODY_RATE: &str =
-    "millpond_http_limit_strikes_total{shard=\"0\",limit=\"body_rate_bytes_per_s_min\"}";
-const WRITE_STALL: &str = "millpond_http_limit_strikes_total{shard=\"0\",limit=\"write_stall_ns\"}";
+    "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"body_rate_bytes_per_s_min\"}";
+const WRITE_STALL: &str =
+    "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"write_stall_ns\"}";
 const CONNECTIONS: &str =
-    "millpond_http_limit_strikes_total{shard=\"0\",limit=\"connections_max\"}";
+    "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"connections_max\"}";
 const ADDRESS: &str =
-    "millpond_http_limit_strikes_total{shard=\"0\",limit=\"connections_per_address_max\"}";
-const HEAD_BYTES: &str = "millpond_http_limit_strikes_total{shard=\"0\",limit=\"head_bytes_max\"}";
+    "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"connections_per_address_max\"}";
+const HEAD_BYTES: &str = "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"head_bytes_max\"}";
 const PIPELINED: &str =
-    "millpond_http_limit_strikes_total{shard=\"0\",limit=\"pipelined_per_tick_max\"}";
+    "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"pipelined_per_tick_max\"}";
 const OK: &str = "millpond_http_responses_total{shard=\"0\",status=\"200\"}";
 const BAD: &str = "millpond_http_responses_total{shard=\"0\",status=\"400\"}";
 const REFUSED_METHOD: &str = "millpond_http_responses_total{shard=\"0\",status=\"405\"}";
@@ -339,7 +340,7 @@ pub(super) fn named(name: &str) -> Option<&'static Attack> {
     ATTACKS.iter().find(|attack| attack.name == name)
 }
 
-/// Goal: attacks are told apart by their names, and each says how it shows.
+/// Goal: attacks are distinguished by their names, and each says how it shows.
 #[test]
 fn every_attack_has_a_name_and_shows() {
     let mut names: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();

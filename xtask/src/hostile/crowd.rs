@@ -76,9 +76,9 @@ impl Default for Behaviour {
 struct Tally {
     opened: u64,
     not_opened: u64,
-    /// Closed by the server, between two answers.
+    /// Closed by the server, between two responses.
     closed: u64,
-    /// Closed by the server in the middle of an answer.
+    /// Closed by the server in the middle of a response.
     cut: u64,
     reset: u64,
     sent_bytes: u64,
@@ -303,7 +303,7 @@ impl Client {
     }
 }
 
-/// A connection that does not block, small buffers towards those who do not read.
+/// A connection that does not block, small buffers towards clients that do not read.
 fn connect(address: SocketAddr, from_elsewhere: bool) -> std::io::Result<TcpStream> {
     let stream = if from_elsewhere {
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;

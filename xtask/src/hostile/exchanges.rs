@@ -32,9 +32,9 @@ pub(super) struct Exchange {
 pub(super) struct Undisturbed {
     /// Of all requests, those that are not in it.
     pub(super) disturbed_share: f64,
-    /// From when a request left to when the kernel had the answer.
+    /// From when a request left to when the kernel had the response.
     pub(super) kernel_p99_ns: f64,
-    /// From when it was meant to leave to its answer.
+    /// From when it was meant to leave to its response.
     pub(super) response_p99_ns: f64,
 }
 
@@ -94,7 +94,7 @@ fn p99(mut spans_ns: Vec<u64>) -> Option<f64> {
 
 // Responses in a stream of bytes, counted by status.
 //
-// As little HTTP as a count needs, and none of our own parser's: a server that framed its answers
+// As little HTTP as a count needs, and none of our own parser's: a server that framed its responses
 // wrongly would agree with itself.
 
 /// A response head of ours is a few hundred bytes; a longer one is something else.
@@ -102,7 +102,7 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// How far the response at hand is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Place {
+enum ResponsePosition {
     /// Between responses, or inside a head.
     #[default]
     Head,
@@ -115,20 +115,20 @@ enum Place {
 /// What one connection was answered so far.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    place: Place,
+    place: ResponsePosition,
     head: Vec<u8>,
 }
 
 impl Answers {
     /// Counts the responses that end in `bytes` into `statuses`, as 0 what is none.
     pub(super) fn take(&mut self, mut bytes: &[u8], statuses: &mut BTreeMap<u16, u64>) {
-        while !bytes.is_empty() && self.place != Place::Lost {
-            if let Place::Body(left) = self.place {
+        while !bytes.is_empty() && self.place != ResponsePosition::Lost {
+            if let ResponsePosition::Body(left) = self.place {
                 let here = left.min(bytes.len() as u64);
                 bytes = &bytes[here as usize..];
                 self.place = match left - here {
-                    0 => Place::Head,
-                    left => Place::Body(left),
+                    0 => ResponsePosition::Head,
+                    left => ResponsePosition::Body(left),
                 };
                 continue;
             }
@@ -148,9 +148,9 @@ impl Answers {
                 Some((status, length)) => {
                     *statuses.entry(status).or_default() += 1;
                     self.place = if length == 0 {
-                        Place::Head
+                        ResponsePosition::Head
                     } else {
-                        Place::Body(length)
+                        ResponsePosition::Body(length)
                     };
                 }
                 None => self.lose(statuses),
@@ -161,12 +161,12 @@ impl Answers {
 
     fn lose(&mut self, statuses: &mut BTreeMap<u16, u64>) {
         *statuses.entry(0).or_default() += 1;
-        self.place = Place::Lost;
+        self.place = ResponsePosition::Lost;
     }
 
     /// In the middle of a response.
     pub(super) fn is_inside(&self) -> bool {
-        !self.head.is_empty() || matches!(self.place, Place::Body(_))
+        !self.head.is_empty() || matches!(self.place, ResponsePosition::Body(_))
     }
 }
 
@@ -310,13 +310,13 @@ pub(super) fn summary(
     println!(
         "{attack:<34} {driver:<6} {} pairs, p99 {:>6.0} us alone, ratio {:>5.2}{}, response {:>5.2}; disturbed by \
          stalls of the server's CPU {:.1} % alone, {:.1} % beside, of the generator's {:.1} %, {:.1} %, \
-         ratio with all {:>5.2}; p50 {:>5.2}; newcomers {:>5.2}; {} answers beside it, 0 errors; {:.1} MiB",
+         ratio with all {:>5.2}; p50 {:>5.2}; newcomers {:>5.2}; {} responses beside it, 0 errors; {:.1} MiB",
         alone.len(),
         p99_ns(alone) / 1000.0,
         ratios.p99.value,
         match is_judged {
             true => "",
-            false => " (not judged: the machine is restless)",
+            false => " (not judged: the machine is noisy)",
         },
         ratios.response.value,
         percent(alone, &stalls.of_server),
@@ -349,12 +349,12 @@ pub(super) fn summary(
     (ratios.into_figures(), detail)
 }
 
-// A turn alone and one beside an attack, and which of them a restless machine leaves to compare.
+// A turn alone and one beside an attack, and which of them a noisy machine leaves to compare.
 //
-// A host that is restless for minutes is quiet for seconds in between. So pairs are taken until as
+// A host that is noisy for minutes is quiet for seconds in between. So pairs are taken until as
 // many as were planned met a quiet machine, up to so many in all. Whether a pair did is asked of what
 // no server has a hand in: of its turn alone, how many requests stalls disturbed; of that beside the
-// attack, what the hypervisor says it took. A pair is never chosen by how long answers took.
+// attack, what the hypervisor says it took. A pair is never chosen by how long responses took.
 //
 // Where there are too few of them all pairs are printed and recorded, and nothing is judged.
 
@@ -387,7 +387,7 @@ pub(super) struct Pairs {
     planned: usize,
     most: usize,
     quiet: Vec<Pair>,
-    restless: Vec<Pair>,
+    noisy: Vec<Pair>,
 }
 
 impl Pairs {
@@ -397,19 +397,19 @@ impl Pairs {
             planned,
             most,
             quiet: Vec::new(),
-            restless: Vec::new(),
+            noisy: Vec::new(),
         }
     }
 
     pub(super) fn wants_more(&self) -> bool {
-        let taken = self.quiet.len() + self.restless.len();
+        let taken = self.quiet.len() + self.noisy.len();
         self.quiet.len() < self.planned && taken < self.most
     }
 
     pub(super) fn push(&mut self, pair: Pair) {
         match pair.is_quiet() {
             true => self.quiet.push(pair),
-            false => self.restless.push(pair),
+            false => self.noisy.push(pair),
         }
     }
 
@@ -419,10 +419,10 @@ impl Pairs {
         holdings: [Holdings; 2],
     ) -> (Vec<Figure>, Value) {
         let is_judged = self.quiet.len() >= self.planned;
-        let restless = self.restless.len();
+        let noisy = self.noisy.len();
         let compared = match is_judged {
             true => self.quiet,
-            false => self.quiet.into_iter().chain(self.restless).collect(),
+            false => self.quiet.into_iter().chain(self.noisy).collect(),
         };
         let (mut stalls, mut stood) = (Stalls::default(), Stood::default());
         let (mut alone, mut beside) = (Vec::new(), Vec::new());
@@ -439,7 +439,7 @@ impl Pairs {
             holdings,
             is_judged,
         );
-        detail["pairs_on_a_restless_machine"] = restless.into();
+        detail["pairs_on_a_restless_machine"] = noisy.into();
         (figures, detail)
     }
 }
@@ -509,7 +509,7 @@ pub(super) fn take(
     apart_read(file).ok_or_else(|| format!("{} is no record of turns", file.display()))
 }
 
-/// Leaves them for who waits.
+/// Leaves them for the waiting thread.
 pub(super) fn write(file: &Path, figures: &[Figure], detail: &Value) -> Result<(), String> {
     let figures: Vec<Value> = figures
         .iter()
@@ -643,7 +643,7 @@ pub(crate) struct GoodClient<'a> {
     pub(crate) path: &'a str,
     pub(crate) rate_per_s: u64,
     pub(crate) amount: Amount,
-    /// Before its answers count. What a newcomer meets is asked apart, see
+    /// Before its responses count. What a newcomer meets is asked apart, see
     /// [`GoodClient::run_newcomers`].
     pub(crate) warm_up: Duration,
     /// How long newcomers come.
@@ -657,7 +657,7 @@ pub(crate) struct GoodClient<'a> {
 pub(crate) struct Experience {
     pub(crate) requests: u64,
     pub(crate) errors: u64,
-    /// From when it left to when the kernel had the answer.
+    /// From when it left to when the kernel had the response.
     pub(crate) kernel_p50_ns: f64,
     pub(crate) kernel_p99_ns: f64,
     /// Every request that was answered.

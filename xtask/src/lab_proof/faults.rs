@@ -167,7 +167,7 @@ impl Scene {
         let stall = Fault {
             measure: P99,
             planted: format!(
-                "{} us in place of {} us in one allocation of {}",
+                "{} us instead of {} us in one allocation of {}",
                 planted.stall_us, baseline.stall_us, baseline.stall_every
             ),
             truth: Truth::Sleep(model),

@@ -1,6 +1,6 @@
 //! The deliberate mistakes, in the order in which the crates build on each other.
 //!
-//! Each is a slip that a reviewer could overlook, in a rule that users depend on. An entry that
+//! Each is a mistake that a reviewer could overlook, in a rule that users depend on. An entry that
 //! survives is a hole in the fast tier: the test is what has to be added, not the entry weakened.
 
 /// One deliberate mistake.
@@ -44,8 +44,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "outbox-sends-one-batch",
         file: "crates/mempool/src/outbox.rs",
-        before: "        while let Some(parcel) = self.take_any() {\n            parcel.send();",
-        after: "        if let Some(parcel) = self.take_any() {\n            parcel.send();",
+        before: "        while let Some(batch) = self.take_any() {\n            batch.send();",
+        after: "        if let Some(batch) = self.take_any() {\n            batch.send();",
         package: "millpond-mempool",
         filter: "--lib --test threads",
         why: "a thread that ends keeps blocks of other threads for ever",
@@ -242,8 +242,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "post-is-sent-again",
         file: "crates/http/src/client/exchange.rs",
-        before: "method.is_idempotent() && !self.has_answer_begun)",
-        after: "method.is_idempotent() || !self.has_answer_begun)",
+        before: "method.is_idempotent() && !self.has_response_begun)",
+        after: "method.is_idempotent() || !self.has_response_begun)",
         package: "millpond-http",
         filter: "--lib proxy::",
         why: "a POST whose connection broke is done twice",

@@ -4,7 +4,7 @@ use super::{Answer, Connection};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// A visitor: its dice, and the answers it read to their end.
+/// A visitor: its dice, and the responses it read to their end.
 #[derive(Debug)]
 pub(super) struct Visitor {
     pub(super) address: SocketAddr,
@@ -156,7 +156,7 @@ fn aborted(visitor: &mut Visitor) -> Result<(), String> {
     let whole = request("POST", "/", "Content-Length: 50\r\n") + "only the beginning of it";
     let cut = 1 + visitor.below(whole.len() as u64 - 1);
     let mut connection = visitor.open()?;
-    // Dropped with an answer unread, or with none: closed or reset.
+    // Dropped with a response unread, or with none: closed or reset.
     connection.send(&whole.as_bytes()[..cut as usize])
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: a compiler that is not there, and one that does not work, are told apart.
+/// Goal: a compiler that is not there, and one that does not work, are distinguished.
 #[test]
 fn a_missing_compiler_is_a_reason() {
     let why = ask(&"/nowhere/c++".into()).unwrap_err();

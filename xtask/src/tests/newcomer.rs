@@ -36,7 +36,7 @@ fn hour() -> (tempfile::TempDir, Hour) {
     fs::create_dir(directory.path().join("logs")).unwrap();
     let hour = Hour {
         directory: directory.path().to_owned(),
-        wishes: Wishes::default(),
+        wishes: Options::default(),
         steps: Vec::new(),
     };
     (directory, hour)
@@ -78,8 +78,8 @@ fn scripts_have_an_environment_of_their_own() {
 /// Goal: every wish is understood, and no other word is passed over.
 #[test]
 fn wishes_are_read() {
-    let all = Wishes::of(&["--test", "--crates", "--plots", "--whole"]).unwrap();
+    let all = Options::of(&["--test", "--crates", "--plots", "--whole"]).unwrap();
     assert!(all.test && all.crates && all.plots && all.whole);
-    assert_eq!(Wishes::of(&[]), Ok(Wishes::default()));
-    assert!(Wishes::of(&["--tests"]).unwrap_err().contains("--tests"));
+    assert_eq!(Options::of(&[]), Ok(Options::default()));
+    assert!(Options::of(&["--tests"]).unwrap_err().contains("--tests"));
 }

@@ -62,5 +62,5 @@ pub const COMPARABLE: &str = "connections, requests on each, bodies of 1,024 and
 /// What may not.
 pub const NOT_COMPARABLE: &str = "the published rates: other hardware, three threads on each side. Its pools \
     against malloc: it made no heap call for a transaction with pools or without, so the same thing was run \
-    twice, once each, with 4 to 11 % of drift; the calls are counted here. Our answers say Date, Server and \
+    twice, once each, with 4 to 11 % of drift; the calls are counted here. Our responses say Date, Server and \
     Content-Type, its did not. Latency by seconds with p50 and p99 is ours alone.";

@@ -41,7 +41,7 @@ pub struct PairSpec {
     pub threads: usize,
     /// Length of each request's body, sent in one chunk.
     pub request_bytes: usize,
-    /// Length of each answer's body, sent in one chunk.
+    /// Length of each response's body, sent in one chunk.
     pub response_bytes: usize,
     /// Memory pools of both sides.
     pub pools: PoolSetting,
@@ -85,17 +85,17 @@ impl From<&ConnectionUse> for Spread {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PairSample {
-    /// Requests answered rightly: 200, and a body of the length agreed on.
+    /// Requests answered successfully: 200, and a body of the length agreed on.
     pub requests: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
-    /// From the first request to the last answer.
+    /// From the first request to the last response.
     pub duration_ns: u64,
-    /// Right answers per second of that.
+    /// Right responses per second of that.
     pub requests_per_s: f64,
     /// The best whole second; 0 where there was none.
     pub peak_requests_per_s: f64,
-    /// From a request's write to the last byte of its answer.
+    /// From a request's write to the last byte of its response.
     pub latency_ns: LatencySummary,
     /// Connections that the server accepted.
     pub accepts: u64,
@@ -133,7 +133,7 @@ pub(super) fn check(spec: &PairSpec) -> Result<(), String> {
             None => Err("the server does not listen on TCP".to_owned()),
         };
     })?;
-    found.map_err(|reason| format!("the answers are not right: {reason}"))
+    found.map_err(|reason| format!("the responses are not right: {reason}"))
 }
 
 /// Runs it to its end; `each` sees every second.
@@ -273,7 +273,7 @@ fn driver(name: &str) -> Result<DriverChoice, String> {
     name.parse().map_err(in_words)
 }
 
-/// Text that no part of repeats, so that an answer with a piece missing or twice is not taken for it.
+/// Text that no part of repeats, so that a response with a piece missing or twice is not taken for it.
 fn answer(spec: &PairSpec) -> Vec<u8> {
     let numbers = (0..).flat_map(|number: u32| format!("<v>{number}</v>").into_bytes());
     numbers.take(spec.response_bytes).collect()

@@ -34,7 +34,7 @@ pub struct LoopbackRecord {
     pub threads: u64,
     /// Length of a request's body.
     pub request_bytes: u64,
-    /// Length of an answer's body.
+    /// Length of a response's body.
     pub response_bytes: u64,
     /// Kernel interface of the server.
     pub server_driver: String,
@@ -65,7 +65,7 @@ pub struct CandidateRecord {
     pub library: Option<PathBuf>,
     /// Memory pools of both sides.
     pub pools: PoolSetting,
-    /// Right answers per second, over the runs.
+    /// Right responses per second, over the runs.
     pub requests_per_s: Summary,
     /// How many times as many as the first candidate, by pairs of one repetition; `null` for itself.
     pub times_the_first: Option<Ratio>,
@@ -166,7 +166,7 @@ impl LoopbackRecord {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// Requests that were not answered rightly, of all runs.
+    /// Requests that were not answered successfully, of all runs.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.candidates.iter().map(CandidateRecord::failures).sum()

@@ -221,7 +221,7 @@ fn sentences(record: &LoopbackRecord) -> Vec<String> {
     notes.push(format!("Not comparable: {NOT_COMPARABLE}"));
     notes.push(format!(
         "Heap calls are malloc's of client and server together, counted in runs of their own; a second is \
-         a whole one; latency is from a request's write to the last byte of its answer. Ratios are of runs \
+         a whole one; latency is from a request's write to the last byte of its response. Ratios are of runs \
          of one repetition, with the signed-rank interval (95 % from six repetitions on, the range of all \
          pairs below). Seed {}.",
         record.seed

@@ -40,7 +40,7 @@ pub struct LoopbackConfig {
     pub threads: u64,
     /// Length of a request's body.
     pub request_bytes: u64,
-    /// Length of an answer's body.
+    /// Length of a response's body.
     pub response_bytes: u64,
     /// With memory pools, without, or both.
     pub pools: Vec<PoolSetting>,
@@ -131,7 +131,7 @@ pub fn run(
     on_event: &mut dyn FnMut(&LoopbackEvent),
     stop: &AtomicBool,
 ) -> Result<LoopbackOutcome, BenchError> {
-    let mut session = Session::new(config, on_event, stop)?;
+    let mut session = LoopbackSession::new(config, on_event, stop)?;
     let environment = Environment::capture();
     let watch = Watch::start();
     for repetition in 0..config.repetitions {
@@ -140,7 +140,7 @@ pub fn run(
     let noise = watch.noise();
     let heap_calls = session.count_heap_calls()?;
     let interrupted = session.is_stopped();
-    let Session {
+    let LoopbackSession {
         candidates,
         drivers,
         failures,
@@ -162,7 +162,7 @@ pub fn run(
 }
 
 /// The runs so far, and what is needed for the next.
-struct Session<'a> {
+struct LoopbackSession<'a> {
     config: &'a LoopbackConfig,
     candidates: Vec<Candidate>,
     /// Of the server, and of the client.
@@ -174,7 +174,7 @@ struct Session<'a> {
     failures: Vec<String>,
 }
 
-impl<'a> Session<'a> {
+impl<'a> LoopbackSession<'a> {
     fn new(
         config: &'a LoopbackConfig,
         on_event: &'a mut dyn FnMut(&LoopbackEvent),

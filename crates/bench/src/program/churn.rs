@@ -49,7 +49,7 @@ const HEARTBEAT_COUNT: usize = 16;
 /// Enough of the peak to call it given back.
 const RETURNED_ENOUGH: f64 = 0.8;
 
-/// Who is alive when the day is over.
+/// The objects that are alive when the day is over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Survivors {
     /// What has been there longest: caches, settings, connections that stay.
@@ -272,7 +272,7 @@ pub(super) fn run<M: Memory>(plan: &Plan, survivors: Survivors) -> Outcome {
 
 // Blocks of recorded sizes that live for a random time.
 //
-// Most objects die young: three blocks of four go in the place of a random one of 64 young ones,
+// Most objects die young: three blocks of four replace a random one of 64 young ones,
 // the fourth in that of a random one of 16,384 old ones. Places and sizes are drawn beforehand.
 
 const YOUNG_COUNT: u16 = 64;
@@ -426,7 +426,7 @@ impl Child {
     }
 }
 
-/// An array in place of allocations.
+/// An array instead of allocations.
 pub(super) fn placed() -> Placed<Child> {
     Placed::new(OBJECT_COUNT as usize, Child::new(0))
 }

@@ -2,7 +2,7 @@
 //!
 //! A request takes a read buffer, six temporaries of recorded sizes which go again in the order in
 //! which they came, and a write buffer of 1, 2, 4 or 16 KiB; both buffers stay until 1,000 later
-//! requests have begun, as answers wait for their readers. An idle connection keeps its object and
+//! requests have begun, as responses wait for their readers. An idle connection keeps its object and
 //! nothing else. The tables are made beforehand.
 
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ struct Connection {
 
 const _: () = assert!(size_of::<Connection>() == 320);
 
-/// Buffers of a request whose answer waits.
+/// Buffers of a request whose response waits.
 struct UnderWay<B> {
     connection: usize,
     read: Tagged<B>,

@@ -40,7 +40,7 @@ pub(super) fn one_place() -> OnePlace<Node> {
     OnePlace(Node::new(0))
 }
 
-/// An array in place of allocations.
+/// An array instead of allocations.
 pub(super) fn placed() -> Placed<Node> {
     Placed::new(BATCH_COUNT as usize, Node::new(0))
 }

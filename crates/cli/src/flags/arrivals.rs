@@ -24,7 +24,7 @@ const NS_PER_S: f64 = 1e9;
 
 /// The flags of an open loop.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Arrivals (an open loop: requests leave whatever the answers do)")]
+#[command(next_help_heading = "Arrivals (an open loop: requests leave whatever the responses do)")]
 pub(super) struct ArrivalFlags {
     /// Requests per second of all connections together: 2000, 20k, 0.5/s, 120/m; a ramp over
     /// --duration: 100..2k; or steps: 1k@10s,1k..5k@30s,500. Without it each connection asks again
@@ -42,7 +42,7 @@ pub(super) struct ArrivalFlags {
     /// Send at the moments in FILE: a line each, in seconds after the start, ascending
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "bursts"])]
     trace: Option<PathBuf>,
-    /// Give up, unsent, what is later than this; it is counted apart
+    /// Drop, unsent, requests later than this; it is counted apart
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     pub(super) deadline: Option<u64>,
 }
@@ -261,7 +261,7 @@ fn parse_trace(text: &str) -> Result<Vec<u64>, String> {
 const STEP_NS_DEFAULT: u64 = 2_000_000_000;
 /// Uncounted time before it, as a share of it: one over this.
 const WARM_UP_SHARE: u64 = 4;
-/// Closer than this, a longer run would be needed to tell two rates apart.
+/// Closer than this, a longer run would be needed to distinguish two rates.
 const PRECISION_MIN: f64 = 0.001;
 
 /// The flags of a search.
@@ -291,7 +291,7 @@ fn parse_precision(text: &str) -> Result<f64, String> {
 }
 
 /// What the other flags say about a search.
-pub(super) struct Wishes {
+pub(super) struct SearchOptions {
     pub(super) url: String,
     /// `--rate`.
     pub(super) first_per_s: Option<f64>,
@@ -308,7 +308,7 @@ impl FindMaxFlags {
         &self,
         slo: Slo,
         config: LoadConfig,
-        wishes: Wishes,
+        wishes: SearchOptions,
     ) -> Result<Exit, Failure> {
         let step_ns = wishes.step_ns.unwrap_or(STEP_NS_DEFAULT);
         let duration_ns = match config.warm_up {
@@ -411,7 +411,7 @@ fn exit_of(report: &SearchReport) -> Exit {
         SearchEnd::Interrupted => Exit::Interrupted,
         SearchEnd::TargetGone | SearchEnd::Failed => Exit::Failed,
         _ if !has_answers => {
-            output::note("no request was answered rightly");
+            output::note("no request succeeded");
             Exit::Failed
         }
         SearchEnd::Found => Exit::Success,
@@ -460,7 +460,7 @@ pub(super) struct LimitFlags {
     /// Pipelined requests of one connection answered before the others have their turn
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64", help_heading = MESSAGES)]
     max_pipelined: u64,
-    /// Unsent answers of one connection at which its next request waits
+    /// Unsent responses of one connection at which its next request waits
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256KiB", help_heading = MESSAGES)]
     max_output: u64,
 
@@ -479,14 +479,14 @@ pub(super) struct LimitFlags {
     /// Slowest body, per second; 408 below it
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "240", help_heading = TIME)]
     min_body_rate: u64,
-    /// How far a peer may be behind while others wait for the memory of its large body or answer: all of
+    /// How far a peer may be behind while others wait for the memory of its large body or response: all of
     /// it in two minutes, 64 KiB a second at least; then 408, or the connection is cut
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2s", help_heading = TIME)]
     contended_grace: u64,
-    /// For a peer that does not take its answer; then the connection is cut
+    /// For a peer that does not take its response; then the connection is cut
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "30s", help_heading = TIME)]
     write_stall: u64,
-    /// Slowest reading of an answer, per second: what takes longer than --write-stall at this rate
+    /// Slowest reading of a response, per second: what takes longer than --write-stall at this rate
     /// has that much longer
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "16KiB", help_heading = TIME)]
     min_write_rate: u64,
@@ -539,7 +539,7 @@ impl LimitFlags {
             head_bytes_max: in_memory(self.max_head),
             fields_max: in_memory(self.max_fields),
             body_bytes_max: self.max_body,
-            // Who gathers bodies whole says how many bytes of them there may be.
+            // A service that gathers whole bodies says how many bytes of them there may be.
             bodies_bytes_max: LimitValues::default().bodies_bytes_max,
             chunk_extension_bytes_max: in_memory(self.max_chunk_extension),
             trailer_bytes_max: in_memory(self.max_trailer),
@@ -564,7 +564,7 @@ impl LimitFlags {
     }
 }
 
-/// The library's sentence with the flag in the place of the field.
+/// The library's sentence with the flag instead of the field.
 pub(super) fn in_flags(error: &LimitsError) -> String {
     let LimitsError::OutOfRange {
         name,

@@ -21,7 +21,7 @@ pub(super) struct BaselineFlags {
     /// drift for a change
     #[arg(long, requires = "baseline")]
     baseline_values: bool,
-    /// Write what became of each candidate to FILE as JUnit XML, as build servers show tests
+    /// Write what became of each candidate to FILE as JUnit XML, as CI shows tests
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse, requires = "baseline")]
     junit: Option<JsonFile>,
 }
@@ -38,7 +38,7 @@ impl BaselineFlags {
         }
     }
 
-    /// Writes the answer for a build server, if one was asked for.
+    /// Writes the result for CI, if one was asked for.
     pub(super) fn write_junit(&self, record: &ComparisonRecord) -> Result<(), Failure> {
         match (&self.junit, &record.regression) {
             (Some(file), Some(found)) => {
@@ -48,7 +48,7 @@ impl BaselineFlags {
         }
     }
 
-    /// Puts the answer into `record`.
+    /// Puts the result into `record`.
     pub(super) fn check(&self, record: &mut ComparisonRecord) -> Result<(), Failure> {
         if let Some(earlier) = self.earlier()? {
             let found = regression::check(record, &earlier, self.rule());

@@ -133,7 +133,7 @@ impl PoolsFlags {
     }
 }
 
-/// What failed is missing from the answer, so the answer is not the one asked for.
+/// What failed is missing from the result, so the result is not the one asked for.
 fn exit_of(is_interrupted: bool, has_failed: bool, verdict: &VerdictRecord) -> Exit {
     if is_interrupted {
         Exit::Interrupted
@@ -185,7 +185,7 @@ fn show(progress: &mut Progress, event: &BenchEvent) {
 /// Client and server in one process, against each other over loopback
 ///
 /// The workload of an earlier benchmark: 500 connections, 5,000 requests on each, bodies of 1,024 bytes in
-/// a chunk, answers of 740 bytes in a chunk. Every combination of allocator and pools runs in fresh
+/// a chunk, responses of 740 bytes in a chunk. Every combination of allocator and pools runs in fresh
 /// processes, in shuffled order. Prints a line for each second, and then rates, latency, heap calls per
 /// transaction and fairness beside the earlier figures.
 #[derive(Args, Debug)]
@@ -227,7 +227,7 @@ struct LoopbackFlags {
     /// Length of a request's body
     #[arg(long, value_name = "SIZE", value_parser = parse_body_bytes, default_value = "1024")]
     request_bytes: u64,
-    /// Length of an answer's body
+    /// Length of a response's body
     #[arg(long, value_name = "SIZE", value_parser = parse_body_bytes, default_value = "740")]
     response_bytes: u64,
     /// The order of the runs follows from it; the record names the one that was drawn
@@ -240,7 +240,7 @@ struct LoopbackFlags {
 
 /// A process cannot hold both ends of more.
 const CONNECTIONS_MAX: u64 = 500_000;
-/// More than any machine has CPUs is a slip of the finger.
+/// More than any machine has CPUs is a typo.
 const THREADS_MAX: u64 = 1024;
 /// Bodies are gathered in memory.
 const BODY_BYTES_MAX: u64 = 16 << 20;

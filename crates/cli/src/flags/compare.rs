@@ -88,11 +88,11 @@ port goes in its command or in an --env value. Without it the variable PORT is
 tried, and, for root, a network namespace for each; if neither works, they live
 one after the other, which is less sharp.
 
-Rounds end at the first look at the data that finds every verdict decided. The
-looks are few and chosen beforehand, and share the 5 % of false claims among
-them; --rounds N fixes the number, and the data are looked at once.
+Rounds end at the first interim analysis that finds every verdict decided. The
+interim analyses are few and planned beforehand, and share the 5 % of false
+claims among them; --rounds N fixes the number, with one analysis at the end.
 
-What your server is asked, how it is reached and which answers are right is
+What your server is asked, how it is reached and which responses are right is
 described with the flags of `millpond load`. In --unix, {port} is a number that
 each start has for itself. A script begins anew in each slice.
 
@@ -327,7 +327,7 @@ impl CompareFlags {
 }
 
 /// Not to be trusted is the whole, not a part: on a machine with neighbours, memory and instructions
-/// still stand when latency does not, and the report marks each answer by itself.
+/// still stand when latency does not, and the report marks each verdict by itself.
 fn exit_of(outcome: &CompareOutcome) -> Exit {
     let verdicts = &outcome.record.analysis.verdicts;
     let answers = [&verdicts.throughput, &verdicts.latency, &verdicts.memory];
@@ -424,7 +424,7 @@ fn show(progress: &mut Progress, event: &LabEvent) {
         } => {
             progress.line(format!("round {round}, {candidate}: {failure}"));
         }
-        LabEvent::Analysing => progress.update("working out the answers"),
+        LabEvent::Analysing => progress.update("analysing"),
         _ => {}
     }
 }

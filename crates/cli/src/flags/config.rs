@@ -156,7 +156,7 @@ fn check(path: PathBuf) -> Result<(), Failure> {
         Refusal::Words(error) => Failure::usage(error),
     };
     let matches = line.matches().map_err(refused)?;
-    // A certificate that cannot be read, say: for who checks a file, the file is wrong.
+    // A certificate that cannot be read, say: to a check of the file, the file is wrong.
     let in_file = |failure| match failure {
         Failure::Usage(sentence) | Failure::Failed(sentence) => {
             let begins = sentence.starts_with(&file.path.display().to_string());

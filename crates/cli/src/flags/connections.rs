@@ -31,8 +31,8 @@ pub(super) struct ConnectionFlags {
     /// Close a connection after so many requests and open another; 1 is a connection for each
     #[arg(long, value_name = "N", value_parser = parse_count)]
     requests_per_connection: Option<u64>,
-    /// Wait as long for all connections to be open before the first request leaves. If some are not, they are given
-    /// up, the others are measured, and the verdict is INVALID
+    /// Wait as long for all connections to be open before the first request leaves. If some are not, they are
+    /// abandoned, the others are measured, and the verdict is INVALID
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "30s")]
     connect_within: u64,
     /// Go on while the target is away, as for a restart, until --duration is over, and say when it was and for how long.
@@ -255,8 +255,8 @@ pub(super) struct TlsFlags {
     /// The private key of the certificate: PEM, not encrypted
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Vec<PathBuf>,
-    /// Clients must show a certificate that an authority in this PEM file has signed; nobody else is
-    /// let in. SIGHUP reads it again
+    /// Clients must show a certificate that an authority in this PEM file has signed; others are
+    /// refused. SIGHUP reads it again
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
     /// What a client may send before its handshake is over, which may take --head-timeout

@@ -10,7 +10,7 @@ use clap::Args;
 use millpond_lab::allocator;
 use millpond_lab::allocator::{CatalogueEntry, NOT_TO_BE_HAD};
 use millpond_lab::doctor::{
-    Attempts, Facts, Finding, Machine, Section, State, examine, examine_deployment,
+    Attempts, Facts, Finding, FindingState, Machine, Section, examine, examine_deployment,
     examine_process, examine_program,
 };
 use millpond_measure::environment::Environment;
@@ -86,8 +86,8 @@ impl DoctorFlags {
             None => title(&environment),
         };
         let summary = summary(
-            count(&findings, State::Missing),
-            count(&findings, State::Weak),
+            count(&findings, FindingState::Missing),
+            count(&findings, FindingState::Weak),
         );
         output::print(page(&title, &findings, &summary))?;
         if let Some(file) = &self.json {
@@ -139,12 +139,12 @@ fn facts_in(file: &Path) -> Result<Facts, Failure> {
     Facts::parse(&text).map_err(failed)
 }
 
-fn count(findings: &[Finding], state: State) -> usize {
+fn count(findings: &[Finding], state: FindingState) -> usize {
     findings.iter().filter(|one| one.state == state).count()
 }
 
 fn has_missing(findings: &[Finding]) -> bool {
-    count(findings, State::Missing) > 0
+    count(findings, FindingState::Missing) > 0
 }
 
 /// For a terminal of any width, and read in bug reports too.
@@ -187,9 +187,9 @@ fn title(environment: &Environment) -> String {
 
 fn lines_of(finding: &Finding) -> String {
     let mark = match finding.state {
-        State::Ok => "ok",
-        State::Weak => "weak",
-        State::Missing => "MISSING",
+        FindingState::Ok => "ok",
+        FindingState::Weak => "weak",
+        FindingState::Missing => "MISSING",
     };
     let mut text = String::new();
     let found = wrapped(&finding.found, WIDTH - INDENT, "");
@@ -212,14 +212,14 @@ fn lines_of(finding: &Finding) -> String {
 }
 
 fn summary_of_process(findings: &[Finding]) -> String {
-    let questions = match count(findings, State::Weak) {
+    let questions = match count(findings, FindingState::Weak) {
         0 => "nothing stands out".to_owned(),
         1 => "1 thing to look at (weak)".to_owned(),
         several => format!("{several} things to look at (weak)"),
     };
     match has_missing(findings) {
         false => format!("The process was read and not touched; {questions}."),
-        true => format!("Which allocator it has could NOT be told; {questions}."),
+        true => format!("Which allocator it has could NOT be determined; {questions}."),
     }
 }
 

@@ -133,7 +133,7 @@ pub(super) fn note_aborts(data: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format_args!("SIGABRT cannot be handled: {error}")))
 }
 
-/// A server makes what is missing; who looks after a directory has mistyped it.
+/// A server creates what is missing; for a maintenance command it is a typo.
 fn existing(data: &Path) -> Result<(), Failure> {
     match data.join("MILLPOND").exists() {
         true => Ok(()),
@@ -218,12 +218,12 @@ const TOLD_MAX: u64 = 100;
 
 /// A directory, or a server.
 #[derive(Clone, Debug)]
-enum Place {
+enum DataSource {
     Directory(PathBuf),
     Server(Url),
 }
 
-impl FromStr for Place {
+impl FromStr for DataSource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -242,7 +242,7 @@ impl FromStr for Place {
 struct Export {
     /// The data directory, the backup, or the URL of a server (http:// or https://, HOST:PORT)
     #[arg(value_name = "DIR|URL")]
-    from: Place,
+    from: DataSource,
     /// Write to FILE instead of stdout
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
     output: Option<JsonFile>,
@@ -258,7 +258,7 @@ struct Export {
 struct Import {
     /// The data directory, which is made if need be, or the URL of a server (http:// or https://, HOST:PORT)
     #[arg(value_name = "DIR|URL")]
-    into: Place,
+    into: DataSource,
     /// What `export` wrote; without it, stdin
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
@@ -284,11 +284,11 @@ impl Export {
             None => Box::new(io::stdout().lock()),
         };
         let done = match &self.from {
-            Place::Directory(data) => {
+            DataSource::Directory(data) => {
                 existing(data)?;
                 export(data, &mut out, &mut Told::default().teller()).map_err(Failure::failed)?
             }
-            Place::Server(url) => {
+            DataSource::Server(url) => {
                 let mut out = BufWriter::new(out);
                 let server = Server {
                     url,
@@ -354,8 +354,8 @@ impl Import {
             ended,
             skipped,
         } = match &self.into {
-            Place::Directory(data) => import(data, &mut input).map_err(Failure::failed)?,
-            Place::Server(url) => {
+            DataSource::Directory(data) => import(data, &mut input).map_err(Failure::failed)?,
+            DataSource::Server(url) => {
                 let server = Server {
                     url,
                     tls: tls.as_ref(),
@@ -389,17 +389,17 @@ impl Import {
     }
 }
 
-fn directory(place: &Place) -> Option<&Path> {
+fn directory(place: &DataSource) -> Option<&Path> {
     match place {
-        Place::Directory(path) => Some(path),
-        Place::Server(_) => None,
+        DataSource::Directory(path) => Some(path),
+        DataSource::Server(_) => None,
     }
 }
 
 /// TLS towards a server whose URL asks for it.
-fn tls(ca: Option<&Path>, place: &Place) -> Result<Option<TlsClient>, Failure> {
+fn tls(ca: Option<&Path>, place: &DataSource) -> Result<Option<TlsClient>, Failure> {
     let url = match place {
-        Place::Server(url) if url.is_tls => url,
+        DataSource::Server(url) if url.is_tls => url,
         _ if ca.is_some() => return Err(Failure::usage("--ca is for https:// URLs")),
         _ => return Ok(None),
     };
@@ -416,11 +416,11 @@ fn tls(ca: Option<&Path>, place: &Place) -> Result<Option<TlsClient>, Failure> {
 }
 
 /// The value of the Authorization field. The first token of the file; a file of the server's will do.
-fn authorization(file: Option<&Path>, place: &Place) -> Result<Option<String>, Failure> {
+fn authorization(file: Option<&Path>, place: &DataSource) -> Result<Option<String>, Failure> {
     let url = match (place, file) {
-        (Place::Server(url), _) => url,
-        (Place::Directory(_), None) => return Ok(None),
-        (Place::Directory(_), Some(_)) => {
+        (DataSource::Server(url), _) => url,
+        (DataSource::Directory(_), None) => return Ok(None),
+        (DataSource::Directory(_), Some(_)) => {
             return Err(Failure::usage(
                 "--token-file is for a URL: directories take none",
             ));

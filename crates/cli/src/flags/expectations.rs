@@ -1,4 +1,4 @@
-//! `--expect-...`: which answers are right.
+//! `--expect-...`: which responses are right.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::output::Exit;
 use super::requests::RequestFlags;
 use super::{Failure, parse_bytes};
 
-/// The flags of what answers have to be.
+/// The flags of what responses have to be.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Answers (a wrong one is an error, counted by what is wrong)")]
+#[command(next_help_heading = "Responses (a wrong one is an error, counted by what is wrong)")]
 pub(super) struct ExpectFlags {
     /// Statuses that are right, single or from-to: 200,404 or 200-299
     /// [default: below 400; of --put, --get and mixes those of the entity API]
@@ -34,10 +34,10 @@ pub(super) struct ExpectFlags {
     /// CRC-32 of every body, in hexadecimal
     #[arg(long, value_name = "HEX", value_parser = Checksum::crc32)]
     expect_body_crc32: Option<Checksum>,
-    /// Every body is that of the first answer, byte for byte
+    /// Every body is that of the first response, byte for byte
     #[arg(long)]
     expect_same_body: bool,
-    /// The {key} of the request occurs in the body of its answer
+    /// The {key} of the request occurs in the body of its response
     #[arg(long)]
     expect_echo: bool,
 }
@@ -57,7 +57,7 @@ impl ExpectFlags {
         given.map(|(_, flag)| *flag)
     }
 
-    /// Changes what answers of `plan` are held to.
+    /// Changes what responses of `plan` are held to.
     pub(super) fn apply(&self, plan: &mut RequestPlan) {
         self.change(&mut plan.validation);
         if let Workload::Mix(mix) = &mut plan.workload {
@@ -242,7 +242,7 @@ pub(super) fn load_script(
 enum Stage {
     /// `setup`, `init` and its first request.
     Loading,
-    /// Requests and answers: the run itself ends if threads do not come back.
+    /// Requests and responses: the run itself ends if threads do not come back.
     Running,
     /// `done`.
     Finishing,

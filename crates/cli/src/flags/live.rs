@@ -147,7 +147,7 @@ impl Live {
             let worst = self.p99s.iter().copied().fold(0.0, f64::max);
             let label = format!("{:<10}to {}", "  p99", format_duration_ns(worst));
             lines.push((with_curve(&label, &self.p99s, curve_columns), None));
-            lines.push((format!("{:<10}{slip}", "slip"), None));
+            lines.push((format!("{:<10}{slip}", "delay"), None));
         }
         let tone = if now.errors.total() > 0 {
             Some(Colour::Bad)
@@ -286,7 +286,7 @@ impl LogFlags {
     }
 }
 
-/// Less would not hold one long entry of each of a few connections, more is a slip of the finger.
+/// Less would not hold one long entry of each of a few connections, more is a typo.
 fn parse_queue(text: &str) -> Result<usize, String> {
     match super::parse_bytes(text)? {
         bytes @ 0x1_0000..=0x4000_0000 => Ok(bytes as usize),

@@ -1,7 +1,7 @@
 //! `millpond load`: the load generator, with the flags of wrk and wrk2.
 
 use super::arrivals::ArrivalFlags;
-use super::arrivals::{FindMaxFlags, Wishes};
+use super::arrivals::{FindMaxFlags, SearchOptions};
 use super::connections::ConnectionFlags;
 use super::expectations::CookieFlags;
 use super::expectations::ExpectFlags;
@@ -40,10 +40,11 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " [epoll, io_uring]");
 const THREADS_DEFAULT: u64 = 2;
 const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
 
-/// Put a server under load and time its answers
+/// Put a server under load and time its responses
 ///
 /// Three clocks are always on: response (from when a request was meant to leave), service (from when
-/// it left) and slip (the difference, which is the generator's or the server's backlog). Without
+/// it left) and send delay (slip_ns in JSON: the difference, the generator's or the server's
+/// backlog). Without
 /// --rate each connection asks again as soon as it is answered; with it, requests leave on a fixed
 /// schedule whatever the server does.
 #[derive(Args, Debug)]
@@ -89,7 +90,7 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1",
         conflicts_with_all = ["find_max", "script"])]
     repeat: u64,
-    /// Requests sent on a connection before its first answer has come
+    /// Requests sent on a connection before its first response has come
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1")]
     pipeline: u64,
     /// Unanswered for longer than this is an error
@@ -109,20 +110,20 @@ pub(crate) struct LoadFlags {
     /// read; with uring when its thread next waits, which costs less
     #[arg(long, value_name = "auto|uring|epoll", default_value = "epoll")]
     driver: DriverChoice,
-    /// Before a thread sleeps it looks for answers for up to US microseconds, as long as that finds
+    /// Before a thread sleeps it looks for responses for up to US microseconds, as long as that finds
     /// some: they are seen sooner, at the price of CPU time that the server then lacks if it needs
     /// the same CPUs. 0 is off
     #[arg(long, value_name = "US", value_parser = parse_busy_poll_ns, default_value = "0")]
     busy_poll: u64,
-    /// What the run has to keep, else the exit status is 3: p99<5ms, service.p50<200us, errors<0.1%,
+    /// Objectives of the run; exit status 3 if one is missed: p99<5ms, service.p50<200us, errors<0.1%,
     /// rate>1k; several with commas. A failed request counts as slower than any objective
     #[arg(long, value_name = "OBJECTIVES")]
     slo: Option<Slo>,
-    /// Which requests objectives about time are about: all, or the successful ones and those without an answer with
+    /// Which requests objectives about time are about: all, or the successful ones and those without a response with
     /// their age. For --find-max and --abort too
     #[arg(long, value_name = "all|successful", default_value = "all")]
     slo_of: SloPopulation,
-    /// Write what became of the run and of each objective to FILE as JUnit XML, as build servers show
+    /// Write what became of the run and of each objective to FILE as JUnit XML, as CI shows
     /// tests
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse, conflicts_with = "find_max")]
     junit: Option<JsonFile>,
@@ -290,7 +291,7 @@ impl LoadFlags {
         millpond_io::raise_descriptor_limit();
         let url = self.asked.shown_url(&self.url);
         if let Some(slo) = self.search.find_max.clone() {
-            let wishes = Wishes {
+            let wishes = SearchOptions {
                 first_per_s: self.arrivals.first_per_s()?,
                 spacing: self.arrivals.spacing(),
                 seed: self.seed,
@@ -374,7 +375,7 @@ fn judge(slo: &Slo, record: &LoadRecord) -> Vec<SloOutcome> {
     outcomes
 }
 
-/// The library's sentence, with the flag in the place of a setting of its name.
+/// The library's sentence, with the flag instead of a setting of its name.
 fn refused(error: &LoadError) -> Failure {
     let LoadError::Setting { name, problem } = error else {
         return Failure::usage(error);
@@ -405,7 +406,7 @@ fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
         Ended::Complete if record.requests == 0 && record.errors.total() > 0 => {
             let why = record.why_none_is_right();
             output::note(format!(
-                "not one request was answered rightly; {} failed; {}",
+                "all {} requests failed; {}",
                 record.errors.total(),
                 why.as_deref().unwrap_or("the cause is not known")
             ));

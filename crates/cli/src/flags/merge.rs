@@ -170,7 +170,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Accuracy")]
 pub(super) struct AccuracyFlags {
-    /// Have the kernel stamp a sample of the answers as they arrive, which tells a generator that
+    /// Have the kernel stamp a sample of the responses as they arrive, which tells a generator that
     /// woke late from a slow server. Only --driver epoll has stamps
     #[arg(long, value_name = "on|off", value_parser = parse_switch, default_value = "on",
         action = ArgAction::Set)]
@@ -237,7 +237,7 @@ impl AccuracyFlags {
                 "epoll" => "this kernel or kind of connection gives none",
                 _ => "receives of io_uring bring none; --driver epoll has them",
             };
-            format!("no kernel stamps of answers ({why}): wake delay is unknown")
+            format!("no kernel stamps of responses ({why}): wake delay is unknown")
         })
     }
 }
@@ -251,7 +251,7 @@ impl AccuracyFlags {
 #[command(next_help_heading = "As in wrk, wrk2 and ab")]
 pub(super) struct CompatibleFlags {
     /// A connection for each request, with `Connection: close`: what ab does without -k. It is closed after the
-    /// answer, whatever the server does, as with -H 'Connection: close'
+    /// response, whatever the server does, as with -H 'Connection: close'
     #[arg(long, conflicts_with = "keepalive")]
     no_keepalive: bool,
     /// Keep connections open, as ab does with this; without --print ab it is done in any case
@@ -261,7 +261,7 @@ pub(super) struct CompatibleFlags {
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
     /// Print the latency of whole batches, as wrk2 does with this: from the start of the first of the
-    /// requests that left together to the last answer. The three clocks time each request as ever
+    /// requests that left together to the last response. The three clocks time each request as ever
     #[arg(short = 'B', long = "batch_latency", alias = "batch-latency")]
     pub(super) batch_latency: bool,
     /// With --print ab: POST the content of FILE, with -T as its type [default type: text/plain]

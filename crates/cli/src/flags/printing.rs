@@ -251,7 +251,7 @@ impl PrintFlags {
     /// The text of a format that is written at the end.
     fn text(&self, format: Format, run: &Finished<'_>) -> Result<Option<String>, Failure> {
         let slip = &run.record.slip;
-        // Other programs count wrong answers as they do right ones.
+        // Other programs count wrong responses as they do right ones.
         let (response, service) = (run.record.all_response(), run.record.all_service());
         let (response, service) = (&*response, &*service);
         // In a closed loop nothing is intended: both clocks are one.
@@ -474,7 +474,7 @@ impl Observer for ScriptWatcher<'_> {
 
 // A load run as cases of JUnit: the run itself, whether it can be believed, and each objective.
 
-/// What a build server shows of a run. Objectives of a run that is not to be believed stand as they are,
+/// What CI shows of a run. Objectives of a run that is not to be believed stand as they are,
 /// beside the error that says so.
 pub(super) fn suite(record: &LoadRecord, objectives: &[SloOutcome]) -> Suite {
     let case = |name: &str, outcome| Case {
@@ -497,7 +497,7 @@ pub(super) fn suite(record: &LoadRecord, objectives: &[SloOutcome]) -> Suite {
 
 fn complete(record: &LoadRecord) -> Outcome {
     let (answered, failed) = (record.requests, record.errors.total());
-    let figures = format!("{answered} requests were answered rightly, {failed} failed");
+    let figures = format!("{answered} requests succeeded, {failed} failed");
     match record.ended {
         Ended::Complete if answered == 0 && failed > 0 => Outcome::Failed(figures),
         Ended::Complete => Outcome::Passed(figures),

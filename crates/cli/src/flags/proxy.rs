@@ -99,7 +99,7 @@ struct UpstreamFlags {
     /// be given several times
     #[arg(long, value_name = "ADDRESS[/BITS]|unix", conflicts_with = "config")]
     trust: Vec<TrustedPeers>,
-    /// Begin each connection to an upstream with a head of the PROXY protocol that tells the client's
+    /// Begin each connection to an upstream with a PROXY header that tells the client's
     /// address; it serves one request then
     #[arg(long, value_name = "v1|v2", conflicts_with = "config")]
     upstream_proxy_protocol: Option<ProxyProtocol>,
@@ -123,11 +123,11 @@ struct UpstreamFlags {
     /// it, so that no request meets its end [default: 4s]
     #[arg(long, value_name = "TIME", conflicts_with = "config")]
     upstream_idle: Option<Time>,
-    /// Status line and all fields of an answer, at most 64KiB less one byte; a longer one becomes 502
+    /// Status line and all fields of a response, at most 64KiB less one byte; a longer one becomes 502
     /// [default: 32KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "config")]
     upstream_max_head: Option<u64>,
-    /// Fields of an answer, at most 128; one with more becomes 502 [default: 128]
+    /// Fields of a response, at most 128; one with more becomes 502 [default: 128]
     #[arg(long, value_name = "N", value_parser = parse_count, conflicts_with = "config")]
     upstream_max_fields: Option<u64>,
     /// Change a field of requests: NAME: VALUE sets it, +NAME: VALUE adds one, -NAME removes all of this
@@ -139,7 +139,7 @@ struct UpstreamFlags {
         conflicts_with = "config"
     )]
     request_header: Vec<FieldChange>,
-    /// The same of upstreams' answers
+    /// The same of upstreams' responses
     #[arg(
         long,
         value_name = "CHANGE",
@@ -160,10 +160,10 @@ struct UpstreamFlags {
     /// Until there is a connection to the upstream; 504 beyond it [default: 10s]
     #[arg(long, value_name = "TIME", conflicts_with = "config")]
     connect_timeout: Option<Time>,
-    /// From the end of the request to the first byte of the answer; 504 beyond it [default: 1m]
+    /// From the end of the request to the first byte of the response; 504 beyond it [default: 1m]
     #[arg(long, value_name = "TIME", conflicts_with = "config")]
     first_byte_timeout: Option<Time>,
-    /// Between two parts of the answer; it is cut beyond it [default: 30s]
+    /// Between two parts of the response; it is cut beyond it [default: 30s]
     #[arg(long, value_name = "TIME", conflicts_with = "config")]
     between_bytes_timeout: Option<Time>,
     /// For all tries of a request together [default: 5m]
@@ -176,7 +176,7 @@ struct UpstreamFlags {
     /// What a FIN from a client means for its request while it is not answered [default: cancel]
     #[arg(long, value_enum, conflicts_with = "config")]
     half_close: Option<HalfClosePolicy>,
-    /// With --half-close allow: from the FIN to the end of the answer; the request is cancelled beyond
+    /// With --half-close allow: from the FIN to the end of the response; the request is cancelled beyond
     /// it [default: 10s]
     #[arg(long, value_name = "TIME", conflicts_with = "config")]
     half_close_timeout: Option<Time>,
@@ -211,7 +211,7 @@ struct MirrorFlags {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Health")]
 struct HealthFlags {
-    /// Ask each upstream for PATH again and again; it is used while the answers are 2xx or 3xx
+    /// Ask each upstream for PATH again and again; it is used while the responses are 2xx or 3xx
     #[arg(long, value_name = "PATH", value_parser = parse_path, conflicts_with = "config")]
     health: Option<String>,
     /// How often [default: 2s]
@@ -226,7 +226,7 @@ struct HealthFlags {
     /// Failed checks in a row that take it out [default: 3]
     #[arg(long, value_name = "N", value_parser = parse_u32, requires = "health")]
     health_failures: Option<u32>,
-    /// Requests in a row without an answer that eject an upstream, if there is another; 0: never
+    /// Requests in a row without a response that eject an upstream, if there is another; 0: never
     /// [default: 5]
     #[arg(long, value_name = "N", conflicts_with = "config")]
     eject_after: Option<u32>,
@@ -245,7 +245,7 @@ struct UpstreamTlsFlags {
     /// Trust the authorities in this PEM file, and no others [default: those of the system]
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     upstream_ca: Option<PathBuf>,
-    /// Do not check whose certificate it is: the connection is private, but nobody knows with whom
+    /// Do not verify the upstream's certificate: the connection is encrypted, but with an unknown peer
     #[arg(long, conflicts_with_all = ["config", "upstream_ca"])]
     upstream_insecure: bool,
     /// The proxy's own certificate, for upstreams that ask for one: PEM

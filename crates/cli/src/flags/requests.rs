@@ -1,5 +1,5 @@
 //! What is asked of any server: URLs, methods, fields, bodies, templates and keys. What a template means is
-//! `millpond_load`'s to say, and `expectations` which answers are right.
+//! `millpond_load`'s to say, and `expectations` which responses are right.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -275,7 +275,7 @@ impl RequestFlags {
         }))
     }
 
-    /// What stands in the place of the requests that a script makes: `body` is kept for it. Its
+    /// What replaces the requests that a script makes: `body` is kept for it. Its
     /// fields may be any, those of a workload may not.
     pub(super) fn workload_of_script(
         &self,
@@ -688,7 +688,7 @@ impl EntityRequestFlags {
 
 // Requests and their server as `load`, `compare` and `profile` describe them, with the same flags.
 
-/// A handshake that takes longer has failed: as generous as the time that an answer may take.
+/// A handshake that takes longer has failed: as generous as the time that a response may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Draws follow from it: every candidate is asked the same.
 const DRAW_SEED: u64 = 1;

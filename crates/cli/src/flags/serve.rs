@@ -85,7 +85,7 @@ struct FilesFlags {
     /// a second, so a change may take as long to show; 0 for no cache
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
     cache: u64,
-    /// Cache-Control of every answer with a file
+    /// Cache-Control of every response with a file
     #[arg(long, value_name = "VALUE")]
     cache_control: Option<String>,
     /// Follow no symbolic link; otherwise those that stay inside the directory are followed
@@ -117,9 +117,9 @@ pub(super) struct CommonFlags {
     /// the same --listen, then stop the old one with SIGTERM; no request fails
     #[arg(long)]
     reuse_port: bool,
-    /// Every connection begins with a head of the PROXY protocol, v1 or v2, as haproxy's send-proxy
+    /// Every connection begins with a PROXY header, v1 or v2, as haproxy's send-proxy
     /// and other balancers write it; one without it is closed. Logs, Forwarded and caps go by the
-    /// address it tells, so let nobody but the balancer reach the port
+    /// address it tells, so only the balancer may reach the port
     #[arg(long)]
     proxy_protocol: bool,
     /// Threads, each with sockets, timers and memory of its own [default: one per CPU it may use]
@@ -129,11 +129,11 @@ pub(super) struct CommonFlags {
     #[arg(long, value_name = "auto|uring|epoll", default_value = "auto")]
     driver: DriverChoice,
     /// Before a shard sleeps it looks for events for up to US microseconds, as long as that finds
-    /// some: answers come sooner where few clients wait for each other (50 is a good value). It costs
+    /// some: responses come sooner where few clients wait for each other (50 is a good value). It costs
     /// CPU time that others then lack; the clients must not need the same CPUs. 0 is off
     #[arg(long, value_name = "US", value_parser = parse_busy_poll_ns, default_value = "0")]
     busy_poll: u64,
-    /// Memory pools; off: one malloc and one free in the place of every pool call; arena-only: so
+    /// Memory pools; off: one malloc and one free instead of every pool call; arena-only: so
     /// for all but the temporaries of requests; checked: for debugging, ends the server at what it
     /// does wrong with pooled memory (guard: where it does it; fail=N: the N-th allocation of
     /// every pool is refused)
@@ -146,7 +146,7 @@ pub(super) struct CommonFlags {
     /// the request on), all or none. A proxy passes /metrics on, whatever this says
     #[arg(long, value_name = "loopback|all|none", default_value = "loopback")]
     metrics_access: MetricsAccess,
-    /// Serve /metrics on a listener of its own, in clear text and for whoever reaches it; unix:PATH for a socket
+    /// Serve /metrics on a listener of its own, in plaintext and for every peer; unix:PATH for a socket
     #[arg(long, value_name = "ADDR:PORT")]
     metrics_listen: Option<Address>,
     /// Write how it went to FILE when the server stops
@@ -164,7 +164,7 @@ pub(super) struct CommonFlags {
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Listen {
     At(Address),
-    /// From sockets that whoever started this process has opened.
+    /// From sockets that the parent process has opened.
     HandedOver,
 }
 
@@ -182,7 +182,7 @@ impl FromStr for Listen {
     }
 }
 
-/// More threads than any machine has CPUs is a slip of the finger.
+/// More threads than any machine has CPUs is a typo.
 const SHARDS_MAX: u64 = 1024;
 
 fn parse_shards(text: &str) -> Result<usize, String> {
@@ -303,7 +303,7 @@ impl CommonFlags {
         };
         let shards = self.shards()?;
         let limits = self.limits_at(name, &listen, shards)?;
-        // Before anything else starts: who asked for a driver that is not to be had learns why.
+        // Before anything else starts: a driver that was asked for and is not available is an error.
         self.driver.choose().map_err(Failure::failed)?;
         let tls = self.tls.load(&limits)?;
         Ok(ServeConfig {

@@ -1,4 +1,4 @@
-//! Who looks at a load run while it goes on: the live view or the progress line, and the outputs that
+//! What shows a load run while it goes on: the live view or the progress line, and the outputs that
 //! grow with it.
 //!
 //! It shows what the run says of itself.
@@ -16,9 +16,9 @@ use std::time::SystemTime;
 #[derive(Debug)]
 struct Outlets {
     progress: Progress,
-    /// In the place of the progress line.
+    /// Instead of the progress line.
     live: Option<Live>,
-    /// 99th percentiles of response and slip in the last second.
+    /// 99th percentiles of response time and send delay in the last second.
     tails_ns: Option<(u64, u64)>,
     streams: Streams,
 }
@@ -26,7 +26,7 @@ struct Outlets {
 /// The flags of what is shown while the run goes on.
 #[derive(Args, Debug)]
 pub(super) struct WatchFlags {
-    /// One line of progress in the place of the live view
+    /// One line of progress instead of the live view
     #[arg(long, help_heading = "Output")]
     no_live: bool,
 }
@@ -132,7 +132,7 @@ fn progress_line(now: &millpond_load::Progress, tails_ns: Option<(u64, u64)>) ->
     if let Some((response_ns, slip_ns)) = tails_ns {
         line += &format!(", p99 {}", format_duration_ns(response_ns as f64));
         if slip_ns > 0 {
-            line += &format!(", slip p99 {}", format_duration_ns(slip_ns as f64));
+            line += &format!(", send delay p99 {}", format_duration_ns(slip_ns as f64));
         }
     }
     if now.errors.total() > 0 {

@@ -63,7 +63,7 @@ fn compare(program: &str, theirs: &[&str], extra: &[&str], url: &str) {
     assert_eq!(ours.code(), real.code(), "{theirs:?}: {ours:?} {real:?}");
 }
 
-/// Goal: line for line and to the exit status what wrk does, also where every answer is wrong.
+/// Goal: line for line and to the exit status what wrk does, also where every response is wrong.
 #[test]
 fn wrk_is_replaced() {
     let server = Server::start(&["plaintext"]);
@@ -135,7 +135,7 @@ fn ab_is_replaced() {
     );
 }
 
-/// Answers of two lengths in turn, one to each connection.
+/// Responses of two lengths in turn, one to each connection.
 fn two_lengths() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
-/// More lines than one answer has entities, among them ids and values that are no text, a large one, and one with an end.
+/// More lines than one response has entities, among them ids and values that are no text, a large one, and one with an end.
 fn many_lines() -> String {
     let mut text = String::new();
     for n in 0..1500 {
@@ -39,7 +39,7 @@ fn without_tags(path: &Path) -> Vec<String> {
     text.lines().map(without).collect()
 }
 
-/// Goal: what goes into a server by lines comes out of it by lines, over several answers; into another server it is the
+/// Goal: what goes into a server by lines comes out of it by lines, over several responses; into another server it is the
 /// same but for tags, into a directory with them.
 #[test]
 fn servers_and_directories_are_filled_from_exports() {
@@ -248,7 +248,7 @@ fn servers_are_reached_by_https() {
     }
 }
 
-/// A server that gives each connection the next of these answers and closes it; its address, and what it was asked for.
+/// A server that gives each connection the next of these responses and closes it; its address, and what it was asked for.
 fn answers_of(answers: Vec<String>) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -116,7 +116,7 @@ fn a_huge_file_takes_no_memory() {
         .set_len(1 << 30)
         .unwrap();
     let server = serve(home.path(), &[]);
-    // The first answer brings the pools, the code and the disk thread's stack.
+    // The first response brings the pools, the code and the disk thread's stack.
     assert_eq!(
         curl(&["-r", "0-1048575", &server.url("/huge")]).1.len(),
         1 << 20

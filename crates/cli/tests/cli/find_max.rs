@@ -9,7 +9,7 @@ fn record(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Goal: a search prints the curve and an answer, and its record has every step of it.
+/// Goal: a search prints the curve and a result, and its record has every step of it.
 #[test]
 fn the_curve_is_printed_and_recorded() {
     let directory = tempfile::tempdir().unwrap();

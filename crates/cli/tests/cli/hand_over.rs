@@ -113,7 +113,7 @@ impl Crowd {
         }
     }
 
-    /// Until so many answers more have come.
+    /// Until so many responses more have come.
     fn wait_for(&self, more: u64) {
         let until = self.answers.load(Ordering::Relaxed) + more;
         while self.answers.load(Ordering::Relaxed) < until

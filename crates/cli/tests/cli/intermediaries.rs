@@ -15,7 +15,7 @@ struct Intermediary {
     _process: Box<dyn std::any::Any>,
 }
 
-/// nginx in front of `upstream`; `cache` is a line that has it keep answers.
+/// nginx in front of `upstream`; `cache` is a line that has it keep responses.
 fn nginx(name: &'static str, upstream: &str, cache: (&str, &str)) -> Intermediary {
     let port = free_port();
     let (zone, use_it) = cache;
@@ -91,7 +91,7 @@ fn behind_each(scene: impl Fn(&Intermediary, &Server)) {
     }
 }
 
-/// The fields of an answer, as text.
+/// The fields of a response, as text.
 fn fields(words: &[&str]) -> String {
     let (_, head) = curl(&[&["-D", "-", "-o", "/dev/null"], words].concat());
     String::from_utf8(head).unwrap()

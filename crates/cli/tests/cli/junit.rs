@@ -1,4 +1,4 @@
-//! `--junit`: what a build server shows of a load and of a check against an earlier record; and the
+//! `--junit`: what CI shows of a load and of a check against an earlier record; and the
 //! workflow that uses both.
 
 use crate::baseline::{with_a_regression, write};

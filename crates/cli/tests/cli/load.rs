@@ -263,7 +263,9 @@ fn busy_polling_is_recorded() {
         assert!(count("spins_paid") + count("spins_vain") > 0, "{record}");
         assert!(count("spun_ns") > 0, "{record}");
         // The shard publishes its numbers a moment later.
-        let spins = |name: &str| metric(&server, &format!("millpond_driver_spins_{name}_total"));
-        eventually("spins", || spins("paid") + spins("vain") > 0.0);
+        let polls = |name: &str| metric(&server, &format!("millpond_driver_{name}_polls_total"));
+        eventually("polls", || {
+            polls("productive") + polls("unproductive") > 0.0
+        });
     }
 }

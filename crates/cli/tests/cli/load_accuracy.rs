@@ -42,7 +42,7 @@ fn signal(pid: u32, name: &str) {
 }
 
 /// One thread takes the signal and stops the others, each when it next could run: until then they may
-/// take the answer and send the next request.
+/// take the response and send the next request.
 fn wait_until_stopped(pid: u32) {
     let is_stopped = || {
         let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
@@ -54,7 +54,7 @@ fn wait_until_stopped(pid: u32) {
     eventually("it stands still", is_stopped);
 }
 
-/// Answers ten requests of one connection; the last answer is sent while the process that asked is
+/// Answers ten requests of one connection; the last response is sent while the process that asked is
 /// stopped. Says for how long it stayed so: longer than all before took.
 fn serve_and_stop(listener: &TcpListener, pid: &Receiver<u32>) -> Duration {
     let begun = Instant::now();

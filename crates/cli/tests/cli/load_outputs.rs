@@ -188,7 +188,7 @@ fn files_that_cannot_be_merged_are_named() {
 }
 
 /// Goal: ab's text comes from a real run with its numbers: what the server is, how long its document,
-/// how many answers, the time to connect charged to the first request of each connection.
+/// how many responses, the time to connect charged to the first request of each connection.
 #[test]
 fn ab_s_text_has_its_facts() {
     let directory = tempfile::tempdir().unwrap();
@@ -259,7 +259,7 @@ fn the_record_is_valid_by_its_schema() {
     assert_eq!(another, Ok(()));
 }
 
-/// Goal: Ctrl-C does not wait for answers that do not come: a server that is silent, and a patience
+/// Goal: Ctrl-C does not wait for responses that do not come: a server that is silent, and a patience
 /// of minutes.
 #[test]
 fn an_interrupted_run_waits_for_nobody() {
@@ -318,7 +318,7 @@ fn pages_are_written() {
     load(&server, at, &words);
     let page = text(at, "run.html");
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
-    assert!(page.contains("Right answers per second") && page.contains("Verdict: "));
+    assert!(page.contains("Right responses per second") && page.contains("Verdict: "));
     run(millpond(&[
         "load",
         "merge",
@@ -329,7 +329,7 @@ fn pages_are_written() {
     ])
     .current_dir(at));
     let page = text(at, "merged.html");
-    assert!(page.contains("Time over percentile") && !page.contains("Right answers per second"));
+    assert!(page.contains("Time over percentile") && !page.contains("Right responses per second"));
 }
 
 /// What a terminal of its own receives of a run that is ended by Ctrl-C as soon as all of `until` were
@@ -388,7 +388,7 @@ fn a_terminal_gets_the_live_view() {
 }
 
 /// Goal: a line for each request in the order of writing, whose parts fit in one another; at a rate
-/// slip is told, and the kernel's service time of some.
+/// the send delay is shown, and the kernel's service time of some.
 #[test]
 fn each_request_has_a_line() {
     let directory = tempfile::tempdir().unwrap();
@@ -419,7 +419,7 @@ fn each_request_has_a_line() {
     assert!(rows.iter().any(|row| row[5].is_some()));
     let since_ns = rows[49][0].unwrap() - rows[0][0].unwrap();
     let slip_ns: u64 = rows.iter().filter_map(|row| row[1]).sum();
-    // 49 intervals of 5 ms, from the first one's own slip on.
+    // 49 intervals of 5 ms, from the first one's own delay on.
     assert!(since_ns + slip_ns >= 245_000_000, "{since_ns} {slip_ns}");
 }
 

@@ -203,7 +203,7 @@ fn a_script_that_never_comes_back_leaves_its_figures() {
          end
          function done() print('done') end",
     );
-    // The shorter one is long enough for an answer to each thread, however busy the machine is.
+    // The shorter one is long enough for a response to each thread, however busy the machine is.
     for (duration, is_interrupted, code) in [("10m", true, 130), ("2s", false, 1)] {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("run.json").display().to_string();

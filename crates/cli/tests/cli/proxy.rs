@@ -62,7 +62,7 @@ impl Drop for Nginx {
 
 /// Until `url` answers at all.
 pub(crate) fn wait_until_up(words: &[&str]) {
-    eventually("an answer", || curl(words).0 != 0);
+    eventually("a response", || curl(words).0 != 0);
 }
 
 /// Goal: curl, ab, wrk and h2load see a correct server in front of nginx, over TCP and over a unix socket, on
@@ -194,14 +194,14 @@ fn a_mirror_gets_its_share() {
         found.and_then(|count| count.parse::<u64>().ok())
     };
     assert_eq!(count("requests_total", ""), Some(5));
-    eventually("answers", || {
-        count("answers_total", ",class=\"2xx\"") == Some(5)
+    eventually("responses", || {
+        count("responses_total", ",class=\"2xx\"") == Some(5)
     });
     let said = format!("50% of them are copied to {}", servers[1].address);
     eventually("a line", || proxy.process.stderr_so_far().contains(&said));
 }
 
-/// Goal: node's answers, in chunks, come through, and its echo of an uploaded body is whole.
+/// Goal: responses of Node.js, in chunks, come through, and its echo of an uploaded body is whole.
 #[test]
 fn node_echoes_through_the_proxy() {
     const SCRIPT: &str = "const s = require('http').createServer((q, a) => { a.writeHead(200); q.pipe(a); });\
@@ -312,7 +312,7 @@ fn write_config(path: &Path, upstreams: &[&str]) {
     .unwrap();
 }
 
-/// Goal: SIGHUP takes the file's upstreams in the place of the old ones while wrk runs, and no request
+/// Goal: SIGHUP takes the file's upstreams instead of the old ones while wrk runs, and no request
 /// fails; a file with a mistake changes nothing and says where it is.
 #[test]
 fn sighup_reads_the_file_again() {

@@ -155,7 +155,7 @@ fn bodies_come_from_the_standard_input() {
     );
 }
 
-/// Goal: several URLs are asked by weight and told apart.
+/// Goal: several URLs are asked by weight and counted separately.
 #[test]
 fn several_urls_have_figures_of_their_own() {
     let directory = tempfile::tempdir().unwrap();
@@ -268,7 +268,7 @@ fn keys_come_and_go_on_the_entity_server() {
     let sent =
         counted["requests"].as_u64().unwrap() + counted["errors"]["status"].as_u64().unwrap();
     assert_eq!((&counted["name"], sent), (&"scan".into(), 950), "{scans}");
-    // Deleted keys are gone rightly.
+    // Deleted keys are correctly gone.
     let words = [
         &["--mix", "read=50,delete=50", "--requests", "500"],
         &size[..],
@@ -283,7 +283,7 @@ fn keys_come_and_go_on_the_entity_server() {
     );
 }
 
-/// Goal: the text tells the classes and the kinds of wrong answers.
+/// Goal: the text tells the classes and the kinds of wrong responses.
 #[test]
 fn the_text_tells_classes_and_wrong_answers() {
     let server = Server::start(&["plaintext"]);
@@ -304,7 +304,7 @@ fn the_text_tells_classes_and_wrong_answers() {
     assert!(
         finished
             .stdout
-            .contains("Wrong content in answers: 200 (length 200)"),
+            .contains("Wrong content in responses: 200 (length 200)"),
         "{finished:?}"
     );
 }

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// Goal: curl gets its answer, and each of the two signals ends the server with 0 and its record.
+/// Goal: curl gets its response, and each of the two signals ends the server with 0 and its record.
 #[test]
 fn a_server_answers_and_stops_on_a_signal() {
     let directory = tempfile::tempdir().unwrap();

@@ -124,7 +124,7 @@ fn stop(server: Server) -> Finished {
     finished
 }
 
-/// Goal: curl gets its answers over both versions and both drivers, verifies the certificate, keeps
+/// Goal: curl gets its responses over both versions and both drivers, verifies the certificate, keeps
 /// the connection for the next request, and large bodies go both ways whole.
 #[test]
 fn curl_is_served_over_both_versions() {
@@ -317,7 +317,7 @@ fn wrk_sees_no_errors_over_tls() {
     }
 }
 
-/// Goal: clear text is told what to do, in words it understands; garbage, half handshakes and resets
+/// Goal: plaintext is told what to do, in words it understands; garbage, half handshakes and resets
 /// are counted by reason and leave the server as it was.
 #[test]
 fn whoever_does_not_speak_tls_is_turned_away() {
@@ -355,7 +355,7 @@ fn whoever_does_not_speak_tls_is_turned_away() {
                 &format!("millpond_tls_handshake_failures_total{labels}"),
             )
         };
-        assert_eq!((failed("clear_text"), failed("not_tls")), (1, 2));
+        assert_eq!((failed("plaintext"), failed("not_tls")), (1, 2));
         eventually("its end is seen", || failed("closed") == 1);
         assert_eq!(failed("timeout"), 0);
         assert_eq!(failed("malformed") + failed("misbehaved"), 1);
@@ -368,7 +368,7 @@ fn whoever_does_not_speak_tls_is_turned_away() {
     }
 }
 
-/// Goal: half a handshake is given up after as long as a head may take, and counted.
+/// Goal: half a handshake times out after as long as a head may take, and counted.
 #[test]
 fn half_a_handshake_is_given_up() {
     let files = Files::new();
@@ -378,10 +378,10 @@ fn half_a_handshake_is_given_up() {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         stream.write_all(b"\x16\x03\x01\x02\x00\x01").unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
-        // Who asks is timed too: on a busy machine its own handshake may be given up.
+        // The client is timed too: on a busy machine its own handshake may time out.
         let metrics = https(&server, "/metrics");
         let mut text = String::new();
-        eventually("an answer", || {
+        eventually("a response", || {
             let (status, body) = files.curl(&[&metrics]);
             text = String::from_utf8(body).unwrap();
             status == 200

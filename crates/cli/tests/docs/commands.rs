@@ -192,7 +192,7 @@ struct Word {
     is_quoted: bool,
 }
 
-/// The words with values in the place of what stands for them: one line for each of `a|b|c`.
+/// The words with values instead of what stands for them: one line for each of `a|b|c`.
 fn variants(words: &[Word]) -> Vec<Vec<String>> {
     let mut variants = vec![Vec::new()];
     let mut depth = 0;

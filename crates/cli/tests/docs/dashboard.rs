@@ -13,6 +13,8 @@ pub(crate) struct Exported {
     help: BTreeMap<String, String>,
     kind: BTreeMap<String, String>,
     labels: BTreeMap<String, BTreeSet<String>>,
+    /// What was read, one server after the other.
+    texts: Vec<String>,
 }
 
 impl Exported {
@@ -26,6 +28,7 @@ impl Exported {
     }
 
     fn read(&mut self, text: &str) {
+        self.texts.push(text.to_owned());
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# HELP ") {
                 let (name, help) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -109,7 +112,7 @@ fn make_certificate(directory: &Path) {
     std::fs::write(directory.join("tls.key"), key.serialize_pem()).unwrap();
 }
 
-/// `/metrics`, once it tells of an answer: a shard publishes what it counted about once a second.
+/// `/metrics`, once it tells of a response: a shard publishes what it counted about once a second.
 fn scrape(words: &[&str]) -> String {
     let begun = std::time::Instant::now();
     loop {
@@ -212,4 +215,103 @@ fn complaint(query: &str, exported: &Exported) -> Option<String> {
         }
     }
     None
+}
+
+/// What `promtool check metrics` objects to in one exposition: the rules of its linter, promlint, for counters and
+/// gauges, the only types there are.
+fn objections(text: &str) -> Vec<String> {
+    const ABBREVIATIONS: [&str; 14] = [
+        "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d",
+    ];
+    const TYPES: [&str; 5] = ["counter", "gauge", "histogram", "summary", "untyped"];
+    const RESERVED: [&str; 3] = ["_bucket", "_count", "_sum"];
+    let mut one = Exported::default();
+    one.read(text);
+    let mut found = Vec::new();
+    // A family may be described and have no sample yet.
+    let names: BTreeSet<&String> = one.labels.keys().chain(one.kind.keys()).collect();
+    for name in names {
+        let mut object = |is_wrong: bool, rule: &str| {
+            if is_wrong {
+                found.push(format!("{name}: {rule}"));
+            }
+        };
+        let kind = one.kind.get(name).map_or("", String::as_str);
+        let has_part = |parts: &[&str]| name.split('_').skip(1).any(|part| parts.contains(&part));
+        let is_valid = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_';
+        object(one.help.get(name).is_none_or(String::is_empty), "no help");
+        object(!["counter", "gauge"].contains(&kind), "no type");
+        object(
+            (kind == "counter") != name.ends_with("_total"),
+            "counters end in _total, and only they do",
+        );
+        object(has_part(&ABBREVIATIONS), "abbreviated unit");
+        object(name.split('_').any(is_derived_unit), "not a base unit");
+        object(has_part(&TYPES), "type in its name");
+        object(
+            RESERVED.iter().any(|end| name.ends_with(end)),
+            "a suffix of histograms",
+        );
+        object(!name.bytes().all(is_valid), "not in snake_case");
+        let is_reserved = |label: &String| label == "le" || label == "quantile";
+        object(
+            one.labels
+                .get(name)
+                .is_some_and(|it| it.iter().any(is_reserved)),
+            "a label of histograms",
+        );
+    }
+    found
+}
+
+/// Whether a part of a name is a unit that Prometheus wants converted: to seconds, bytes, meters and so on.
+fn is_derived_unit(part: &str) -> bool {
+    const BASE: [&str; 8] = [
+        "amperes", "bytes", "celsius", "grams", "joules", "meters", "seconds", "volts",
+    ];
+    const OTHER: [&str; 6] = ["minutes", "hours", "days", "weeks", "bits", "fahrenheit"];
+    const PREFIXES: [&str; 18] = [
+        "pico", "nano", "micro", "milli", "centi", "deci", "deca", "hecto", "kilo", "kibi", "mega",
+        "mebi", "giga", "gibi", "tera", "tebi", "peta", "pebi",
+    ];
+    let is_unit = |word: &str| BASE.contains(&word) || OTHER.contains(&word);
+    let mut rests = PREFIXES
+        .iter()
+        .filter_map(|prefix| part.strip_prefix(prefix));
+    OTHER.contains(&part) || rests.any(is_unit)
+}
+
+/// Goal: whoever runs promtool on a server's metrics sees nothing, for every server.
+#[test]
+fn promtool_would_not_object() {
+    let texts = &exported().texts;
+    assert_eq!(texts.len(), 5);
+    for text in texts {
+        assert_eq!(objections(text), Vec::<String>::new());
+    }
+}
+
+/// Goal: each rule finds what breaks it, in a text that breaks no other.
+#[test]
+fn what_promtool_would_object_to_is_found() {
+    let family = |name: &str, kind: &str, labels: &str| {
+        format!("# HELP {name} Things.\n# TYPE {name} {kind}\n{name}{labels} 1\n")
+    };
+    assert!(objections(&family("a_seconds_total", "counter", "")).is_empty());
+    for (text, rule) in [
+        (family("a_ns_total", "counter", ""), "abbreviated unit"),
+        (family("a_per_s_max", "gauge", ""), "abbreviated unit"),
+        (family("a_bytes", "counter", ""), "counters end in _total"),
+        (family("a_total", "gauge", ""), "counters end in _total"),
+        (family("a_milliseconds", "gauge", ""), "not a base unit"),
+        (family("a_gauge_bytes", "gauge", ""), "type in its name"),
+        (family("a_count", "gauge", ""), "a suffix of histograms"),
+        (family("a_bytesFree", "gauge", ""), "not in snake_case"),
+        (family("a", "gauge", "{le=\"1\"}"), "a label of histograms"),
+        ("# TYPE a gauge\na 1\n".to_owned(), "no help"),
+        ("# HELP a Things.\na 1\n".to_owned(), "no type"),
+    ] {
+        let found = objections(&text);
+        assert!(found.len() == 1 && found[0].contains(rule), "{found:?}");
+    }
 }

@@ -12,7 +12,7 @@ use crate::condition::quorum;
 
 use super::statements::bucket_of;
 use super::worker::Cluster;
-use super::worker::Failure;
+use super::worker::QueryFailure;
 
 /// The first ids of a partition that are in the range, in order, and the bytes of their records.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -96,7 +96,7 @@ pub(super) async fn read(cluster: &Cluster, job: &mut Job) -> Outcome {
         Ok(result) => result.into_rows_result(),
         Err(error) => {
             cluster.complaints.add("read", &error);
-            return Failure::of(&error).of_read();
+            return QueryFailure::of(&error).of_read();
         }
     };
     let rows = match rows {

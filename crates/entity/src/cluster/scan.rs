@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::plan::Level;
 use super::plan::{Listed, Slice, plan};
 use super::worker::Cluster;
-use super::worker::Failure;
+use super::worker::QueryFailure;
 use crate::key::ID_BYTES_MAX;
 use crate::range::ScanRange;
 use crate::scanner::{Page, Quota, Turn, cut_short};
@@ -35,7 +35,7 @@ const LIST_BYTES_MAX: usize = 1 << 20;
 type Found = (Vec<u8>, Vec<u8>);
 
 /// A range read between two turns.
-pub(super) struct Scan {
+pub(super) struct ClusterScan {
     reading: Reading,
     quota: Quota,
 }
@@ -50,7 +50,7 @@ struct Reading {
     records: VecDeque<Found>,
 }
 
-impl Scan {
+impl ClusterScan {
     pub(super) fn new(level: Level, buckets: u16, range: &ScanRange) -> Self {
         let (start, end) = (&range.start[..], range.end.as_deref());
         let is_empty = end.is_some_and(|end| end <= start);
@@ -87,15 +87,15 @@ impl Scan {
             }
             match reading.read_on(cluster).await {
                 Ok(()) => {}
-                Err(Failure::TooFew) => return Turn::TooFewReplicas,
-                Err(Failure::Rejected) => return Turn::Failed,
+                Err(QueryFailure::TooFew) => return Turn::TooFewReplicas,
+                Err(QueryFailure::Rejected) => return Turn::Failed,
             }
         }
     }
 }
 
 impl Reading {
-    async fn read_on(&mut self, cluster: &Rc<Cluster>) -> Result<(), Failure> {
+    async fn read_on(&mut self, cluster: &Rc<Cluster>) -> Result<(), QueryFailure> {
         let Some(from) = self.from.take() else {
             return Ok(());
         };
@@ -139,11 +139,11 @@ fn list_max(partitions: u16, id_bytes: usize) -> i32 {
     fits.clamp(1, LIST_MAX)
 }
 
-/// Asks for all of them at once; the answers in their order.
-async fn of_each<T, R: 'static, F: Future<Output = Result<R, Failure>> + 'static>(
+/// Asks for all of them at once; the responses in their order.
+async fn of_each<T, R: 'static, F: Future<Output = Result<R, QueryFailure>> + 'static>(
     items: impl IntoIterator<Item = T>,
     ask: impl Fn(T) -> F,
-) -> Result<Vec<R>, Failure> {
+) -> Result<Vec<R>, QueryFailure> {
     let mut tasks = JoinSet::new();
     for (index, item) in items.into_iter().enumerate() {
         let answer = ask(item);
@@ -152,7 +152,7 @@ async fn of_each<T, R: 'static, F: Future<Output = Result<R, Failure>> + 'static
     let mut answers = Vec::with_capacity(tasks.len());
     while let Some(joined) = tasks.join_next().await {
         // A panic is on stderr already.
-        let (index, answer) = joined.map_err(|_| Failure::Rejected)?;
+        let (index, answer) = joined.map_err(|_| QueryFailure::Rejected)?;
         answers.push((index, answer?));
     }
     answers.sort_unstable_by_key(|(index, _)| *index);
@@ -165,7 +165,7 @@ async fn list_ids(
     bucket: u16,
     (from, end): &(Vec<u8>, Option<Vec<u8>>),
     limit: i32,
-) -> Result<Listed, Failure> {
+) -> Result<Listed, QueryFailure> {
     let (statements, bucket) = (&cluster.statements, i32::from(bucket));
     let from = &from[..];
     let rows = match end {
@@ -189,7 +189,7 @@ async fn read_records(
     cluster: &Cluster,
     level: Level,
     slice: Slice,
-) -> Result<Vec<Found>, Failure> {
+) -> Result<Vec<Found>, QueryFailure> {
     let values = (i32::from(slice.bucket), &slice.first[..], &slice.last[..]);
     let rows = rows(cluster, cluster.statements.records.at(level), values).await?;
     each::<(&[u8], &[u8]), _>(cluster, &rows, |(id, record)| {
@@ -201,17 +201,17 @@ async fn rows(
     cluster: &Cluster,
     statement: &PreparedStatement,
     values: impl SerializeRow,
-) -> Result<QueryRowsResult, Failure> {
-    // Not a permit: whoever waits for one lets others ask.
+) -> Result<QueryRowsResult, QueryFailure> {
+    // Not a permit: a waiter for one lets others ask.
     let _permit = cluster.questions.acquire().await;
     let result = cluster.session.execute_unpaged(statement, values).await;
     let result = result.map_err(|error| {
         cluster.complaints.add("answer a range", &error);
-        Failure::of(&error)
+        QueryFailure::of(&error)
     })?;
     result.into_rows_result().map_err(|error| {
         cluster.complaints.add("answer a range", &error);
-        Failure::Rejected
+        QueryFailure::Rejected
     })
 }
 
@@ -219,10 +219,10 @@ fn each<'a, R: scylla::deserialize::row::DeserializeRow<'a, 'a>, T>(
     cluster: &Cluster,
     rows: &'a QueryRowsResult,
     convert: impl Fn(R) -> T,
-) -> Result<Vec<T>, Failure> {
+) -> Result<Vec<T>, QueryFailure> {
     let unreadable = |error: &dyn std::fmt::Display| {
         cluster.complaints.add("answer a range", error);
-        Failure::Rejected
+        QueryFailure::Rejected
     };
     let rows = rows.rows::<R>().map_err(|error| unreadable(&error))?;
     rows.map(|row| row.map(&convert).map_err(|error| unreadable(&error)))

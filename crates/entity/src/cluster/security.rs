@@ -30,7 +30,7 @@ pub(super) fn secure(
     Ok(session.tls_context(tls_config(url, security)?))
 }
 
-/// What rustls needs for the nodes; `None`: they are spoken with in clear text.
+/// What rustls needs for the nodes; `None`: they are spoken with in plaintext.
 pub(super) fn tls_config(
     url: &ClusterUrl,
     security: &ClusterSecurity,
@@ -120,7 +120,7 @@ fn of_broken(
         _ => return None,
     };
     match failed {
-        None if security.tls.is_none() => Some(ClusterError::NotClearText { url }),
+        None if security.tls.is_none() => Some(ClusterError::NotPlaintext { url }),
         failed => failed,
     }
 }

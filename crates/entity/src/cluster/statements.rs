@@ -3,7 +3,7 @@
 //! `read`, `write` and `scan` take theirs. A statement that may be done twice says so: reads do,
 //! and writes that carry their time, which makes the second one the same write. Only such a one is
 //! sent again by the driver, to another node: after a connection broke, or on suspicion when no
-//! answer came for a while. Transactions are sent once: a second one would meet the first, and take
+//! response came for a while. Transactions are sent once: a second one would meet the first, and take
 //! it for somebody else's. No retry lowers one.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use scylla::statement::{Consistency, SerialConsistency, Statement};
 use crate::cluster_url::BUCKETS_DEFAULT;
 
 use super::plan::Level;
-use super::worker::Failure;
+use super::worker::QueryFailure;
 use super::{ClusterError, ClusterUrl, Facts};
 
 /// One statement at each level.
@@ -286,7 +286,7 @@ async fn run(
             Ok(result) => return Ok(result),
             Err(error) => error,
         };
-        if Failure::of(&error) == Failure::Rejected || attempt == ATTEMPTS_MAX {
+        if QueryFailure::of(&error) == QueryFailure::Rejected || attempt == ATTEMPTS_MAX {
             return Err(failed(operation, &error));
         }
         log::write(

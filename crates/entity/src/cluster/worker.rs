@@ -1,10 +1,10 @@
 //! The thread that speaks with the cluster.
 //!
-//! It takes jobs and scans off the shards' lanes, starts a task for each, and sends each home when
+//! It takes jobs and scans off the shards' queues, starts a task for each, and sends each home when
 //! its copies have answered. The driver's own tasks run here too: one thread, one executor, no
 //! locks. A write gets its time here, when it is taken, so that the order in which shards hand over
 //! is the order in which writes count. What it does for a request takes microseconds, and its
-//! answer milliseconds.
+//! response milliseconds.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -38,17 +38,17 @@ use crate::lane::Taken;
 use crate::scanner::{Ask, ScanJob, ScanQueue, Turn};
 
 use super::plan::Level;
-use super::scan::Scan;
+use super::scan::ClusterScan;
 use super::statements::Statements;
 use super::{ClusterError, ClusterSecurity, ClusterUrl, Facts, plan, security, statements, write};
 
-/// When nobody expects an answer any more: nodes give up after 2 s (writes) or 5 s (reads).
+/// When a response cannot come any more: nodes time out after 2 s (writes) or 5 s (reads).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// When a silent node is suspected, and another one asked what may be asked twice.
 const SUSPICION: Duration = Duration::from_millis(250);
 
-/// How often a connection without traffic is tried, and how long the answer may take.
+/// How often a connection without traffic is tried, and how long the response may take.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// Jobs that are with the nodes at once; others wait here, where they cost nothing.
@@ -57,7 +57,7 @@ const JOBS_MAX: usize = 1024;
 /// Questions of range reads that are with the nodes at once: single reads come between them.
 const QUESTIONS_MAX: usize = 32;
 
-/// How often it is seen who is connected, and idle memory given back.
+/// How often connections are checked, and idle memory is returned.
 const TICK: Duration = Duration::from_secs(1);
 
 /// What the tasks share.
@@ -69,7 +69,7 @@ pub(super) struct Cluster {
     /// Without an end: values are 1 MiB at most, and ranges few.
     pub(super) large: BodyBudget,
     pub(super) complaints: Complaints,
-    /// One for each partition: who may have a transaction under way in it.
+    /// One for each partition: the job that may have a transaction under way in it.
     pub(super) turns: Box<[Mutex<()>]>,
     pub(super) questions: Semaphore,
     replicas: u16,
@@ -156,7 +156,7 @@ pub(super) fn connect(
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(error) => {
-                // Whoever asked waits for this.
+                // The client waits for this.
                 let _ = outcome_sender.send(Err(ClusterError::Thread(error.to_string())));
                 return;
             }
@@ -240,7 +240,7 @@ async fn run(cluster: Rc<Cluster>, work: Work, nodes_connected: &Arc<AtomicUsize
     let (jobs, scans) = (Rc::new(work.jobs), Rc::new(work.scans));
     let open = Rc::new(RefCell::new(Scans::default()));
     let used = Rc::new(Cell::new(false));
-    let keeper = spawn_local(keep(
+    let monitor = spawn_local(keep(
         Rc::clone(&cluster),
         Rc::clone(&used),
         Arc::clone(nodes_connected),
@@ -276,7 +276,7 @@ async fn run(cluster: Rc<Cluster>, work: Work, nodes_connected: &Arc<AtomicUsize
     while cluster.under_way.get() > 0 {
         cluster.idle.notified().await;
     }
-    keeper.abort();
+    monitor.abort();
     flush_remote_frees();
 }
 
@@ -346,7 +346,7 @@ type Scans = HashMap<(usize, u64), Slot>;
 /// Where a range read is.
 enum Slot {
     /// Its last turn has gone home.
-    Idle(Box<Scan>),
+    Idle(Box<ClusterScan>),
     /// With its task.
     Busy,
     /// With its task, and nobody wants it any more.
@@ -359,7 +359,7 @@ fn do_scan(cluster: &Rc<Cluster>, scans: &Rc<ScanQueue>, open: &Rc<RefCell<Scans
     let scan = match job.ask {
         Ask::Open { range, acks } => {
             let level = cluster.level(acks);
-            Box::new(Scan::new(level, cluster.buckets, &range))
+            Box::new(ClusterScan::new(level, cluster.buckets, &range))
         }
         Ask::Next => match slots.remove(&name) {
             Some(Slot::Idle(scan)) => scan,
@@ -394,14 +394,14 @@ fn do_scan(cluster: &Rc<Cluster>, scans: &Rc<ScanQueue>, open: &Rc<RefCell<Scans
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Failure {
+pub(super) enum QueryFailure {
     /// Not as many copies as asked for have answered in time, or no node could be asked.
     TooFew,
     /// The cluster does not do such things: they are wrong, or too large, or not allowed.
     Rejected,
 }
 
-impl Failure {
+impl QueryFailure {
     pub(super) fn of(error: &ExecutionError) -> Self {
         let ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) = error else {
             return match error {

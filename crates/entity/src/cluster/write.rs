@@ -2,7 +2,7 @@
 //!
 //! `worker` runs it for each write. A plain write is one message to each copy. A transaction is
 //! several rounds between them (Paxos), and only one can be under way in a partition: so those of
-//! this process queue here for theirs, in order, in the place of meeting each other there. It may
+//! this process queue here for theirs, in order, instead of meeting each other there. It may
 //! have been done, and would then be taken for somebody else's; the client is told that nobody
 //! knows.
 
@@ -15,7 +15,7 @@ use scylla::value::Row;
 use super::statements::Transactions;
 use super::statements::bucket_of;
 use super::worker::Cluster;
-use super::worker::Failure;
+use super::worker::QueryFailure;
 use crate::commit::{Job, JobKind, Outcome};
 use crate::record::{Head, Version, now_ms};
 
@@ -41,7 +41,7 @@ pub(super) async fn write(cluster: &Cluster, job: &Job, at_us: i64) -> Outcome {
     };
     done.unwrap_or_else(|error| {
         cluster.complaints.add("acknowledge a write", &error);
-        Failure::of(&error).of_write()
+        QueryFailure::of(&error).of_write()
     })
 }
 
@@ -85,7 +85,7 @@ async fn unconditional(
     let result = cluster.session.execute_unpaged(statement, values).await?;
     Ok(match was_applied(result) {
         Some(true) => Outcome::Written,
-        // The condition is always true: whoever says otherwise is not understood.
+        // The condition is always true: any other result is not understood.
         Some(false) | None => Outcome::Unknown,
     })
 }
@@ -140,7 +140,7 @@ async fn look(
     transactions: &Transactions,
     bucket: i32,
     id: &[u8],
-) -> Result<(Option<i64>, Option<i64>), Failure> {
+) -> Result<(Option<i64>, Option<i64>), QueryFailure> {
     let statement = &transactions.version;
     let result = cluster
         .session
@@ -148,11 +148,11 @@ async fn look(
         .await;
     let result = result.map_err(|error| {
         cluster.complaints.add("read a version", &error);
-        Failure::of(&error)
+        QueryFailure::of(&error)
     })?;
     let unreadable = |error: &dyn std::fmt::Display| {
         cluster.complaints.add("read a version", error);
-        Failure::Rejected
+        QueryFailure::Rejected
     };
     let rows = result.into_rows_result();
     let rows = rows.map_err(|error| unreadable(&error))?;
@@ -160,7 +160,7 @@ async fn look(
     Ok(row.map_err(|error| unreadable(&error))?.unwrap_or_default())
 }
 
-/// The first column of a transaction's answer; what follows it depends on the answer.
+/// The first column of a transaction's answer; what follows it depends on the response.
 fn was_applied(result: QueryResult) -> Option<bool> {
     let rows = result.into_rows_result().ok()?;
     let row = rows.first_row::<Row>().ok()?;

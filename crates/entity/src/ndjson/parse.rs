@@ -28,12 +28,12 @@ const EXPIRES_S_MAX: f64 = 9_999_999_999.0;
 pub enum ParsedLine {
     /// An entity.
     Entity(ParsedEntity),
-    /// The answer or the export ends here.
+    /// The response or the export ends here.
     End {
         /// Places that could not be read.
         skipped: u64,
     },
-    /// A limit ended the answer.
+    /// A limit ended the response.
     Next,
 }
 

@@ -148,7 +148,7 @@ impl Listed {
                 let found_bytes = found.0;
                 let cause = match found_bytes == bytes {
                     true => format!("{name} does not match its checksum"),
-                    false => format!("{name} has {found_bytes} bytes in place of {bytes}"),
+                    false => format!("{name} has {found_bytes} bytes instead of {bytes}"),
                 };
                 return Err(damaged(path, cause));
             }

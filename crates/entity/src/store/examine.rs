@@ -12,10 +12,10 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind};
 use std::path::Path;
 
-use super::inventory::{self, Found, Inventory, Noted, State};
+use super::inventory::{self, Found, Inventory, NoteState, Noted};
 use super::manifest;
+use super::manifest::FileScan;
 use super::manifest::Manifest;
-use super::manifest::Scan;
 use super::opening::LogEnd;
 
 /// A log is read in pieces of this size.
@@ -80,7 +80,7 @@ impl fmt::Display for Missing {
                 write!(formatter, "{name} is damaged at byte {offset_bytes}")
             }
             Self::WrongCurrent { found, expected } => {
-                write!(formatter, "CURRENT names {found:?} in place of {expected}")
+                write!(formatter, "CURRENT names {found:?} instead of {expected}")
             }
             Self::Changes { found, promised } => write!(
                 formatter,
@@ -202,7 +202,7 @@ fn examine_manifest(
             found_bytes: found.size_bytes,
         });
     } else if let Some(offset_bytes) = found.scan.damaged_at
-        && (known.state == State::Stopped
+        && (known.state == NoteState::Stopped
             || found.scan.records_behind > 0
             || (found.name == expected.name && offset_bytes < expected.size_bytes)
             || offset_bytes == 0)
@@ -218,7 +218,7 @@ fn examine_manifest(
 struct Log {
     name: String,
     size_bytes: u64,
-    scan: Scan,
+    scan: FileScan,
     /// The first change of all.
     first: Option<u64>,
     /// The last change in front of any damage, and the last one anywhere.
@@ -289,9 +289,9 @@ impl Logs {
             // leaves a mark in it of how far it read, and a loss of power the beginning of that or something else; what it
             // had read need not have been synced.
             let has_more = log.scan.records_behind > 0 || later.iter().any(|log| log.has_changes);
-            // Without a sync before each answer, a loss of power may take pieces out of the middle of what was not
+            // Without a sync before each response, a loss of power may take pieces out of the middle of what was not
             // synced: no promise but the last sync's holds for them.
-            let may_be_torn = known.state == State::Running
+            let may_be_torn = known.state == NoteState::Running
                 && !(has_more && known.syncs_always)
                 && reached >= promised;
             // Of a build that wrote no note nothing is known but the shape.

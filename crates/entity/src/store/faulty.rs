@@ -112,12 +112,12 @@ impl<S: Engine> FaultyStore<S> {
     }
 
     /// Lets the engine say that it has stopped writes, or that it has not. Commits go through either
-    /// way: only who asks first knows.
+    /// way: only the first call knows.
     pub fn stop_writes(&self, is_stopped: bool) {
         self.stopped.store(is_stopped, Ordering::SeqCst);
     }
 
-    /// Lets every commit fail for want of descriptors, before anything is written, or no longer: then
+    /// Lets every commit fail for lack of descriptors, before anything is written, or no longer: then
     /// [`Store::recover`] succeeds.
     pub fn run_short(&self, is_short: bool) {
         self.short.store(is_short, Ordering::SeqCst);

@@ -32,7 +32,7 @@ const LOGS_MAX: usize = 64;
 
 /// Whether a server was using the directory when the note was written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) enum State {
+pub(super) enum NoteState {
     /// The engine was closed after all it holds was synced: each file is as the note says.
     Stopped,
     /// The engine was open: files grow, and logs that became tables go.
@@ -50,7 +50,7 @@ pub(super) struct Noted {
 /// See the module.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Inventory {
-    pub state: State,
+    pub state: NoteState,
     /// Each write is synced before it is acknowledged.
     pub syncs_always: bool,
     /// The last change that was promised to survive a loss of power.
@@ -127,8 +127,8 @@ impl Inventory {
     fn text(&self) -> String {
         let mut text = format!("{FIRST_LINE}\n");
         let state = match self.state {
-            State::Stopped => "stopped",
-            State::Running => "running",
+            NoteState::Stopped => "stopped",
+            NoteState::Running => "running",
         };
         let sync = if self.syncs_always { "always" } else { "later" };
         // Writing into a string does not fail.
@@ -172,8 +172,8 @@ impl Inventory {
         for line in lines {
             let (name, value) = line.split_once(' ')?;
             match name {
-                "state" if value == "stopped" => found.state = State::Stopped,
-                "state" => found.state = State::Running,
+                "state" if value == "stopped" => found.state = NoteState::Stopped,
+                "state" => found.state = NoteState::Running,
                 "sync" => found.syncs_always = value == "always",
                 "sequence" => found.sequence = value.parse().ok()?,
                 "clock" => found.clock_us = value.parse().ok()?,
@@ -214,12 +214,12 @@ pub(super) enum Reach {
 
 /// The note of one directory, open for writing.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct NoteWriter {
     file: File,
     directory: File,
 }
 
-impl Writer {
+impl NoteWriter {
     /// Opens the note in `path`, and makes it if there is none.
     ///
     /// # Errors
@@ -265,13 +265,13 @@ impl Writer {
 #[derive(Debug)]
 pub(super) struct Notes {
     path: PathBuf,
-    writer: Writer,
+    writer: NoteWriter,
     /// The last change that is promised to survive a loss of power.
     promised: AtomicU64,
     syncs_always: AtomicBool,
     accepted_loss: AtomicU64,
     clock: Mutex<VersionClock>,
-    kept: Mutex<Kept>,
+    kept: Mutex<NotedFiles>,
     /// The MANIFEST as it is known to be on the disk.
     synced_manifest: Mutex<Noted>,
 }
@@ -320,7 +320,7 @@ impl VersionClock {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct NotedFiles {
     written: Inventory,
     /// Files as they were at the last look, and what was promised right after it.
     seen: Inventory,
@@ -347,9 +347,9 @@ impl Notes {
     /// # Errors
     /// If the system refuses.
     pub(super) fn begin(path: &Path, known: Inventory) -> io::Result<Self> {
-        let writer = Writer::open(path)?;
+        let writer = NoteWriter::open(path)?;
         let known = Inventory {
-            state: State::Running,
+            state: NoteState::Running,
             ..known
         };
         writer.write(&known, Reach::Disk)?;
@@ -360,7 +360,7 @@ impl Notes {
             syncs_always: AtomicBool::new(true),
             clock: Mutex::new(VersionClock::after(known.clock_us)),
             accepted_loss: AtomicU64::new(known.accepted_loss),
-            kept: Mutex::new(Kept {
+            kept: Mutex::new(NotedFiles {
                 written: known,
                 seen: Inventory::default(),
             }),
@@ -400,9 +400,9 @@ impl Notes {
     pub(super) fn opened(&self, sequence: u64) -> io::Result<()> {
         self.promise(sequence);
         let mut kept = self.kept();
-        let found = self.found(State::Running)?;
+        let found = self.found(NoteState::Running)?;
         self.writer.write(&found, Reach::Disk)?;
-        *kept = Kept {
+        *kept = NotedFiles {
             seen: found.clone(),
             written: found,
         };
@@ -417,7 +417,7 @@ impl Notes {
         let mut kept = self.kept();
         // Whatever is promised by now was in the files before their sizes were read at the last look, or is behind it.
         let promised = self.promised.load(Ordering::Acquire);
-        let found = self.found(State::Running)?;
+        let found = self.found(NoteState::Running)?;
         let mut next = Inventory {
             sequence: promised,
             ..found.clone()
@@ -446,7 +446,7 @@ impl Notes {
             };
             self.writer.write(&next, reach)?;
         }
-        *kept = Kept {
+        *kept = NotedFiles {
             written: next,
             seen: Inventory {
                 sequence: self.promised.load(Ordering::Acquire),
@@ -463,12 +463,12 @@ impl Notes {
     pub(super) fn stopped(&self, sequence: u64) -> io::Result<()> {
         self.promise(sequence);
         let mut kept = self.kept();
-        kept.written = self.found(State::Stopped)?;
+        kept.written = self.found(NoteState::Stopped)?;
         self.writer.write(&kept.written, Reach::Disk)
     }
 
     /// What is there now. The MANIFEST's size is on the disk then; that of a log need not be.
-    fn found(&self, state: State) -> io::Result<Inventory> {
+    fn found(&self, state: NoteState) -> io::Result<Inventory> {
         let mut found = Inventory {
             state,
             syncs_always: self.syncs_always.load(Ordering::Relaxed),
@@ -509,7 +509,7 @@ impl Notes {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, NotedFiles> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

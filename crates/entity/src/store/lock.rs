@@ -67,7 +67,7 @@ impl Lock {
     fn take(path: &Path) -> Result<Self, DataDirError> {
         let file = match File::options().write(true).open(path.join(FILE)) {
             Ok(file) => file,
-            // Nobody who could write there has opened it.
+            // No process that could write there has opened it.
             Err(error)
                 if matches!(
                     error.kind(),

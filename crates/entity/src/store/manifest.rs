@@ -28,7 +28,7 @@ pub(super) struct Manifest {
     /// The newest change that some table may hold.
     pub last_sequence: u64,
     /// What its records are like.
-    pub scan: Scan,
+    pub scan: FileScan,
     /// Its length.
     pub size_bytes: u64,
 }
@@ -159,7 +159,7 @@ const RECYCLABLE_HEADER_BYTES: usize = 11;
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Scan {
+pub(super) struct FileScan {
     /// Where the first piece begins that cannot be read, or the record that is not complete at the end.
     pub damaged_at: Option<u64>,
     /// Whole records behind that place.
@@ -180,7 +180,10 @@ enum Piece {
 ///
 /// # Errors
 /// If the file cannot be read. Damage is no error.
-pub(super) fn scan(mut file: impl Read, visit: &mut dyn FnMut(&[u8], bool)) -> io::Result<Scan> {
+pub(super) fn scan(
+    mut file: impl Read,
+    visit: &mut dyn FnMut(&[u8], bool),
+) -> io::Result<FileScan> {
     let mut records = Records::default();
     let mut block = Vec::with_capacity(BLOCK_BYTES);
     let mut offset = 0;
@@ -203,7 +206,7 @@ pub(super) fn scan(mut file: impl Read, visit: &mut dyn FnMut(&[u8], bool)) -> i
 /// What was read so far.
 #[derive(Debug, Default)]
 struct Records {
-    scan: Scan,
+    scan: FileScan,
     /// The record whose last piece has not come yet.
     record: Vec<u8>,
     begun_at: Option<u64>,

@@ -97,7 +97,7 @@ impl Snapshot for MemorySnapshot {
         }
         let end = end.map_or(Bound::Unbounded, Bound::Excluded);
         let mut entities = self.0.range::<[u8], _>((Bound::Included(from), end));
-        // Whoever breaks off wants no more; there is nothing to tell apart.
+        // A visitor that breaks off wants no more; there is nothing to distinguish.
         let _ = entities.try_for_each(|(key, value)| visit(key, value));
         Ok(())
     }

@@ -298,12 +298,12 @@ fn doing(cause: &str) -> &str {
 /// With less a memtable would be written out after a few hundred values.
 const MEMTABLE_BYTES_MIN: u64 = 3 << 20;
 
-/// From one opening for want of room to the next: requests are refused meanwhile, for some milliseconds. Doubled as long
+/// From one opening for lack of room to the next: requests are refused meanwhile, for some milliseconds. Doubled as long
 /// as the disk stays full.
 const ROOM_REOPENING_WAIT_MIN: Duration = Duration::from_secs(5);
 const ROOM_REOPENING_WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// When the engine may be opened again because its merges were refused for want of room.
+/// When the engine may be opened again because its merges were refused for lack of room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoomReopening {
     next: Instant,
@@ -355,7 +355,7 @@ pub(super) fn default_reserve_bytes(memtable_bytes: u64, whole_bytes: u64) -> u6
 }
 
 /// Memtables that fit on the disk of `path` beside their logs, with as much left for tables as for both: what `asked`
-/// says, or less, with a line about it. Whoever says how much room is to be left has reckoned.
+/// says, or less, with a line about it. A given reserve is kept as it is.
 pub(super) fn fitting_memtables(path: &Path, asked: RocksDbOptions) -> RocksDbOptions {
     let Ok(found) = rustix::fs::statvfs(path) else {
         return asked;
@@ -368,7 +368,7 @@ pub(super) fn fitting_memtables(path: &Path, asked: RocksDbOptions) -> RocksDbOp
     log::write(
         LogLevel::Warn,
         format_args!(
-            "memory for writes is {} MiB in place of {}: the disk of {} has {} MiB, and they are written out beside \
+            "memory for writes is {} MiB instead of {}: the disk of {} has {} MiB, and they are written out beside \
              their logs (--memtable, --disk-reserve)",
             fitting_bytes >> 20,
             asked.memtable_bytes >> 20,
@@ -385,7 +385,7 @@ pub(super) fn fitting_memtables(path: &Path, asked: RocksDbOptions) -> RocksDbOp
 // An engine that is closed within a time, whatever it waits for.
 //
 // Place: [`super::rocksdb`] keeps its database in it. RocksDB before 8.7, Debian 12's among them,
-// may wait for ever in its closing after a sync that failed for want of room: it takes a recovery
+// may wait for ever in its closing after a sync that failed for lack of room: it takes a recovery
 // that has ended for one under way (facebook/rocksdb issue 11440). A server on a full disk could
 // then not be stopped. What was acknowledged stands in the log by then, so the process may go
 // without it: the next opening finds what one behind a kill does. What hangs keeps its thread and

@@ -2,7 +2,7 @@
 //!
 //! Each thread reads through a slot of its own, so that a read costs one uncontended atomic operation where it
 //! begins and one where it ends, and no thread waits for another. Taking the value away empties all slots,
-//! then waits for those who hold it for longer.
+//! then waits for the longer holders.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -31,9 +31,9 @@ pub(super) struct Replaceable<T> {
 }
 
 /// The value for the length of one call.
-pub(super) struct Reading<'a, T>(RwLockReadGuard<'a, Option<Arc<T>>>);
+pub(super) struct ReadGuard<'a, T>(RwLockReadGuard<'a, Option<Arc<T>>>);
 
-impl<T> Deref for Reading<'_, T> {
+impl<T> Deref for ReadGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -56,14 +56,14 @@ impl<T> Replaceable<T> {
     }
 
     /// The value, unless it is taken away now. Never waits.
-    pub(super) fn read(&self) -> Option<Reading<'_, T>> {
+    pub(super) fn read(&self) -> Option<ReadGuard<'_, T>> {
         let slot = &self.slots[slot_of_this_thread()].0;
         let guard = match slot.try_read() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        guard.is_some().then_some(Reading(guard))
+        guard.is_some().then_some(ReadGuard(guard))
     }
 
     /// The value for as long as it is kept: let go of it when `wants_release`.
@@ -96,7 +96,7 @@ impl<T> Replaceable<T> {
         }
     }
 
-    /// Gives it to all readers, in place of the one that was taken away.
+    /// Gives it to all readers, instead of the one that was taken away.
     pub(super) fn put(&self, value: T) {
         self.put_shared(Arc::new(value));
     }

@@ -24,7 +24,7 @@ use super::opening::{
     open_read_only,
 };
 use super::opening::{RoomReopening, default_reserve_bytes, fitting_memtables, log_bytes};
-use super::replaceable::{Reading, Replaceable};
+use super::replaceable::{ReadGuard, Replaceable};
 use super::{
     CachedRead, DataSizes, Disk, Durability, Engine, EngineGauges, EngineInfo, Failure, Held,
     Linkage, Room, Snapshot, Store, StoreError, Visit, Write,
@@ -106,7 +106,7 @@ pub struct RocksDbStore {
     read_only_lock: Mutex<Option<Lock>>,
     /// Held while the engine is closed and opened again: two threads may find that it has to be.
     reopening: Mutex<()>,
-    /// When it may be opened again for want of room.
+    /// When it may be opened again for lack of room.
     room_reopening: Mutex<RoomReopening>,
     path: PathBuf,
     block_cache: Cache,
@@ -321,7 +321,7 @@ impl RocksDbStore {
     pub(super) fn db(
         &self,
         operation: &'static str,
-    ) -> Result<Reading<'_, Closing<DB>>, StoreError> {
+    ) -> Result<ReadGuard<'_, Closing<DB>>, StoreError> {
         self.db.read().ok_or_else(|| being_opened(operation))
     }
 
@@ -359,7 +359,7 @@ impl RocksDbStore {
     pub(super) fn writable(
         &self,
         operation: &'static str,
-    ) -> Result<Reading<'_, Closing<DB>>, StoreError> {
+    ) -> Result<ReadGuard<'_, Closing<DB>>, StoreError> {
         match self.is_read_only() {
             true => Err(being_opened(operation)),
             false => self.db(operation),
@@ -438,7 +438,7 @@ impl RocksDbStore {
     fn replace(&self, db: DB, access: Access) -> Result<(), StoreError> {
         let acknowledged = self.acknowledged.load(Ordering::Relaxed);
         let found = db.latest_sequence_number();
-        // Those who hold the one that is open for reads are asked to let go; who does not reads on from it.
+        // Holders of the one that is open for reads are asked to release it; one that does not reads on from it.
         let _ = self.db.take(RELEASE_WAIT_MAX);
         self.is_read_only
             .store(access == Access::ReadOnly, Ordering::Relaxed);
@@ -637,7 +637,7 @@ impl Held for RocksDbHeld {
 }
 
 /// Whether compaction may take a record away. What it does not know it keeps. It does so under the eyes
-/// of snapshots too, to whom an entity that has ended is absent anyway.
+/// of snapshots too, to which an entity that has ended is absent anyway.
 fn is_expired(key: &[u8], record: &[u8]) -> bool {
     let is_record = !key.is_empty() && !parts::is_part(key);
     is_record && Head::of(record).is_ok_and(|head| head.is_expired())
@@ -760,7 +760,7 @@ impl Engine for RocksDbStore {
     }
 
     fn find_dead_parts(&self, sets: &PartSets) -> Result<usize, StoreError> {
-        // There is nobody who would delete them.
+        // Nothing would delete them.
         if self.asked.reads_only {
             return Ok(0);
         }
@@ -901,7 +901,7 @@ impl Store for RocksDbStore {
         Ok(())
     }
 
-    /// By the engine's own recovery, which is on for want of room, or by closing and opening it again, as always where
+    /// By the engine's own recovery, which is on for lack of room, or by closing and opening it again, as always where
     /// it was the log that failed. Reads go
     /// on until then, so it is not closed before the machine has again what it was short of, as far as that can
     /// be seen: a quota cannot. Where it then cannot be opened for writes, it is opened for reads.

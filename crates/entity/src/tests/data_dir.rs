@@ -15,7 +15,7 @@ fn directory_is_created_and_recognised() {
     assert_eq!(prepare(&path).unwrap(), Found::Format2);
 }
 
-/// Goal: the older format, and an upgrade that was cut off, are told apart from this one.
+/// Goal: the older format, and an upgrade that was cut off, are distinguished from this one.
 #[test]
 fn older_format_is_recognised() {
     let data = tempfile::tempdir().unwrap();

@@ -94,7 +94,7 @@ fn values_are_text_by_their_type() {
     assert!(!is_text("text/plain", &[b'a'; TEXT_BYTES_MAX + 1]));
 }
 
-/// Goal: the last line says how the answer ended.
+/// Goal: the last line says how the response ended.
 #[test]
 fn last_lines() {
     assert_eq!(written(&Line::End, 6), b"{\"end\":true}\n");

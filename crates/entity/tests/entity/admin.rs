@@ -278,7 +278,7 @@ fn a_panicking_checkpoint_ends_no_thread() {
     for asked in 1..=2 {
         let reply = client.request("PUT", "/v0/admin/checkpoint?name=monday", b"");
         assert_eq!(reply.status, 500);
-        let panics = "millpond_entity_thread_panics_total{thread=\"keeper\"}";
+        let panics = "millpond_entity_thread_panics_total{thread=\"monitor\"}";
         assert_eq!(client.metric(panics), asked);
         assert_eq!(client.put(b"key", b"value"), 201);
     }

@@ -462,7 +462,7 @@ fn acknowledged_writes_are_seen_by_every_shard() {
     }
 }
 
-/// Goal: a client that leaves before its answer harms nobody, and its write is done all the same.
+/// Goal: a client that leaves before its response harms nobody, and its write is done all the same.
 #[test]
 fn client_that_leaves_early_harms_nobody() {
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));

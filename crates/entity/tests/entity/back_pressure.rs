@@ -48,18 +48,18 @@ fn full_disk_refuses_puts_first_and_takes_them_again() {
     assert_eq!(client.delete(b"other"), 202);
     store.set_disk(disk(499));
     wait_until(|| client.delete(b"other") == 507);
-    assert!(client.metric("millpond_entity_no_room_total ") >= 2);
+    assert!(client.metric("millpond_entity_disk_full_total ") >= 2);
     assert_eq!(client.get(b"id").status, 200);
     assert_eq!(client.metric("millpond_entity_poisoned "), 0);
     store.set_disk(disk(1000));
     wait_until(|| client.delete(b"id") == 202);
-    // The keeper may have looked at the disk before there was room, and say so only now.
+    // The monitor may have looked at the disk before there was room, and say so only now.
     wait_until(|| client.put(b"id", b"again") == 201);
     assert_eq!(client.get(b"id").body, b"again");
 }
 
 /// Goal: while the disk takes a write and does not come back, whatever needs no disk is answered by every
-/// shard: thousands of answers in the time of one sync, which ends only when they are all there.
+/// shard: thousands of responses in the time of one sync, which ends only when they are all there.
 #[test]
 fn shards_answer_while_the_disk_hangs() {
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));

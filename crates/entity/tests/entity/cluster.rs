@@ -362,7 +362,7 @@ fn a_node_dies_and_comes_back() {
     }
 }
 
-/// Goal: all nodes die in the middle of writing: nothing is 201 until they are back, every answer says what it means, and
+/// Goal: all nodes die in the middle of writing: nothing is 201 until they are back, every response says what it means, and
 /// what was acknowledged is there afterwards, by the same server, which finds them again.
 #[test]
 #[ignore = "takes a cluster: cargo xtask cassandra"]

@@ -118,12 +118,12 @@ impl<S: Store> Shard<S> {
         self.link.submit(job);
     }
 
-    /// Waits for the one answer; the version a read found.
+    /// Waits for the one response; the version a read found.
     fn settle(&mut self) -> (Outcome, u64) {
         self.link.flush();
         let start = Instant::now();
         while self.answers.is_empty() {
-            assert!(start.elapsed() < Duration::from_secs(60), "no answer");
+            assert!(start.elapsed() < Duration::from_secs(60), "no response");
             self.link.take_answers(&mut self.answers);
             // A thread that yields gives whole slices to other programs; one that sleeps comes back soon.
             std::thread::sleep(Duration::from_micros(20));

@@ -371,7 +371,7 @@ fn what_queued_during_a_commit_is_the_next_batch() {
     );
 }
 
-/// Goal: several shards write and read at once; each gets its own answers, in its order, and the
+/// Goal: several shards write and read at once; each gets its own responses, in its order, and the
 /// store ends as the oracle says.
 #[test]
 fn shards_share_commits_but_not_answers() {
@@ -540,7 +540,7 @@ fn failed_interval_sync_refuses_later_writes() {
     assert_eq!(shard.settle(), [(2, Outcome::Refused)]);
 }
 
-/// Goal: what was submitted before the end is committed, although nobody waits for the answer.
+/// Goal: what was submitted before the end is committed, although nobody waits for the response.
 #[test]
 fn end_commits_what_is_queued() {
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
@@ -555,5 +555,5 @@ fn end_commits_what_is_queued() {
     store.release();
     drop(executor);
     assert_eq!(store.inner().after_power_loss().len(), 10);
-    assert_eq!(shard.settle().len(), 10, "the answers are in the mailbox");
+    assert_eq!(shard.settle().len(), 10, "the responses are in the mailbox");
 }

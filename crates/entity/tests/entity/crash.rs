@@ -2,7 +2,7 @@
 //! before and are told afterwards fits one register for each key.
 //!
 //! Connections on both shards put (with and without conditions, some with an end), delete, read, and
-//! read ranges, all of the same keys. After so many answers the server process is killed; some are
+//! read ranges, all of the same keys. After so many responses the server process is killed; some are
 //! killed while they recover; behind some logs a torn record is left, as a power failure leaves it. The
 //! next server is read through at once, and then loaded again. `MILLPOND_CRASH_KILLS=200` makes it X
 //!
@@ -118,7 +118,7 @@ impl Scene {
             while visit.answered.load(Ordering::Relaxed) < answers && Instant::now() < hang {
                 std::thread::sleep(Duration::from_micros(100));
             }
-            // Not just behind an answer.
+            // Not just behind a response.
             std::thread::sleep(pause);
             if visit.is_refusing.load(Ordering::SeqCst) {
                 self.looker.look(visit);

@@ -181,10 +181,10 @@ fn disk_with_room_again_is_written_without_a_restart() {
     });
     assert!(is_full, "200 MB fitted on a disk of 96");
     assert_eq!(client.metric("millpond_entity_poisoned "), 0);
-    assert!(client.metric("millpond_entity_no_room_total ") > 0);
+    assert!(client.metric("millpond_entity_disk_full_total ") > 0);
     assert_holds(&mut client, &acknowledged);
     disk.grow("400m");
-    // The keeper has to look first; it may have looked before there was room, and say so only now.
+    // The monitor has to look first; it may have looked before there was room, and say so only now.
     wait_until(|| client.put(b"one more", b"small") == 201);
     wait_until(|| client.request("GET", "/v0/status", b"").status == 200);
     assert_eq!(client.delete(&0_u32.to_be_bytes()), 202);

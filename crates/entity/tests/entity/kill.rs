@@ -23,7 +23,7 @@ struct Writer {
     number: usize,
     random: fastrand::Rng,
     sequence: u64,
-    /// Requests sent before the first answer is read.
+    /// Requests sent before the first response is read.
     pipeline: usize,
     acknowledged: Map,
     /// Sent and not acknowledged when the server died, in the order they were sent.
@@ -163,7 +163,7 @@ fn kill_rounds(rounds: usize, seed: u64) -> u64 {
                 scope.spawn(move || writer.run(client, acknowledged));
             }
             wait_until(|| acknowledged.load(Ordering::Relaxed) >= wanted);
-            // Not just behind an answer.
+            // Not just behind a response.
             std::thread::sleep(Duration::from_micros(random.u64(..3000)));
             server.kill();
         });

@@ -57,18 +57,18 @@ fn half_sent(server: &TestServer, body: &[u8]) -> Vec<(Client, Vec<u8>)> {
             (client, rest.to_vec())
         })
         .collect();
-    assert_eq!(struck(&mut server.connect()), 0);
+    assert_eq!(limit_hits(&mut server.connect()), 0);
     halves
 }
 
 /// How often a body found no memory.
-fn struck(client: &mut Client) -> u64 {
-    let struck = |shard| {
+fn limit_hits(client: &mut Client) -> u64 {
+    let limit_hits = |shard| {
         format!(
-            "millpond_http_limit_strikes_total{{shard=\"{shard}\",limit=\"bodies_bytes_max\"}} "
+            "millpond_http_limit_exceeded_total{{shard=\"{shard}\",limit=\"bodies_bytes_max\"}} "
         )
     };
-    client.metric(&struck(0)) + client.metric(&struck(1))
+    client.metric(&limit_hits(0)) + client.metric(&limit_hits(1))
 }
 
 /// Goal: beside large bodies on their way in one more is not read, short ones are, and it is taken as soon as
@@ -94,7 +94,7 @@ fn body_waits_for_others() -> bool {
         .send(&request("PUT", &target(b"second"), &second))
         .unwrap();
     let mut client = server.connect();
-    wait_until(|| struck(&mut client) == 1);
+    wait_until(|| limit_hits(&mut client) == 1);
     assert_eq!(client.put(b"short", &second[..60_000]), 201);
     let is_unanswered = waiting.has_nothing();
     for (client, rest) in &mut halves {
@@ -227,7 +227,7 @@ fn readers_that_stand_still_give_way() {
     // Those that stand still hold all of it after a while.
     wait_until(|| {
         assert!(client.get(b"large").body == body);
-        client.metric("millpond_entity_slow_readers_cut_total ") >= 1
+        client.metric("millpond_entity_slow_readers_disconnected_total ") >= 1
     });
     drop(stuck);
     let stuck: Vec<Client> = (0..2).map(|_| ask("/v0/entities?start=small")).collect();
@@ -241,7 +241,7 @@ fn readers_that_stand_still_give_way() {
         let reply = range.read_reply(false).unwrap().unwrap();
         reply.status == 200 && !range.read_chunks().unwrap().is_empty()
     });
-    assert!(client.metric("millpond_entity_slow_readers_cut_total ") >= 2);
+    assert!(client.metric("millpond_entity_slow_readers_disconnected_total ") >= 2);
     drop(stuck);
 }
 
@@ -279,7 +279,7 @@ fn a_body_alone_may_be_larger_than_the_budget() {
         client
             .send(&request_with("GET", &target(id), &fields, b""))
             .unwrap();
-        // An answer without a body whatever it says.
+        // A response without a body whatever it says.
         assert_eq!(client.read_reply(true).unwrap().unwrap().status, 304);
         assert_eq!(client.get(b"absent").status, 404);
     }
@@ -377,7 +377,7 @@ fn readers_that_wait_leave_room_to_writers() {
 /// The place of a range read that waits for memory outlived the read: nobody else who waited was looked at
 /// before there was room for it, and whoever asked and left again and again made the list grow.
 ///
-/// Goal: one that was given up makes nobody wait.
+/// Goal: one that was stopped makes nobody wait.
 #[test]
 fn a_range_that_was_given_up_makes_nobody_wait() {
     const LONG: usize = 500 << 10;

@@ -252,7 +252,7 @@ fn no_change_of_a_killed_directory_passes() {
     every_change_is_found("killed", &killed(Durability::Synced));
 }
 
-/// Goal: what is whole is opened without a word, after a stop and after a kill.
+/// Goal: what is whole is opened without a warning, after a stop and after a kill.
 #[test]
 fn whole_directories_are_opened() {
     for image in [

@@ -30,7 +30,7 @@ fn value(key: u64) -> Vec<u8> {
     (0..len).map(|_| random.u8(..)).collect()
 }
 
-/// Sends requests for all keys of a connection, so many at a time, and shows each answer's body.
+/// Sends requests for all keys of a connection, so many at a time, and shows each response's body.
 fn for_all_keys(
     client: &mut Client,
     number: u64,
@@ -280,8 +280,8 @@ const MIXED_SIZES: [usize; 12] = [
     MIXED_BYTES_MAX,
 ];
 
-/// Sends one request on a connection of its own and reads the answer without keeping it; the status, if there is one: a
-/// refused upload's connection may end before its answer was read.
+/// Sends one request on a connection of its own and reads the response without keeping it; the status, if there is one: a
+/// refused upload's connection may end before its response was read.
 fn exchange_once(address: SocketAddr, head: &str, body: &[u8]) -> Option<u16> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
@@ -345,7 +345,7 @@ fn mix(server: &ServerProcess, seed: u64, bytes: &[u8]) -> u64 {
 }
 
 /// At 64 MiB it was exceeded by 20 MiB, and by more where there was more: every thread's arena kept blocks of parts, bytes of
-/// paused uploads waited in the driver, and what the cache had given up stayed beside what came.
+/// paused uploads waited in the driver, and what the cache had evicted stayed beside what came.
 ///
 /// Goal: 64 clients that mix values of 1 byte to 64 MiB, beside a cache full of small ones, leave the process within its
 /// budget.

@@ -12,7 +12,7 @@ use millpond_entity::store::faulty::Faults;
 use millpond_entity::store::memory::MemoryStore;
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_io::Address;
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use serde_json::{Value, json};
 
 const LINES: &str = "Accept: application/x-ndjson\r\n";
@@ -22,7 +22,7 @@ fn proxy(server: &TestServer) -> TestServer {
     let address = Address::Inet(server.address);
     let upstream = UpstreamConfig {
         name: address.to_string(),
-        place: Place::Addresses(vec![address]),
+        place: Endpoint::Addresses(vec![address]),
         host: "upstream".to_owned(),
         weight: 1,
         tls: None,
@@ -40,7 +40,7 @@ fn proxy(server: &TestServer) -> TestServer {
     )
 }
 
-/// All lines of a range's answer; that each ends is checked.
+/// All lines of a range's response; that each ends is checked.
 fn lines(client: &mut Client, target: &str) -> Vec<Value> {
     client
         .send(&request_with("GET", target, LINES, b""))
@@ -68,7 +68,7 @@ fn bytes(line: &Value, name: &str) -> Vec<u8> {
     }
 }
 
-/// The entities of an answer, and its last line.
+/// The entities of a response, and its last line.
 fn entities(lines: &[Value]) -> (BTreeMap<Vec<u8>, Vec<u8>>, &Value) {
     let (last, entities) = lines.split_last().unwrap();
     let ids: Vec<_> = entities.iter().map(|line| bytes(line, "id")).collect();
@@ -254,7 +254,7 @@ fn first_ids_are_included_or_not() {
     });
 }
 
-/// Goal: chunks stay what is sent unless lines are asked for by name; HEAD answers alike; what is not understood is 400.
+/// Goal: chunks stay what is sent unless lines are asked for by name; HEAD responses alike; what is not understood is 400.
 #[test]
 fn formats_and_refusals() {
     let server = TestServer::start(&Arc::new(MemoryStore::new()), |_, _| {});
@@ -310,7 +310,7 @@ fn ends_are_told() {
     assert_eq!(lines[0]["expires"].as_f64(), Some(4_102_444_800.0));
 }
 
-/// Goal: an answer that is cut has no last line, and its connection ends without the last chunk.
+/// Goal: a response that is cut has no last line, and its connection ends without the last chunk.
 #[test]
 fn cut_answers_have_no_last_line() {
     let faults = Faults {

@@ -50,7 +50,7 @@ impl Check {
         })
     }
 
-    /// The answer is described, with its type and its fields.
+    /// The response is described, with its type and its fields.
     fn note(&mut self, method: &str, target: &str, reply: &Reply) {
         let path = target.split('?').next().unwrap();
         let answer = (path.to_owned(), method.to_owned(), reply.status);
@@ -276,7 +276,7 @@ fn provoke_slow_upload(check: &mut Check) {
     check.note("PUT", ENTITY, &reply);
 }
 
-/// Goal: nothing is described that the server does not do, and each of its answers is described.
+/// Goal: nothing is described that the server does not do, and each of its responses is described.
 #[test]
 fn description_and_server_agree() {
     let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, _| {

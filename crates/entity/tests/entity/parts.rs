@@ -201,7 +201,7 @@ fn dead_parts_go_by_themselves() {
     assert!(deleted() <= 4 * 3 + 3);
 }
 
-/// Goal: an answer that has begun is complete, however often its value is overwritten meanwhile, and the next one has the
+/// Goal: a response that has begun is complete, however often its value is overwritten meanwhile, and the next one has the
 /// newest.
 #[test]
 fn readers_get_what_they_began_with() {

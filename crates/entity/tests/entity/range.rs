@@ -34,13 +34,13 @@ fn range_target(start: &[u8], end: Option<&[u8]>) -> String {
     format!("/v0/entities?start={}{end}", escaped(start))
 }
 
-/// A range answer, read chunk by chunk.
+/// A range response, read chunk by chunk.
 struct Chunks {
     input: BufReader<TcpStream>,
 }
 
 impl Chunks {
-    /// Asks on a new connection and reads the head of the answer.
+    /// Asks on a new connection and reads the head of the response.
     fn ask(server: &TestServer, start: &[u8], end: Option<&[u8]>) -> Self {
         let stream = TcpStream::connect(server.address).unwrap();
         // The kernel takes twice of it, and no longer grows it as it likes.
@@ -314,7 +314,7 @@ fn slow_reader_keeps_memory_flat() {
         }
         assert_eq!(client.metric("millpond_entity_ranges_open "), 1);
         found.extend(chunks.rest());
-        assert!(found == records(map.iter()), "the answer is not whole");
+        assert!(found == records(map.iter()), "the response is not whole");
         assert_eq!(client.metric("millpond_entity_ranges_open "), 0);
     });
 }
@@ -322,7 +322,7 @@ fn slow_reader_keeps_memory_flat() {
 /// What the reading end holds back at most.
 const RECEIVE_BYTES: u64 = 256 * 1024;
 
-/// What the kernel keeps of an answer that nobody takes, at most.
+/// What the kernel keeps of a response that nobody takes, at most.
 fn send_buffer_bytes_max() -> u64 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap();
     let max = text.split_whitespace().last().unwrap();
@@ -406,7 +406,7 @@ fn too_many_ranges_are_refused() {
     assert_eq!(Chunks::ask(&server, b"0", None).rest().len(), LARGE_COUNT);
 }
 
-/// Goal: an engine that fails at once is 503; one that fails in the middle cuts the answer before
+/// Goal: an engine that fails at once is 503; one that fails in the middle cuts the response before
 /// its last chunk, so that nobody takes it for whole. A panic is the same, is counted, and ends no thread:
 /// the next range is answered too.
 #[test]
@@ -469,7 +469,7 @@ fn assert_is_cut_after_two(server: &TestServer) {
     let error = loop {
         match chunks.next() {
             Ok(Some(_)) => count += 1,
-            Ok(None) => panic!("a cut answer looks whole"),
+            Ok(None) => panic!("a cut response looks whole"),
             Err(error) => break error,
         }
     };

@@ -150,7 +150,7 @@ fn conditional_writes() {
     });
 }
 
-/// Goal: of many who add to one list at once, each on what he saw, no addition is lost and none is made
+/// Goal: of many clients that add to one list at once, each to what it read, no addition is lost and none is made
 /// twice. A cluster may say that it does not know what became of one (504; a busy machine, whose nodes were
 /// late, failed this test with it): whoever reads again then sees it, or that it is not there.
 #[test]
@@ -219,7 +219,7 @@ fn conditions_hold_within_a_batch() {
         client.send(request.as_bytes()).unwrap();
     }
     wait_until(|| control.metric("millpond_entity_jobs_in_flight ") == 7);
-    // They are handed over when the tick ends that counted them: an answer of a later tick is behind that.
+    // They are handed over when the tick ends that counted them: a response of a later tick is behind that.
     assert_eq!(control.metric("millpond_entity_jobs_in_flight "), 7);
     store.release();
     let mut statuses: Vec<u16> = clients

@@ -68,7 +68,7 @@ struct Entity {
     tag: String,
 }
 
-/// What all answers have to agree with.
+/// What all responses have to agree with.
 #[derive(Default)]
 struct Model {
     entities: BTreeMap<&'static [u8], Entity>,

@@ -14,7 +14,7 @@ use crate::support::{Client, TestServer, request, rocksdb, target, wait_until};
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 
 /// Goal: a store that is short of something answers 503 with Retry-After, says so where it is asked, and
-/// writes again by itself; what it held in its caches is not served in place of what was written since.
+/// writes again by itself; what it held in its caches is not served instead of what was written since.
 #[test]
 fn writes_go_on_when_there_is_enough_again() {
     let (_directory, inner) = rocksdb();

@@ -86,7 +86,7 @@ impl Bench {
 }
 
 /// Goal: whatever is put in, the cache stays within its bytes, the pool's accounting agrees with
-/// its own, and what it gives up goes back to the pool.
+/// its own, and what it evicts goes back to the pool.
 #[test]
 fn memory_is_bounded_and_comes_back() {
     for mode in [
@@ -193,7 +193,7 @@ fn values_in_use_outlive_values_passing_by() {
 
 /// Free blocks of lengths that came no more stayed beside the new ones until the sweeps of seconds later.
 ///
-/// Goal: however lengths change, the cache and what it gave up take little more memory than the cache may.
+/// Goal: however lengths change, the cache and what it evicted take little more memory than the cache may.
 #[test]
 fn other_lengths_take_the_memory_of_those_before() {
     const MEMORY_BYTES: usize = 64 << 20;
@@ -313,7 +313,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..200)
 }
 
-/// A value whose length tells it apart too, and whose block is always the smallest.
+/// A value whose length distinguishes it too, and whose block is always the smallest.
 fn value_of(seed: u8) -> Vec<u8> {
     vec![seed; 1 + usize::from(seed % 40)]
 }

@@ -36,7 +36,7 @@ pub(super) const TEXT_BYTES_MAX: usize = LINE_BYTES_MAX
     + HOST_BYTES_MAX
     + TRACEPARENT_BYTES_MAX;
 
-/// The status of a request whose connection closed before any answer, as nginx has it.
+/// The status of a request whose connection closed before any response, as nginx has it.
 pub(crate) const STATUS_CLOSED: u16 = 499;
 
 /// What is true of an entry, one bit each.
@@ -125,9 +125,9 @@ impl<'a> RequestText<'a> {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Outcome {
+pub(crate) struct RequestEnd {
     pub(crate) status: u16,
-    /// The whole answer was written.
+    /// The whole response was written.
     pub(crate) is_complete: bool,
     /// When the head was complete, on the shards' clock.
     pub(crate) started_ns: u64,
@@ -135,7 +135,7 @@ pub(crate) struct Outcome {
     pub(crate) body_bytes: u64,
 }
 
-/// Who asked: a connection, and which of its requests this is.
+/// The origin of a request: a connection, and which of its requests this is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) peer: Peer,
@@ -145,7 +145,7 @@ pub(crate) struct Asker {
     pub(crate) request: u32,
 }
 
-pub(super) fn pack(asker: &Asker, text: &RequestText<'_>, outcome: &Outcome) -> Header {
+pub(super) fn pack(asker: &Asker, text: &RequestText<'_>, outcome: &RequestEnd) -> Header {
     let flags = text.flags.with(Flags::IS_COMPLETE, outcome.is_complete);
     let (address, port) = match asker.peer {
         Peer::Inet(SocketAddr::V4(v4)) => (v4.ip().to_ipv6_mapped().to_bits(), v4.port()),
@@ -172,7 +172,7 @@ pub(super) fn pack(asker: &Asker, text: &RequestText<'_>, outcome: &Outcome) -> 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<'a> {
     pub(super) asker: Asker,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: RequestEnd,
     /// `None`: it was not passed on.
     pub(super) relayed: Option<Relayed>,
     text: RequestText<'a>,
@@ -201,7 +201,7 @@ impl<'a> Entry<'a> {
                 connection: header[4],
                 request: header[5] as u32,
             },
-            outcome: Outcome {
+            outcome: RequestEnd {
                 status: header[0] as u16,
                 is_complete: flags.has(Flags::IS_COMPLETE),
                 started_ns: header[1],

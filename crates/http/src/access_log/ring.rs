@@ -3,7 +3,7 @@
 //! `shard_log` pushes a record as a header and up to six texts; `writer` pops it. Positions count
 //! words for ever and never wrap: `head - tail` is what lies in between.
 //!
-//! A record that finds no room is refused, and whoever pops finds nothing; who wakes whom is the
+//! A record that finds no room is refused, and a pop finds nothing; which side wakes the other is the
 //! business of `bell`. Locks and `unsafe` are absent too: the memory is atomic words, which cost a
 //! shard no more than plain ones.
 

@@ -1,4 +1,4 @@
-//! The shard's side of the access log: who is connected, what is not answered yet, one push for
+//! The shard's side of the access log: open connections, requests without a response yet, one push for
 //! each request.
 //!
 //! `server::logging` calls this where a request is answered, begins to be answered in parts, is
@@ -7,7 +7,7 @@
 //! What does not fit is counted.
 
 use super::entry::{
-    Asker, Flags, Outcome, REQUEST_TEXTS, RequestText, STATUS_CLOSED, TEXT_BYTES_MAX, pack,
+    Asker, Flags, REQUEST_TEXTS, RequestEnd, RequestText, STATUS_CLOSED, TEXT_BYTES_MAX, pack,
 };
 use super::ring::RingWriter;
 use super::writer::WriterNotifier;
@@ -32,13 +32,13 @@ pub(crate) struct ShardLog {
     ring: RingWriter,
     bell: Arc<WriterNotifier>,
     /// By the socket's slot.
-    places: Vec<Place>,
+    places: Vec<LoggedConnection>,
     unanswered: Pool<Unanswered>,
     connection_count: u64,
     counters: AccessLogCounters,
     /// Entries were pushed since the last tick ended.
     has_fresh: bool,
-    /// Others are asked for answers.
+    /// Others are asked for responses.
     is_relaying: bool,
     at_hand: CallEntry,
 }
@@ -70,12 +70,12 @@ pub(crate) enum Call {
 
 /// What the log knows of a connection.
 #[derive(Debug)]
-struct Place {
+struct LoggedConnection {
     asker: Asker,
     unanswered: Option<Pooled<Unanswered>>,
 }
 
-/// A request between its head and the end of its answer.
+/// A request between its head and the end of its response.
 #[derive(Debug)]
 struct Unanswered {
     /// Its texts, one behind the other.
@@ -164,7 +164,7 @@ impl ShardLog {
             connection: self.connection_count,
             request: 0,
         };
-        let place = Place {
+        let place = LoggedConnection {
             asker,
             unanswered: None,
         };
@@ -174,7 +174,7 @@ impl ShardLog {
         }
         let added_count = slot + 1 - self.places.len();
         if self.places.try_reserve(added_count).is_ok() {
-            let unknown = || Place {
+            let unknown = || LoggedConnection {
                 asker,
                 unanswered: None,
             };
@@ -190,7 +190,7 @@ impl ShardLog {
             connection: 0,
             request: 0,
         };
-        let outcome = Outcome {
+        let outcome = RequestEnd {
             status,
             is_complete: true,
             started_ns: monotonic_ns(),
@@ -205,7 +205,7 @@ impl ShardLog {
         );
     }
 
-    /// A request whose answer is known as soon as its head is.
+    /// A request whose response is known as soon as its head is.
     pub(crate) fn answered(
         &mut self,
         slot: usize,
@@ -221,7 +221,7 @@ impl ShardLog {
         };
         place.asker.request = place.asker.request.wrapping_add(1);
         let asker = place.asker;
-        let outcome = Outcome {
+        let outcome = RequestEnd {
             status,
             is_complete,
             started_ns,
@@ -231,13 +231,13 @@ impl ShardLog {
         self.push(&asker, text, &outcome, self.own(status, told).as_ref());
     }
 
-    /// What is noted of an answer that no upstream was asked for, where others are asked at all.
+    /// What is noted of a response that no upstream was asked for, where others are asked at all.
     fn own(&self, status: u16, told: Option<Failure>) -> Option<Relayed> {
-        let fault = Fault::of_own_answer(status, told).filter(|_| self.is_relaying);
+        let fault = Fault::of_own_response(status, told).filter(|_| self.is_relaying);
         fault.map(|fault| Relayed::nowhere(fault, told))
     }
 
-    /// A request whose answer, or the rest of it, comes later.
+    /// A request whose response, or the rest of it, comes later.
     pub(crate) fn keep(
         &mut self,
         slot: usize,
@@ -289,7 +289,7 @@ impl ShardLog {
         }
     }
 
-    /// `output` was written to a request that was kept; `status` is that of its answer, once begun.
+    /// `output` was written to a request that was kept; `status` is that of its response, once begun.
     pub(crate) fn wrote(&mut self, slot: usize, status: Option<u16>, output: &[u8]) {
         let place = self.places.get_mut(slot);
         let Some(kept) = place.and_then(|place| place.unanswered.as_deref_mut()) else {
@@ -314,7 +314,7 @@ impl ShardLog {
         }
     }
 
-    /// The exchange at hand is over: its answer is as complete as it will be.
+    /// The exchange at hand is over: its response is as complete as it will be.
     pub(crate) fn ended(&mut self, slot: usize, status: Option<u16>, is_complete: bool) {
         if self.at_hand.call != Call::None {
             let status = status.unwrap_or(STATUS_CLOSED);
@@ -331,7 +331,7 @@ impl ShardLog {
             return;
         };
         let begun = (kept.status != 0).then_some(kept.status);
-        let outcome = Outcome {
+        let outcome = RequestEnd {
             status: status.or(begun).unwrap_or(STATUS_CLOSED),
             is_complete,
             started_ns: kept.started_ns,
@@ -357,7 +357,7 @@ impl ShardLog {
         &mut self,
         asker: &Asker,
         text: &RequestText<'_>,
-        outcome: &Outcome,
+        outcome: &RequestEnd,
         relayed: Option<&Relayed>,
     ) {
         let mut room = [0; PACKED_BYTES_MAX];
@@ -392,7 +392,7 @@ fn text_of(bytes: &[u8], ends: [usize; REQUEST_TEXTS], flags: Flags) -> RequestT
     RequestText { texts, flags }
 }
 
-/// What of an answer stands behind its head.
+/// What of a response stands behind its head.
 pub(crate) fn body_bytes(output: &[u8]) -> u64 {
     let head_end = memchr::memmem::find(output, b"\r\n\r\n");
     head_end.map_or(0, |at| (output.len() - at - 4) as u64)

@@ -2,7 +2,7 @@
 //!
 //! A batch is taken out of the queues, written, and only then is the next one taken: a file that
 //! cannot be written to holds what it was to get, the queues fill, and what finds no room in them
-//! is counted by the shards. So a full disk costs entries, and neither memory nor answers. What was
+//! is counted by the shards. So a full disk costs entries, and neither memory nor responses. What was
 //! not written is tried again every second, from the byte where it stopped, so that no line is cut.
 
 use std::fs::{File, OpenOptions};
@@ -20,7 +20,7 @@ use millpond_io::file_modes::share_new_file;
 use millpond_io::monotonic_ns;
 
 use crate::error::HelperThread;
-use crate::log::{Grouped, LogLevel, Repeated, Told};
+use crate::log::{EventNotice, Grouped, LogLevel, Repeated};
 use crate::{error, log};
 
 use super::AccessLogTarget;
@@ -207,14 +207,14 @@ impl Writer {
         self.counters.failures.fetch_add(1, Ordering::Relaxed);
         let name = self.sink.name();
         match self.failures.add(1, monotonic_ns()) {
-            Some(Told::First(_)) => log::write(
+            Some(EventNotice::First(_)) => log::write(
                 LogLevel::Error,
                 format_args!(
                     "the access log {name} cannot be written to: {error}; it is tried again every \
                      second, and entries that find no room meanwhile are dropped and counted"
                 ),
             ),
-            Some(Told::More { count, seconds }) => log::write(
+            Some(EventNotice::More { count, seconds }) => log::write(
                 LogLevel::Error,
                 format_args!(
                     "the access log {name} cannot be written to: {error} ({} more failures in the \
@@ -426,7 +426,7 @@ struct LogFile {
 struct Stdout(File);
 
 fn open_file(path: &Path) -> io::Result<File> {
-    // Who asked for what concerns the server's group at most.
+    // Requests and their clients concern the server's group at most.
     const MODE: u32 = 0o640;
     let mut options = OpenOptions::new();
     options.append(true).mode(MODE);

@@ -30,16 +30,16 @@ use super::{AsyncShard, Local};
 
 /// Connections to one upstream, unless its target says otherwise.
 const CONNECTIONS_MAX: usize = 64;
-/// The largest answer that is gathered.
+/// The largest response that is gathered.
 pub(super) const BODY_BYTES_MAX: u64 = 16 << 20;
-/// So much of an answer that is read in parts waits for its reader.
+/// So much of a response that is read in parts waits for its reader.
 const UNREAD_BYTES_MAX: usize = 32 * 1024;
 
 /// Names an upstream of one [`AsyncShard`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UpstreamId(usize);
 
-/// Why a call has no answer.
+/// Why a call has no response.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpstreamError {
@@ -52,12 +52,12 @@ pub enum UpstreamError {
     /// The call was answered, or has failed, before.
     #[error("the call is over")]
     Over,
-    /// No memory for the request or the answer.
+    /// No memory for the request or the response.
     #[error(transparent)]
     Memory(#[from] PoolError),
 }
 
-/// An upstream's answer.
+/// An upstream's response.
 #[derive(Debug)]
 pub struct UpstreamReply {
     /// Its status.
@@ -82,7 +82,7 @@ impl UpstreamReply {
     }
 }
 
-/// Value of the first field with this name in the head of an answer.
+/// Value of the first field with this name in the head of a response.
 pub(super) fn field_of<'h>(head: &'h [u8], name: &str) -> Option<FieldValue<'h>> {
     let mut fields = HeadFields::new();
     // It was accepted before, under limits that are no wider.
@@ -99,7 +99,7 @@ struct Upstream {
     host: Box<[u8]>,
 }
 
-/// What a call has of its answer, until its future takes it.
+/// What a call has of its response, until its future takes it.
 #[derive(Debug)]
 pub(super) struct Call {
     /// `None`: it is over.
@@ -148,7 +148,7 @@ impl Call {
 
     fn hear(&mut self, client: &Client, event: ExchangeEvent<'_>, blocks: &BlockPool) {
         match event {
-            // Whole answers are not asked for, nor other protocols.
+            // Whole responses are not asked for, nor other protocols.
             ExchangeEvent::Informational(_)
             | ExchangeEvent::Whole { .. }
             | ExchangeEvent::PeerFinished => {}
@@ -349,19 +349,19 @@ impl Local {
 /// The local end of a future's call.
 pub(super) type LocalEnd = Rc<Local>;
 
-// A call whose answer is gathered: one future, with tries and redirects as it is told.
+// A call whose response is gathered: one future, with tries and redirects as it is told.
 
 /// Tries after the first, where the request may be made again.
 const TRIES_AGAIN: u32 = 2;
 
-/// An answer to wait for. Nothing happens until it is awaited; dropping it closes the connection it
+/// A response to wait for. Nothing happens until it is awaited; dropping it closes the connection it
 /// would have come over.
 pub struct UpstreamCall {
     local: LocalEnd,
     blocks: BlockPool,
     draft: Result<Draft, PoolError>,
     body: Buffer,
-    state: State,
+    state: CallState,
     tries_left: u32,
     redirects_left: u32,
 }
@@ -376,7 +376,7 @@ impl fmt::Debug for UpstreamCall {
     }
 }
 
-enum State {
+enum CallState {
     Start,
     Asked(Handle<Call>),
     Done,
@@ -402,7 +402,7 @@ impl UpstreamCall {
             blocks,
             draft,
             body: kept,
-            state: State::Start,
+            state: CallState::Start,
             tries_left: TRIES_AGAIN,
             redirects_left: 0,
         }
@@ -465,7 +465,7 @@ impl UpstreamCall {
         may
     }
 
-    /// Turns the request towards where an answer points, if that is to be followed.
+    /// Turns the request towards where a response points, if that is to be followed.
     fn follow(&mut self, reply: &UpstreamReply) -> Result<bool, PoolError> {
         let Ok(draft) = &mut self.draft else {
             return Ok(false);
@@ -513,18 +513,18 @@ impl Future for UpstreamCall {
         let this = &mut *self;
         loop {
             let handle = match this.state {
-                State::Start => match this.ask() {
+                CallState::Start => match this.ask() {
                     Ok(handle) => {
-                        this.state = State::Asked(handle);
+                        this.state = CallState::Asked(handle);
                         handle
                     }
                     Err(error) => {
-                        this.state = State::Done;
+                        this.state = CallState::Done;
                         return Poll::Ready(Err(error));
                     }
                 },
-                State::Asked(handle) => handle,
-                State::Done => return Poll::Ready(Err(UpstreamError::Over)),
+                CallState::Asked(handle) => handle,
+                CallState::Done => return Poll::Ready(Err(UpstreamError::Over)),
             };
             let looked = this.local.look(handle, context.waker(), |call, _| {
                 let is_over = call.is_ended || call.failure.is_some();
@@ -533,13 +533,13 @@ impl Future for UpstreamCall {
             if looked.is_pending() {
                 return Poll::Pending;
             }
-            this.state = State::Done;
+            this.state = CallState::Done;
             let Some(call) = this.local.forget_call(handle) else {
                 return Poll::Ready(Err(UpstreamError::Over));
             };
             if let Some(error) = call.failure {
                 if this.may_try_again(&error) {
-                    this.state = State::Start;
+                    this.state = CallState::Start;
                     continue;
                 }
                 return Poll::Ready(Err(error));
@@ -550,7 +550,7 @@ impl Future for UpstreamCall {
                 body: call.body,
             };
             match this.follow(&reply) {
-                Ok(true) => this.state = State::Start,
+                Ok(true) => this.state = CallState::Start,
                 Ok(false) => return Poll::Ready(Ok(reply)),
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
@@ -560,13 +560,13 @@ impl Future for UpstreamCall {
 
 impl Drop for UpstreamCall {
     fn drop(&mut self) {
-        if let State::Asked(handle) = self.state {
+        if let CallState::Asked(handle) = self.state {
             self.local.forget_call(handle);
         }
     }
 }
 
-// A call in parts: the request's body is written, and the answer's read, as it comes.
+// A call in parts: the request's body is written, and the response's read, as it comes.
 
 /// An exchange with an upstream whose bodies are of any length, with back-pressure both ways. Dropping
 /// it before the end closes its connection.
@@ -634,7 +634,7 @@ impl UpstreamConversation {
         finished.map_err(write_error)
     }
 
-    /// Waits for the head of the answer.
+    /// Waits for the head of the response.
     pub async fn status(&mut self) -> Result<StatusCode, UpstreamError> {
         let (local, handle) = (&self.local, self.handle);
         let looked = poll_fn(|context| {
@@ -649,7 +649,7 @@ impl UpstreamConversation {
         looked.await.unwrap_or(Err(UpstreamError::Over))
     }
 
-    /// Value of the first field with this name of the answer's head, if that has come.
+    /// Value of the first field with this name of the response's head, if that has come.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<Vec<u8>> {
         let upstreams = self.local.upstreams.borrow();
@@ -657,7 +657,7 @@ impl UpstreamConversation {
         field_of(&call.head, name).map(|value| value.as_bytes().to_vec())
     }
 
-    /// The next part of the answer's body; `None` at its end. While nobody asks, little is received, so
+    /// The next part of the response's body; `None` at its end. While nobody asks, little is received, so
     /// a slow reader slows the upstream down.
     pub async fn next_part(&mut self) -> Result<Option<Buffer>, UpstreamError> {
         let (local, handle) = (&self.local, self.handle);

@@ -1,6 +1,6 @@
 //! The part of a client that has the shard's driver in hand: connections, sends, deadlines.
 //!
-//! What happens is told through `on`, with nothing borrowed, so that who is told may begin, write or
+//! What happens is told through `on`, with nothing borrowed, so that the callback may begin, write or
 //! abort any exchange, also this one. What that leads to is done at the end of the tick.
 
 use millpond_io::connection_pool::{Acquired, EventOwner, Lease, PoolKey, WaiterId};
@@ -19,14 +19,14 @@ use super::exchange::{
     Phase, Timeouts,
 };
 use super::shard_client::{
-    ALARM_TIMER_BIT, Client, EXCHANGE_TIMER_BIT, ExchangeWriteError, Orphan, SPARE_TIMERS_MAX,
-    Shared, outgoing_of, waiter_of,
+    ALARM_TIMER_BIT, Client, ClientShared, EXCHANGE_TIMER_BIT, ExchangeWriteError, Orphan,
+    SPARE_TIMERS_MAX, outgoing_of, waiter_of,
 };
 
 /// What was begun because something failed may fail at once as well: so often in one tick.
 const ROUNDS_MAX: usize = 8;
 
-/// Who is told of what happens to exchanges.
+/// Receives the events of exchanges.
 pub(crate) trait Listener {
     /// See [`crate::Service::exchange_event`].
     fn hear<D: Driver>(
@@ -293,7 +293,7 @@ impl Client {
         let _: EventOwner = self.shared.borrow_mut().pool.event(shard, event);
     }
 
-    /// The connection of an exchange is gone. What came before that and waits for who reads is told
+    /// The connection of an exchange is gone. What came before that and waits for the reader is told
     /// first, and only then the failure.
     fn broken<D: Driver>(
         &self,
@@ -379,7 +379,7 @@ impl Client {
     }
 }
 
-/// Calls who listens; nothing of the client is borrowed.
+/// Calls the listener; nothing of the client is borrowed.
 pub(super) fn tell<D: Driver>(
     shard: &mut ShardContext<'_, D>,
     handle: Handle<Exchange>,
@@ -391,7 +391,7 @@ pub(super) fn tell<D: Driver>(
     on.hear(shard, id, user, event);
 }
 
-impl Shared {
+impl ClientShared {
     /// The exchange has its connection. Whether it is calm then.
     fn start<D: Driver>(
         &mut self,
@@ -449,7 +449,7 @@ impl Shared {
         }
     }
 
-    /// Lets the driver receive, or not, as who reads wants.
+    /// Lets the driver receive, or not, as the reader wants.
     pub(super) fn match_pause<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -547,7 +547,7 @@ impl Exchange {
     }
 }
 
-// One exchange under way: what is to be written, and how far its answer is.
+// One exchange under way: what is to be written, and how far its response is.
 
 /// Less room than this is none: it is not worth a part of a body.
 const ROOM_BYTES_MIN: usize = 4 * 1024;
@@ -583,7 +583,7 @@ pub(super) enum Outgoing {
     Finished,
 }
 
-/// How far the answer is.
+/// How far the response is.
 #[derive(Clone, Debug)]
 pub(super) enum Incoming {
     /// The head, or an informational one, is to come.
@@ -631,17 +631,17 @@ pub(super) struct Exchange {
     pub(super) is_noted: bool,
     /// The driver keeps bytes for which the kernel had no room.
     pub(super) is_blocked: bool,
-    /// Who writes was told that there is no room.
+    /// The writer was told that there is no room.
     pub(super) wants_room: bool,
-    /// Who reads wants nothing now.
+    /// The reader wants nothing now.
     pub(super) is_paused: bool,
     /// The driver was told so.
     pub(super) is_receive_paused: bool,
     /// The upstream sends no more; what it sent is not read to its end.
     pub(super) is_peer_finished: bool,
-    /// The connection broke while what had been received waited for who reads.
+    /// The connection broke while what had been received waited for the reader.
     pub(super) broken: Option<Errno>,
-    pub(super) has_answer_begun: bool,
+    pub(super) has_response_begun: bool,
     /// A FIN has told the upstream that the other protocol's bytes to it have ended.
     pub(super) is_fin_sent: bool,
     pub(super) keeps_alive: bool,
@@ -671,7 +671,7 @@ impl Exchange {
             may_upgrade: request.may_upgrade,
             needs_own_connection: request.needs_own_connection || !request.preface.is_empty(),
             preface: request.preface,
-            // Whoever begins it notes it.
+            // The side that begins it notes it.
             is_noted: true,
             is_blocked: false,
             wants_room: false,
@@ -679,7 +679,7 @@ impl Exchange {
             is_receive_paused: false,
             is_peer_finished: false,
             broken: None,
-            has_answer_begun: false,
+            has_response_begun: false,
             is_fin_sent: false,
             keeps_alive: false,
         }
@@ -752,7 +752,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// How much may be written now; who is told "nothing" is told of room later.
+    /// How much may be written now; after "nothing" the writer is told of room later.
     pub(super) fn room_bytes(&mut self) -> usize {
         let has_overflow = !self.overflow.is_empty();
         let free_bytes = room_bytes(&self.output);
@@ -810,7 +810,7 @@ impl Exchange {
             Incoming::Head if self.is_request_complete() || self.awaits_continue => {
                 (Phase::FirstByte, timeouts.first_byte_ns)
             }
-            // The rest of the request is to come from who makes it.
+            // The rest of the request is to come from its sender.
             Incoming::Head => (Phase::Write, u64::MAX),
             Incoming::Raw | Incoming::RawFinished => (Phase::Tunnel, timeouts.tunnel_idle_ns),
             Incoming::Body(_) | Incoming::Complete if self.is_paused => {
@@ -850,7 +850,7 @@ impl Exchange {
             phase,
             is_reused: self.report.is_reused,
             may_have_arrived: self.report.request_bytes > 0,
-            has_answer_begun: self.has_answer_begun,
+            has_response_begun: self.has_response_begun,
         }
     }
 

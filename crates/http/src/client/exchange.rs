@@ -1,7 +1,7 @@
-//! One request to another server and its answer: what is asked for, and what happens to it.
+//! One request to another server and its response: what is asked for, and what happens to it.
 //!
 //! A caller gives the texts of a request's head and says how its body ends ([`OutgoingRequest`]);
-//! [`super::Client`] finds a connection, writes, reads, and tells of the answer in
+//! [`super::Client`] finds a connection, writes, reads, and tells of the response in
 //! [`ExchangeEvent`]s. A failure says how far the exchange had come, so that whether it may be
 //! repeated is decided in one place ([`ExchangeFailure::may_repeat`]).
 
@@ -38,7 +38,7 @@ impl ExchangeId {
 /// A request to be made.
 #[derive(Debug)]
 pub struct OutgoingRequest {
-    /// Decides whether the answer has a body (HEAD), and whether the request may be repeated.
+    /// Decides whether the response has a body (HEAD), and whether the request may be repeated.
     pub(super) method: Method,
     /// The request line and the field lines, each with its CRLF; without the empty line behind them,
     /// and without `Content-Length` and `Transfer-Encoding`: those are written from `body`.
@@ -51,7 +51,7 @@ pub struct OutgoingRequest {
     pub body: Framing,
     /// The head asks for 100 Continue: the time to the first byte begins before the body.
     pub awaits_continue: bool,
-    /// The head asks for another protocol: an answer of 101 is welcome. From then on
+    /// The head asks for another protocol: a response of 101 is welcome. From then on
     /// [`ExchangeEvent::Body`] and [`super::Client::write`] carry the bytes of that protocol as
     /// they are.
     pub may_upgrade: bool,
@@ -96,7 +96,7 @@ impl OutgoingRequest {
         }
     }
 
-    /// Has a head of the PROXY protocol sent before anything else, TLS included, which names the client of the
+    /// Has a PROXY header sent before anything else, TLS included, which names the client of the
     /// connection. The exchange is then alone on its connection, and `Connection: close` says so. A
     /// target with TLS needs [`millpond_io::tls::TlsClient::behind_head`].
     ///
@@ -121,9 +121,9 @@ pub struct Timeouts {
     pub connection_ns: u64,
     /// For how long the upstream may take nothing of what is to be written.
     pub write_ns: u64,
-    /// From the last byte written to the first byte of the answer.
+    /// From the last byte written to the first byte of the response.
     pub first_byte_ns: u64,
-    /// Between two receives of the answer, while it is not paused.
+    /// Between two receives of the response, while it is not paused.
     pub between_bytes_ns: u64,
     /// The whole exchange, until it changes to another protocol.
     pub total_ns: u64,
@@ -159,9 +159,9 @@ pub enum Phase {
     Tls,
     /// The request is written.
     Write,
-    /// It is written; no byte of the answer has come.
+    /// It is written; no byte of the response has come.
     FirstByte,
-    /// The answer comes.
+    /// The response comes.
     BetweenBytes,
     /// Bytes of another protocol go either way.
     Tunnel,
@@ -198,9 +198,9 @@ impl From<AcquirePhase> for Phase {
     }
 }
 
-/// The head of a final answer, or of 101.
+/// The head of a final response, or of 101.
 #[derive(Clone, Copy, Debug)]
-pub struct AnswerHead<'a> {
+pub struct ReceivedHead<'a> {
     /// As received, up to and with the empty line.
     pub(crate) bytes: &'a [u8],
     /// What it says; spans are of `bytes`.
@@ -211,7 +211,7 @@ pub struct AnswerHead<'a> {
     pub framing: Framing,
 }
 
-impl<'a> AnswerHead<'a> {
+impl<'a> ReceivedHead<'a> {
     /// Its status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
@@ -250,17 +250,17 @@ pub enum ExchangeEvent<'a> {
     /// What was written has left: [`super::Client::room_bytes`] says how much may be written now.
     /// Only after a write that left no room.
     Room,
-    /// An informational answer, 100 Continue for example; the final one is to come.
-    Informational(AnswerHead<'a>),
-    /// The final answer began, or the other protocol (101).
-    Head(AnswerHead<'a>),
+    /// An informational response, 100 Continue for example; the final one is to come.
+    Informational(ReceivedHead<'a>),
+    /// The final response began, or the other protocol (101).
+    Head(ReceivedHead<'a>),
     /// The next bytes of its body, chunks taken off: at least one.
     Body(&'a [u8]),
-    /// All of the final answer at once, and the last of the exchange: only where
+    /// All of the final response at once, and the last of the exchange: only where
     /// [`super::ClientConfig::buffers_small_responses`] asks for it.
     Whole {
         /// As in [`Self::Head`].
-        head: AnswerHead<'a>,
+        head: ReceivedHead<'a>,
         /// May be empty; at most what one [`Self::Body`] has.
         body: &'a [u8],
         /// What it took.
@@ -269,14 +269,14 @@ pub enum ExchangeEvent<'a> {
     /// Of another protocol: the upstream has sent its FIN. What is written still goes to it, until
     /// [`super::Client::finish`]; then the exchange ends.
     PeerFinished,
-    /// The answer is complete. If the request was not, the connection closed.
+    /// The response is complete. If the request was not, the connection closed.
     End {
         /// The trailer section, for [`crate::parse_trailer_fields`]; nearly always empty.
         trailer: &'a [u8],
         /// What it took.
         report: &'a ExchangeReport,
     },
-    /// There is no answer, or no rest of it.
+    /// There is no response, or no rest of it.
     Failed {
         /// Why.
         failure: &'a ExchangeFailure,
@@ -300,13 +300,13 @@ pub struct ExchangeReport {
     pub connect_ns: u64,
     /// The TLS handshake; 0 for a reused connection, and without TLS.
     pub tls_ns: u64,
-    /// From having the connection to the first byte of the answer.
+    /// From having the connection to the first byte of the response.
     pub first_byte_ns: u64,
     /// In all.
     pub total_ns: u64,
     /// Given to the kernel, head and framing included.
     pub request_bytes: u64,
-    /// Of the answer's body, framing taken off.
+    /// Of the response's body, framing taken off.
     pub body_bytes: u64,
 }
 
@@ -319,19 +319,19 @@ pub enum FailureCause {
     /// The connection broke.
     #[error("the connection to the upstream broke: {0}")]
     Broken(Errno),
-    /// The upstream closed the connection before the answer was complete.
-    #[error("the upstream closed the connection before its answer was complete")]
+    /// The upstream closed the connection before the response was complete.
+    #[error("the upstream closed the connection before its response was complete")]
     ClosedEarly,
-    /// The upstream ended its TLS connection behind an answer that ends with it, and did not announce that: more
+    /// The upstream ended its TLS connection behind a response that ends with it, and did not announce that: more
     /// may have been to come (RFC 9112 9.8).
     #[error(
-        "the upstream ended its TLS connection without close_notify: its answer may not be whole"
+        "the upstream ended its TLS connection without close_notify: its response may not be whole"
     )]
     Truncated,
     /// A phase took too long: see [`ExchangeFailure::phase`].
     #[error("the upstream took too long")]
     TimedOut,
-    /// What came is no sound answer.
+    /// What came is no sound response.
     #[error(transparent)]
     Answer(ClientError),
     /// No memory here.
@@ -351,18 +351,18 @@ pub struct ExchangeFailure {
     pub is_reused: bool,
     /// Bytes of the request were given to the kernel: the upstream may have seen them.
     pub may_have_arrived: bool,
-    /// A byte of the answer had come.
-    pub has_answer_begun: bool,
+    /// A byte of the response had come.
+    pub has_response_begun: bool,
 }
 
 impl ExchangeFailure {
     /// The same request may be made again: nothing of it can have arrived; or it is one whose
-    /// repetition changes nothing, and no answer to it has begun. Whoever streams a body must have
+    /// repetition changes nothing, and no response to it has begun. A caller that streams a body must have
     /// kept it besides.
     #[must_use]
     pub fn may_repeat(&self, method: Method) -> bool {
         let is_ours = matches!(self.cause, FailureCause::Memory(_));
-        !is_ours && (!self.may_have_arrived || method.is_idempotent() && !self.has_answer_begun)
+        !is_ours && (!self.may_have_arrived || method.is_idempotent() && !self.has_response_begun)
     }
 
     /// A connection that was kept had ended unnoticed: says nothing about the upstream's health.
@@ -372,7 +372,7 @@ impl ExchangeFailure {
             self.cause,
             FailureCause::ClosedEarly | FailureCause::Broken(_)
         );
-        self.is_reused && !self.has_answer_begun && has_ended
+        self.is_reused && !self.has_response_begun && has_ended
     }
 
     /// It took too long, in whatever phase: 504 rather than 502.

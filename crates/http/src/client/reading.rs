@@ -1,4 +1,4 @@
-//! Answers, out of what upstreams send: heads, bodies, ends, one event at a time.
+//! Responses, out of what upstreams send: heads, bodies, ends, one event at a time.
 
 use millpond_io::connection_pool::PoolKey;
 use millpond_io::{Driver, ShardContext};
@@ -15,8 +15,8 @@ use crate::status::StatusCode;
 
 use super::driving::{Exchange, Incoming, Outgoing, Stage};
 use super::driving::{Listener, tell};
-use super::exchange::{AnswerHead, ExchangeEvent, FailureCause};
-use super::shard_client::{Client, Shared};
+use super::exchange::{ExchangeEvent, FailureCause, ReceivedHead};
+use super::shard_client::{Client, ClientShared};
 use super::{ClientError, Expected, IdenticalResponses};
 
 /// Longest part of a body that is told at once: two of them fit a pooled block, framing included.
@@ -45,7 +45,7 @@ enum Finished {
 }
 
 /// What is next in what arrived.
-enum Step<'b> {
+enum ReadStep<'b> {
     /// The exchange is over.
     Gone,
     /// Nothing without more bytes; what is left begins a head. Or nothing is wanted.
@@ -81,7 +81,7 @@ impl Client {
         let at = self.read(shard, handle, bytes, false, on);
         let mut shared = self.shared.borrow_mut();
         shared.match_pause(shard, handle);
-        // The rest of an answer may have less time than its first byte had: the timer is late, then.
+        // The rest of a response may have less time than its first byte had: the timer is late, then.
         let has_just_begun = |exchange: &Exchange| {
             exchange.since_ns == exchange.connected_ns + exchange.report.first_byte_ns
         };
@@ -147,8 +147,8 @@ impl Client {
             return Ok(Joined::Alone);
         };
         exchange.since_ns = shard.now_ns;
-        if !exchange.has_answer_begun {
-            exchange.has_answer_begun = true;
+        if !exchange.has_response_begun {
+            exchange.has_response_begun = true;
             exchange.report.first_byte_ns = shard.now_ns.saturating_sub(exchange.connected_ns);
         }
         if exchange.kept.is_some() {
@@ -189,26 +189,26 @@ impl Client {
             at += taken_bytes;
             let head_bytes = &rest[..taken_bytes];
             match step {
-                Step::Gone => break bytes.len(),
-                Step::NeedMore => break at,
-                Step::Silent => {}
-                Step::Informational(head) => {
+                ReadStep::Gone => break bytes.len(),
+                ReadStep::NeedMore => break at,
+                ReadStep::Silent => {}
+                ReadStep::Informational(head) => {
                     let head = answer_head(head_bytes, &head, heads.fields(), Framing::None);
                     let event = ExchangeEvent::Informational(head);
                     tell(shard, handle, user, event, on);
                 }
-                Step::Head(head, framing) => {
+                ReadStep::Head(head, framing) => {
                     let head = answer_head(head_bytes, &head, heads.fields(), framing);
                     let event = ExchangeEvent::Head(head);
                     tell(shard, handle, user, event, on);
                 }
-                Step::Body(part) => tell(shard, handle, user, ExchangeEvent::Body(part), on),
-                Step::End => {
+                ReadStep::Body(part) => tell(shard, handle, user, ExchangeEvent::Body(part), on),
+                ReadStep::End => {
                     let is_all_read = at == bytes.len() && !has_more;
                     self.end(shard, handle, is_all_read, on);
                     break bytes.len();
                 }
-                Step::Failed(cause) => {
+                ReadStep::Failed(cause) => {
                     self.fail(shard, handle, cause, on);
                     break bytes.len();
                 }
@@ -218,7 +218,7 @@ impl Client {
         done_bytes
     }
 
-    /// The answer is complete: the connection goes back if it may, and who asked is told.
+    /// The response is complete: the connection goes back if it may, and the caller is told.
     pub(super) fn end<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
@@ -287,38 +287,38 @@ impl Client {
     }
 }
 
-impl Shared {
+impl ClientShared {
     /// The next thing in `bytes`, and how many of them it takes.
     fn next_step<'b>(
         &mut self,
         handle: Handle<Exchange>,
         bytes: &'b [u8],
-        heads: &mut AnswerHeads,
+        heads: &mut KnownResponseHeads,
         blocks: &BlockPool,
-    ) -> (Step<'b>, usize) {
+    ) -> (ReadStep<'b>, usize) {
         let Some(exchange) = self.exchanges.get_mut(handle) else {
-            return (Step::Gone, 0);
+            return (ReadStep::Gone, 0);
         };
         match &mut exchange.incoming {
-            Incoming::Complete => (Step::End, 0),
-            Incoming::RawFinished => (Step::NeedMore, 0),
-            _ if bytes.is_empty() => (Step::NeedMore, 0),
-            Incoming::Raw | Incoming::Body(_) if exchange.is_paused => (Step::NeedMore, 0),
+            Incoming::Complete => (ReadStep::End, 0),
+            Incoming::RawFinished => (ReadStep::NeedMore, 0),
+            _ if bytes.is_empty() => (ReadStep::NeedMore, 0),
+            Incoming::Raw | Incoming::Body(_) if exchange.is_paused => (ReadStep::NeedMore, 0),
             Incoming::Raw => {
                 let part = part_of(bytes);
                 exchange.report.body_bytes += part.len() as u64;
-                (Step::Body(part), part.len())
+                (ReadStep::Body(part), part.len())
             }
             Incoming::Head => match heads.read(exchange.key, bytes, &self.limits) {
-                Ok(Parsed::Partial) => (Step::NeedMore, 0),
+                Ok(Parsed::Partial) => (ReadStep::NeedMore, 0),
                 Ok(Parsed::Complete(head)) => {
                     let head_bytes = head.head_bytes;
                     (self.head(handle, head), head_bytes)
                 }
-                Err(error) => (Step::Failed(answer_error(ClientError::Head(error))), 0),
+                Err(error) => (ReadStep::Failed(answer_error(ClientError::Head(error))), 0),
             },
             Incoming::Body(decoder) => match decoder.decode(part_of(bytes)) {
-                Err(error) => (Step::Failed(answer_error(ClientError::Body(error))), 0),
+                Err(error) => (ReadStep::Failed(answer_error(ClientError::Body(error))), 0),
                 Ok(step) => {
                     let consumed_bytes = step.consumed_bytes;
                     (self.body(handle, step, blocks), consumed_bytes)
@@ -344,21 +344,21 @@ impl Shared {
     }
 
     /// What a head that has come means for the exchange.
-    fn head<'b>(&mut self, handle: Handle<Exchange>, head: ResponseHead) -> Step<'b> {
+    fn head<'b>(&mut self, handle: Handle<Exchange>, head: ResponseHead) -> ReadStep<'b> {
         let Some(exchange) = self.exchanges.get_mut(handle) else {
-            return Step::Gone;
+            return ReadStep::Gone;
         };
         if head.status.code() == 101 {
             if !exchange.may_upgrade {
-                return Step::Failed(answer_error(ClientError::SwitchedProtocols));
+                return ReadStep::Failed(answer_error(ClientError::SwitchedProtocols));
             }
             exchange.incoming = Incoming::Raw;
             exchange.outgoing = Outgoing::Raw;
-            return Step::Head(head, Framing::UntilClose);
+            return ReadStep::Head(head, Framing::UntilClose);
         }
         if head.status.is_informational() {
             exchange.awaits_continue = false;
-            return Step::Informational(head);
+            return ReadStep::Informational(head);
         }
         let framing = head.framing(exchange.method);
         exchange.keeps_alive = head.keep_alive(exchange.method);
@@ -368,7 +368,7 @@ impl Shared {
                 BodyDecoder::new(framing, &self.limits).map_or(Incoming::Complete, Incoming::Body)
             }
         };
-        Step::Head(head, framing)
+        ReadStep::Head(head, framing)
     }
 
     /// What a part of a body that has come means for the exchange.
@@ -377,15 +377,15 @@ impl Shared {
         handle: Handle<Exchange>,
         step: BodyStep<'b>,
         blocks: &BlockPool,
-    ) -> Step<'b> {
+    ) -> ReadStep<'b> {
         let limit_bytes = self.limits.body_bytes_max;
         let Some(exchange) = self.exchanges.get_mut(handle) else {
-            return Step::Gone;
+            return ReadStep::Gone;
         };
         exchange.report.body_bytes += step.data.len() as u64;
         if exchange.report.body_bytes > limit_bytes {
             let error = BodyError::TooLong { limit_bytes };
-            return Step::Failed(answer_error(ClientError::Body(error)));
+            return ReadStep::Failed(answer_error(ClientError::Body(error)));
         }
         if step.is_complete {
             exchange.incoming = Incoming::Complete;
@@ -393,12 +393,12 @@ impl Shared {
         if !step.trailer.is_empty() {
             let kept = exchange.trailer.extend_from_slice(blocks, step.trailer);
             if let Err(error) = kept {
-                return Step::Failed(error.into());
+                return ReadStep::Failed(error.into());
             }
         }
         match step.data.is_empty() {
-            true => Step::Silent,
-            false => Step::Body(step.data),
+            true => ReadStep::Silent,
+            false => ReadStep::Body(step.data),
         }
     }
 }
@@ -413,8 +413,8 @@ const fn answer_head<'a>(
     head: &'a ResponseHead,
     fields: &'a HeadFields,
     framing: Framing,
-) -> AnswerHead<'a> {
-    AnswerHead {
+) -> ReceivedHead<'a> {
+    ReceivedHead {
         bytes,
         head,
         fields,
@@ -426,7 +426,7 @@ fn answer_error(error: ClientError) -> FailureCause {
     FailureCause::Answer(error)
 }
 
-// Heads of answers, parsed: those that came last of some upstreams are compared first.
+// Heads of responses, parsed: those that came last of some upstreams are compared first.
 
 /// Longer heads are parsed each time.
 const KNOWN_BYTES_MAX: usize = 1024;
@@ -435,7 +435,7 @@ const PLACES: usize = 4;
 
 /// One head.
 #[derive(Debug)]
-struct Place {
+struct KnownHead {
     /// As received; empty: `head` and `fields` say nothing that lasts.
     bytes: Vec<u8>,
     head: ResponseHead,
@@ -444,15 +444,15 @@ struct Place {
 
 /// See the module. One client has one, with the same limits always.
 #[derive(Debug)]
-pub(super) struct AnswerHeads {
-    places: [Place; PLACES],
+pub(super) struct KnownResponseHeads {
+    places: [KnownHead; PLACES],
     /// Where the head is that was asked for last.
     at: usize,
 }
 
-impl Default for AnswerHeads {
+impl Default for KnownResponseHeads {
     fn default() -> Self {
-        let place = |_| Place {
+        let place = |_| KnownHead {
             bytes: Vec::with_capacity(KNOWN_BYTES_MAX),
             head: ResponseHead::EMPTY,
             fields: HeadFields::new(),
@@ -464,7 +464,7 @@ impl Default for AnswerHeads {
     }
 }
 
-impl AnswerHeads {
+impl KnownResponseHeads {
     /// The head at the beginning of what came from one upstream. Allocates nothing.
     #[inline]
     pub(super) fn read(
@@ -602,7 +602,7 @@ impl LastHead {
     }
 }
 
-/// What a final response's head says, as the answer to a request of this method.
+/// What a final response's head says, as the response to a request of this method.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meaning {
     pub(super) method: Method,

@@ -12,7 +12,7 @@
 
 use super::driving::{Exchange, Outgoing, Stage};
 use super::exchange::{ExchangeId, ExchangeReport, OutgoingRequest};
-use super::reading::AnswerHeads;
+use super::reading::KnownResponseHeads;
 use crate::body::KeptInput;
 use crate::head::Framing;
 use crate::head_text::Field;
@@ -46,7 +46,7 @@ pub struct ClientConfig {
     pub limits: Limits,
     /// Looks names up; without it targets are addresses.
     pub resolver: Option<Resolver>,
-    /// An answer that arrives whole is told as one [`super::ExchangeEvent::Whole`].
+    /// A response that arrives whole is told as one [`super::ExchangeEvent::Whole`].
     pub buffers_small_responses: bool,
 }
 
@@ -79,7 +79,7 @@ pub enum ExchangeWriteError {
 /// The client of one shard. Clones are the same; none leaves its thread.
 #[derive(Clone)]
 pub struct Client {
-    pub(super) shared: Rc<RefCell<Shared>>,
+    pub(super) shared: Rc<RefCell<ClientShared>>,
 }
 
 impl fmt::Debug for Client {
@@ -96,11 +96,11 @@ pub(super) struct Orphan {
     pub(super) is_untouched: bool,
 }
 
-pub(super) struct Shared {
+pub(super) struct ClientShared {
     pub(super) pool: ConnectionPool,
     pub(super) limits: Limits,
     pub(super) exchanges: Slab<Exchange>,
-    /// What of answers waits for who reads them.
+    /// What of responses waits for its reader.
     pub(super) kept_inputs: Pool<KeptInput>,
     /// Whose a leased connection is.
     pub(super) by_slot: Vec<Option<(SocketId, Handle<Exchange>)>>,
@@ -112,8 +112,8 @@ pub(super) struct Shared {
     pub(super) names_due: Vec<PoolKey>,
     /// Kept for its memory.
     pub(super) in_hand: Vec<Handle<Exchange>>,
-    /// Lent while an answer is read.
-    pub(super) heads: Option<Box<AnswerHeads>>,
+    /// Lent while a response is read.
+    pub(super) heads: Option<Box<KnownResponseHeads>>,
     pub(super) buffers_small_responses: bool,
     /// Of exchanges that have ended, for those to come.
     pub(super) spare_timers: Vec<TimerId>,
@@ -145,11 +145,11 @@ impl Client {
         limits: Limits,
         resolver: Option<ResolverClient>,
     ) -> Self {
-        let shared = Shared {
+        let shared = ClientShared {
             pool: ConnectionPool::new(pool, mode, resolver),
             limits,
             exchanges: Slab::new("http_exchanges", mode),
-            kept_inputs: Pool::new("http_answers_kept", mode),
+            kept_inputs: Pool::new("http_responses_kept", mode),
             by_slot: Vec::new(),
             noted: Vec::new(),
             orphans: Vec::new(),
@@ -304,7 +304,7 @@ impl Client {
         Ok(())
     }
 
-    /// No more of the answer's body for now. What was received is kept, at most two receives; then the
+    /// No more of the response's body for now. What was received is kept, at most two receives; then the
     /// kernel's window stops the upstream.
     pub fn pause(&self, id: ExchangeId) {
         self.set_paused(id, true);
@@ -331,7 +331,7 @@ impl Client {
         exchange.map(|exchange| exchange.report_at(now_ns))
     }
 
-    /// Nobody wants the answer any more: nothing more is told of it, and its connection is closed,
+    /// Nobody wants the response any more: nothing more is told of it, and its connection is closed,
     /// unless nothing was written to it.
     pub fn abort(&self, id: ExchangeId) {
         let shared = &mut *self.shared.borrow_mut();
@@ -369,7 +369,7 @@ impl Client {
     }
 }
 
-impl Shared {
+impl ClientShared {
     pub(super) fn note(&mut self, handle: Handle<Exchange>) {
         if let Some(exchange) = self.exchanges.get_mut(handle)
             && !std::mem::replace(&mut exchange.is_noted, true)

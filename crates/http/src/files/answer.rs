@@ -1,4 +1,4 @@
-//! Answers with files: heads with their fields, bodies out of the cache or a file.
+//! Responses with files: heads with their fields, bodies out of the cache or a file.
 //!
 //! The service calls this with a name that is in the cache or was looked up; what is not sent at
 //! once comes back as a [`Todo`], which waits as a task.
@@ -31,8 +31,8 @@ const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
 /// `bytes `, three numbers, two separators.
 const CONTENT_RANGE_BYTES_MAX: usize = 6 + 3 * 20 + 2;
 
-/// Where an answer is made.
-pub(super) struct Place<'a> {
+/// Where a response is made.
+pub(super) struct SendContext<'a> {
     pub(super) blocks: &'a BlockPool,
     pub(super) now_ns: u64,
 }
@@ -42,7 +42,7 @@ pub(super) enum Todo {
     /// It is answered, or must be cut.
     Nothing,
     /// Its file is being sent.
-    Send(Transfer, Step),
+    Send(Transfer, TransferStep),
 }
 
 /// What a head says of a file.
@@ -52,7 +52,7 @@ struct FileHead<'a> {
     size_bytes: u64,
 }
 
-/// Field values that are made for one answer.
+/// Field values that are made for one response.
 struct RangeText {
     text: [u8; CONTENT_RANGE_BYTES_MAX],
     len: usize,
@@ -81,7 +81,7 @@ const FIELDS_MAX: usize = 7;
 const BYTES: FieldValue<'_> = FieldValue::from_static("bytes");
 const NOSNIFF: FieldValue<'_> = FieldValue::from_static("nosniff");
 
-/// The fields of an answer with a file, on the stack.
+/// The fields of a response with a file, on the stack.
 struct Fields<'a> {
     fields: [Field<'a>; FIELDS_MAX],
     len: usize,
@@ -213,7 +213,7 @@ impl Files {
         opened: Result<Opened, OpenRefusal>,
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
         response: &mut Response<'_>,
-        place: &Place<'_>,
+        place: &SendContext<'_>,
     ) -> Todo {
         self.counters().cache_misses.add(1);
         let relative = question.file.relative;
@@ -268,7 +268,7 @@ impl Files {
         file: &OwnedFd,
         version: Version,
         now: SystemTime,
-        place: &Place<'_>,
+        place: &SendContext<'_>,
     ) -> Option<usize> {
         if let Some(cached) = self.cache.place_of(relative) {
             if self.cache.file(cached).version == version {
@@ -366,20 +366,20 @@ impl Files {
         };
         let step = match is_intact {
             true => transfer.advance(response, &mut self.scratch),
-            false => Step::Broken,
+            false => TransferStep::Broken,
         };
         self.counters().body_bytes.add(transfer.at - before);
         match step {
-            Step::Complete => Todo::Nothing,
-            Step::Broken => {
-                self.counters().cut.add(1);
+            TransferStep::Complete => Todo::Nothing,
+            TransferStep::Broken => {
+                self.counters().transfers_aborted.add(1);
                 Todo::Nothing
             }
-            Step::NeedsRoom | Step::NeedsDisk => Todo::Send(transfer, step),
+            TransferStep::NeedsRoom | TransferStep::NeedsDisk => Todo::Send(transfer, step),
         }
     }
 
-    /// Keeps what is left to do, and says what it waits for. An answer that cannot go on is cut.
+    /// Keeps what is left to do, and says what it waits for. A response that cannot go on is cut.
     pub(super) fn go_on(
         &mut self,
         todo: Todo,
@@ -391,7 +391,7 @@ impl Files {
             return Flow::Done;
         };
         let work = match step {
-            Step::NeedsDisk => match read_from_disk(&mut transfer, blocks) {
+            TransferStep::NeedsDisk => match read_from_disk(&mut transfer, blocks) {
                 Some(work) => Some(work),
                 None => return Flow::Done,
             },
@@ -466,7 +466,7 @@ fn read_from_disk(transfer: &mut Transfer, blocks: &BlockPool) -> Option<Work> {
 // A file on its way: its next bytes from the kernel's memory to the client.
 //
 // ```text
-// head, first block   read, written into the answer                    one send for both
+// head, first block   read, written into the response                    one send for both
 // the rest            straight from the file to the socket             in memory, and the client reads
 //                     read and written, a block at a time              the client is slow, or TLS
 //                     read by the disk thread                          not in memory
@@ -494,32 +494,36 @@ pub(super) struct Transfer {
 
 /// How far a transfer came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Step {
+pub(super) enum TransferStep {
     /// All bytes are written.
     Complete,
     /// The output is full.
     NeedsRoom,
     /// The next bytes are on the disk.
     NeedsDisk,
-    /// The file is shorter than announced, unreadable, or there is no memory: the answer cannot be
+    /// The file is shorter than announced, unreadable, or there is no memory: the response cannot be
     /// completed.
     Broken,
 }
 
 impl Transfer {
     /// Writes as much as there is room for and memory holds.
-    pub(super) fn advance(&mut self, response: &mut Response<'_>, scratch: &mut [u8]) -> Step {
+    pub(super) fn advance(
+        &mut self,
+        response: &mut Response<'_>,
+        scratch: &mut [u8],
+    ) -> TransferStep {
         let turn_bytes = FILE_TURN_BYTES.min(self.end - self.at);
         if self.send_file(response, turn_bytes) == turn_bytes {
             return match self.at == self.end {
-                true => Step::Complete,
-                false => Step::NeedsRoom,
+                true => TransferStep::Complete,
+                false => TransferStep::NeedsRoom,
             };
         }
         self.write_parts(response, scratch)
     }
 
-    /// Sends up to so many bytes past the answer, as far as that is possible; the last ones are left
+    /// Sends up to so many bytes past the response, as far as that is possible; the last ones are left
     /// for the usual way if they fit into one part.
     fn send_file(&mut self, response: &mut Response<'_>, turn_bytes: u64) -> u64 {
         let Some(file) = self
@@ -534,37 +538,39 @@ impl Transfer {
         sent_bytes
     }
 
-    fn write_parts(&mut self, response: &mut Response<'_>, scratch: &mut [u8]) -> Step {
+    fn write_parts(&mut self, response: &mut Response<'_>, scratch: &mut [u8]) -> TransferStep {
         loop {
             let left_bytes = self.end - self.at;
             let part_bytes = left_bytes
                 .min(response.room_bytes() as u64)
                 .min(scratch.len() as u64) as usize;
             if left_bytes == 0 {
-                return Step::Complete;
+                return TransferStep::Complete;
             }
             if part_bytes < ROOM_BYTES_MIN && (part_bytes as u64) < left_bytes {
-                return Step::NeedsRoom;
+                return TransferStep::NeedsRoom;
             }
             let Some(file) = &self.file else {
-                return Step::Broken;
+                return TransferStep::Broken;
             };
             match read_cached(file, &mut scratch[..part_bytes], self.at) {
-                Ok(0) => return Step::Broken,
+                Ok(0) => return TransferStep::Broken,
                 Ok(count) => {
                     if !self.write(&scratch[..count], response) {
-                        return Step::Broken;
+                        return TransferStep::Broken;
                     }
                 }
                 // The others: a file system, an emulator or an old kernel that cannot tell.
-                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => return Step::NeedsDisk,
+                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    return TransferStep::NeedsDisk;
+                }
                 Err(Errno::INTR) => {}
-                Err(_) => return Step::Broken,
+                Err(_) => return TransferStep::Broken,
             }
         }
     }
 
-    /// Writes the next bytes. False: the answer cannot be completed.
+    /// Writes the next bytes. False: the response cannot be completed.
     pub(super) fn write(&mut self, bytes: &[u8], response: &mut Response<'_>) -> bool {
         self.at += bytes.len() as u64;
         response.write(bytes).is_ok()

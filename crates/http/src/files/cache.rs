@@ -1,6 +1,6 @@
 //! Small files in pooled memory, one cache per shard.
 //!
-//! An answer from here costs no system call. A file is looked at again, by name, when its last look
+//! A response from here costs no system call. A file is looked at again, by name, when its last look
 //! is a second old: so for up to [`FRESH_NS`] a client may get what the file was before, complete and
 //! with the validators that belong to it. Deleting a file takes as long to show.
 //!
@@ -19,7 +19,7 @@ use super::selection::{Validators, Version};
 /// How long an entry is believed without looking.
 pub(super) const FRESH_NS: u64 = 1_000_000_000;
 
-/// The largest file kept: with its head it fits into the largest pooled block, so that an answer
+/// The largest file kept: with its head it fits into the largest pooled block, so that a response
 /// makes no heap call.
 pub(super) const FILE_BYTES_MAX: u64 = 31 * 1024;
 
@@ -36,14 +36,14 @@ pub(super) struct CachedFile {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CacheEntry {
     name: Box<[u8]>,
     file: CachedFile,
     looked_at_ns: u64,
     is_used: bool,
 }
 
-impl Entry {
+impl CacheEntry {
     fn bytes(&self) -> usize {
         ENTRY_BYTES + 2 * self.name.len() + self.file.body.capacity()
     }
@@ -53,7 +53,7 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Cache {
     places: HashMap<Box<[u8]>, usize>,
-    entries: Vec<Entry>,
+    entries: Vec<CacheEntry>,
     hand: usize,
     bytes: usize,
     capacity_bytes: usize,
@@ -131,7 +131,7 @@ impl Cache {
             && ENTRY_BYTES as u64 + size_bytes <= self.capacity_bytes as u64
     }
 
-    /// Keeps a file in the place of an earlier version of it; others make room. Returns where, and
+    /// Keeps a file instead of an earlier version of it; others make room. Returns where, and
     /// how many were thrown out, unless it is too large for the whole cache.
     pub(super) fn insert(
         &mut self,
@@ -140,7 +140,7 @@ impl Cache {
         now_ns: u64,
     ) -> Option<(usize, u64)> {
         self.remove(name);
-        let entry = Entry {
+        let entry = CacheEntry {
             name: name.into(),
             file,
             looked_at_ns: now_ns,
@@ -251,8 +251,8 @@ counters! {
         "Reads of bytes that were not in memory, done by the disk thread.";
     transfers "gauge" "millpond_files_transfers"
         "Requests now that wait for the disk or whose file is being sent.";
-    cut "counter" "millpond_files_cut_total"
-        "Answers cut short, because their file shrank or could not be read while being sent.";
+    transfers_aborted "counter" "millpond_files_transfers_aborted_total"
+        "Responses cut short because their file shrank or could not be read while it was sent.";
 }
 
 #[cfg(test)]

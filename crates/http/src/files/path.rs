@@ -431,12 +431,12 @@ fn kind(stat: &Stat) -> FileType {
 // name leads nowhere the last directory stays. Shards compare a number with each request and take the new
 // directory when it has changed: no lock is held, no name is looked up there.
 
-/// How old the answer may be where the name leads.
+/// How old the response may be where the name leads.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is shared by the shards and the thread that looks.
 #[derive(Debug)]
-struct Shared {
+struct DiskShared {
     path: PathBuf,
     follows_links: bool,
     current: Mutex<Arc<Root>>,
@@ -447,7 +447,7 @@ struct Shared {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct FollowedRoot {
-    shared: Arc<Shared>,
+    shared: Arc<DiskShared>,
     /// The thread ends when this is dropped.
     _stop: Option<Sender<()>>,
 }
@@ -460,7 +460,7 @@ impl FollowedRoot {
         follows_links: bool,
         is_pinned: bool,
     ) -> Result<Self, std::io::Error> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DiskShared {
             path: path.to_owned(),
             follows_links,
             current: Mutex::new(Arc::new(root)),
@@ -500,13 +500,13 @@ impl FollowedRoot {
     }
 }
 
-fn follow(shared: &Shared, stopped: &Receiver<()>) {
+fn follow(shared: &DiskShared, stopped: &Receiver<()>) {
     while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         error::catch(HelperThread::FilesDisk, || shared.look());
     }
 }
 
-impl Shared {
+impl DiskShared {
     fn look(&self) {
         let Ok(found) = Root::open(&self.path, self.follows_links) else {
             return;
@@ -553,7 +553,7 @@ pub(super) enum Work {
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum DiskResult {
     Opened(Result<Opened, OpenRefusal>),
     Read {
         file: OwnedFd,
@@ -573,7 +573,7 @@ struct Job {
 pub(super) struct Answer {
     pub(super) token: RequestToken,
     pub(super) state: u64,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: DiskResult,
 }
 
 /// The shard's end.
@@ -607,7 +607,7 @@ impl Disk {
             .is_some_and(|jobs| jobs.send(job).is_ok())
     }
 
-    /// Moves all answers into `answers`.
+    /// Moves all responses into `answers`.
     pub(super) fn drain_into(&self, answers: &mut Vec<Answer>) {
         self.answers.drain_into(answers);
     }
@@ -633,7 +633,7 @@ fn work(queue: &Receiver<Job>, answers: &MailboxSender<Answer>) {
                 drop(name);
                 // Blocks of the shard freed here go home now, not with a batch that never fills.
                 flush_remote_frees();
-                Outcome::Opened(opened)
+                DiskResult::Opened(opened)
             }
             Work::Read {
                 file,
@@ -643,7 +643,7 @@ fn work(queue: &Receiver<Job>, answers: &MailboxSender<Answer>) {
             } => {
                 let read = || read(&file, offset, bytes_max, buffer);
                 let bytes = error::catch(HelperThread::FilesDisk, read).unwrap_or(Err(Errno::IO));
-                Outcome::Read { file, bytes }
+                DiskResult::Read { file, bytes }
             }
         };
         let answer = Answer {
@@ -651,7 +651,7 @@ fn work(queue: &Receiver<Job>, answers: &MailboxSender<Answer>) {
             state,
             outcome,
         };
-        // The mailbox has no limit, and a shard that is gone needs no answer.
+        // The mailbox has no limit, and a shard that is gone needs no response.
         let _ = answers.send(answer);
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn select<'a>(
     let (mut if_modified, mut if_unmodified) = (Single::Missing, Single::Missing);
     let (mut range, mut if_range) = (Single::Missing, Single::Missing);
     for (name, value) in fields {
-        // No name below is shorter; most fields of most requests are told apart by their first byte.
+        // No name below is shorter; most fields of most requests are distinguished by their first byte.
         match name {
             [b'i' | b'I', ..] if name.len() >= 8 => {
                 if name.eq_ignore_ascii_case(b"if-none-match") {
@@ -250,7 +250,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 // Which state of which file: what the kernel says of it, and the validators made from that.
 //
 // The entity tag is strong and made of inode, size and time of change in nanoseconds. It promises:
-// two answers with one tag carry the same bytes, as long as files are replaced by renaming, or
+// two responses with one tag carry the same bytes, as long as files are replaced by renaming, or
 // rewritten with a time of change that differs. A file overwritten in place, to the same length and
 // within one step of the file system's clock (4 ms, or a time set back by hand), keeps its tag.
 // Tags are those of one copy: another machine with the same files gives others.
@@ -377,7 +377,7 @@ pub(super) struct Question<'a> {
     pub(super) is_get: bool,
 }
 
-/// A question that waits, with the fields that decide about its answer.
+/// A question that waits, with the fields that decide about its response.
 #[derive(Debug)]
 pub(super) struct KeptQuestion {
     /// Name, path, query, then one line for each field.
@@ -465,7 +465,7 @@ impl<'a> Question<'a> {
     }
 }
 
-// Answers without a file: a redirection, or a refusal in one sentence that says what to do.
+// Responses without a file: a redirection, or a refusal in one sentence that says what to do.
 
 const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
 const CONTENT_IS_TEXT: Field<'_> = (FieldName::CONTENT_TYPE, FieldValue::TEXT_PLAIN);

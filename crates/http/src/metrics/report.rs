@@ -150,14 +150,14 @@ fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
         (
             "connections_accepted_total",
             "counter",
-            "Connections taken.",
+            "Connections accepted.",
             |c| c.connections_accepted,
         ),
         (
             "connections_refused_total",
             "counter",
-            "Connections answered 503: too many.",
-            |c| c.struck(Limit::Connections) + c.struck(Limit::AddressConnections),
+            "Connections refused with 503: too many.",
+            |c| c.limit_hits(Limit::Connections) + c.limit_hits(Limit::AddressConnections),
         ),
         (
             "connections_shed_total",
@@ -169,25 +169,25 @@ fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
             "idle_timeouts_total",
             "counter",
             "Connections closed for idleness.",
-            |c| c.struck(Limit::IdleTime),
+            |c| c.limit_hits(Limit::IdleTime),
         ),
         (
             "head_timeouts_total",
             "counter",
-            "Heads that took too long.",
-            |c| c.struck(Limit::HeadTime),
+            "Request heads that took too long.",
+            |c| c.limit_hits(Limit::HeadTime),
         ),
         (
             "body_timeouts_total",
             "counter",
-            "Bodies that were too slow.",
-            |c| c.struck(Limit::BodyRate),
+            "Request bodies that were too slow.",
+            |c| c.limit_hits(Limit::BodyRate),
         ),
         (
             "write_stalls_total",
             "counter",
-            "Connections cut: peer did not read.",
-            |c| c.struck(Limit::WriteStall),
+            "Connections closed because the peer did not read.",
+            |c| c.limit_hits(Limit::WriteStall),
         ),
     ];
     for (suffix, kind, help, read) in metrics {
@@ -251,13 +251,13 @@ fn write_limits(out: &mut MetricsText<'_>, shards: &[ShardSnapshot], limits: &Li
     for (limit, value, _) in named {
         out.sample(name, &[("limit", &limit)], value);
     }
-    let name = "millpond_http_limit_strikes_total";
-    out.describe(name, "counter", "How often peers ran into a limit.");
+    let name = "millpond_http_limit_exceeded_total";
+    out.describe(name, "counter", "How often a peer exceeded a limit.");
     for (shard, snapshot) in shards.iter().enumerate() {
         for (text, _, limit) in named {
             if let Some(limit) = limit {
                 let labels: [(&str, &dyn Display); 2] = [("shard", &shard), ("limit", &text)];
-                out.sample(name, &labels, snapshot.http.struck(limit));
+                out.sample(name, &labels, snapshot.http.limit_hits(limit));
             }
         }
     }
@@ -280,7 +280,7 @@ fn write_access_log(
         ),
         (
             "millpond_http_access_log_dropped_total",
-            "Entries of the access log that found no room.",
+            "Entries of the access log that were dropped: its queue was full.",
             |log| log.dropped,
         ),
     ];
@@ -340,7 +340,7 @@ fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
         let name = format!("millpond_driver_{suffix}");
         out.describe(&name, "counter", help);
         for (shard, ShardSnapshot { driver, .. }) in shards.iter().enumerate() {
-            out.sample(&name, &[("shard", &shard)], value(driver));
+            out.sample_count(&name, &[("shard", &shard)], value(driver));
         }
     }
 }
@@ -368,13 +368,13 @@ const DRIVER_METRICS: [DriverMetric; 14] = [
     }),
     (
         "sends_blocked_total",
-        "Sends that left something over.",
+        "Sends that the kernel took only in part.",
         |driver| driver.sends_blocked,
     ),
     (
-        "put_off_total",
+        "deferred_total",
         "Events handled in a later tick than they came in: its budget was spent.",
-        |driver| driver.put_off,
+        |driver| driver.deferred,
     ),
     (
         "receive_starvations_total",
@@ -392,18 +392,20 @@ const DRIVER_METRICS: [DriverMetric; 14] = [
         |driver| driver.submissions,
     ),
     (
-        "spins_paid_total",
-        "Spins before a sleep that met an event: with --busy-poll.",
+        "productive_polls_total",
+        "Busy polls before a sleep that met an event: with --busy-poll.",
         |driver| driver.spins_paid,
     ),
     (
-        "spins_vain_total",
-        "Spins after which the shard slept all the same.",
+        "unproductive_polls_total",
+        "Busy polls that met no event, so that the shard slept.",
         |driver| driver.spins_vain,
     ),
-    ("spun_ns_total", "Nanoseconds spent in spins.", |driver| {
-        driver.spun_ns
-    }),
+    (
+        "busy_poll_seconds_total",
+        "Time spent in busy polls.",
+        |driver| driver.spun_ns,
+    ),
     ("received_bytes_total", "Bytes received.", |driver| {
         driver.received_bytes
     }),
@@ -419,12 +421,12 @@ const DRIVER_METRICS: [DriverMetric; 14] = [
     ),
     (
         "accept_failures_total",
-        "Failed accepts, e.g. for want of descriptors.",
+        "Failed accepts, e.g. no free descriptor.",
         |driver| driver.accept_failures,
     ),
     (
         "accepts_refused_total",
-        "Connections reset as soon as they were taken, for want of a descriptor.",
+        "Connections reset on accept: no free descriptor.",
         |driver| driver.accepts_refused,
     ),
 ];
@@ -445,9 +447,12 @@ const POOL_METRICS: [PoolMetric; 9] = [
     ("cached_bytes", "gauge", "Bytes ready for reuse.", |p| {
         p.cached_bytes
     }),
-    ("waste_bytes", "gauge", "Bytes nobody can use.", |p| {
-        p.waste_bytes
-    }),
+    (
+        "waste_bytes",
+        "gauge",
+        "Bytes that no allocation can use.",
+        |p| p.waste_bytes,
+    ),
     ("reserved_bytes", "gauge", "live + cached + waste.", |p| {
         p.reserved_bytes
     }),
@@ -499,13 +504,13 @@ fn write_idle(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
     type Read = fn(&ShardSnapshot) -> u64;
     let metrics: [(&str, &str, &str, Read); 2] = [
         (
-            "millpond_pools_given_back_bytes_total",
+            "millpond_pools_released_bytes_total",
             "counter",
-            "Idle memory given back to the system.",
+            "Idle memory returned to the system.",
             |shard| shard.bytes_given_back,
         ),
         (
-            "millpond_io_buffers_addressed_bytes",
+            "millpond_io_buffers_virtual_bytes",
             "gauge",
             "Address space of the I/O buffers; only their pool's reserved bytes can have pages.",
             |shard| shard.io_buffers_addressed_bytes,
@@ -609,7 +614,7 @@ pub(crate) struct ShardSnapshot {
     pub(crate) driver: DriverCounters,
     /// Of a server that speaks TLS.
     pub(crate) tls: Option<TlsCounters>,
-    /// Of a server whose clients begin with a head of the PROXY protocol.
+    /// Of a server whose clients begin with a PROXY header.
     pub(crate) proxy_heads: Option<ProxyHeadCounters>,
     pub(crate) driver_name: &'static str,
     /// With a log only.
@@ -656,7 +661,7 @@ impl Snapshots {
     }
 }
 
-// Who may read `/metrics` on the listener that serves everything else.
+// Access to `/metrics` on the listener that serves everything else.
 
 /// Which peers `GET /metrics` on the main listener is answered for. For all others the path is one of the service's.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -712,7 +717,7 @@ fn is_forwarded(request: &Request<'_>) -> bool {
     })
 }
 
-// Heads of the PROXY protocol as Prometheus text; nothing of a server that awaits none.
+// PROXY headers as Prometheus text; nothing of a server that awaits none.
 
 pub(super) fn write_proxy_heads(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
     let heads: Vec<(usize, ProxyHeadCounters)> = shards
@@ -723,12 +728,8 @@ pub(super) fn write_proxy_heads(out: &mut MetricsText<'_>, shards: &[ShardSnapsh
     if heads.is_empty() {
         return;
     }
-    let name = "millpond_proxy_protocol_heads_total";
-    out.describe(
-        name,
-        "counter",
-        "Heads of the PROXY protocol that were taken.",
-    );
+    let name = "millpond_proxy_protocol_headers_total";
+    out.describe(name, "counter", "PROXY headers that were accepted.");
     for (shard, counters) in &heads {
         for (version, count) in [("1", counters.taken_v1), ("2", counters.taken_v2)] {
             let labels: [(&str, &dyn Display); 2] = [("shard", shard), ("version", &version)];
@@ -739,7 +740,7 @@ pub(super) fn write_proxy_heads(out: &mut MetricsText<'_>, shards: &[ShardSnapsh
     out.describe(
         name,
         "counter",
-        "Connections closed for want of a head of the PROXY protocol, by reason.",
+        "Connections closed because of a missing or invalid PROXY header, by reason.",
     );
     for (shard, counters) in &heads {
         for failure in ProxyHeadFailure::ALL {
@@ -750,15 +751,15 @@ pub(super) fn write_proxy_heads(out: &mut MetricsText<'_>, shards: &[ShardSnapsh
     type Read = fn(&ProxyHeadCounters) -> u64;
     let metrics: [(&str, &str, &str, Read); 2] = [
         (
-            "awaited",
+            "pending",
             "gauge",
-            "Connections whose head is not whole.",
+            "Connections whose PROXY header is not complete.",
             |counters| counters.awaited,
         ),
         (
             "without_address_total",
             "counter",
-            "Heads that told no address, so that the connection's own was taken.",
+            "PROXY headers without an address: the connection's own was taken.",
             |counters| counters.without_address,
         ),
     ];
@@ -819,15 +820,15 @@ pub(super) fn write_tls(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
             |c| c.established,
         ),
         (
-            "broken_total",
+            "protocol_errors_total",
             "counter",
-            "Established connections ended by what TLS does not allow.",
+            "Established connections closed because the peer violated TLS.",
             |c| c.broken,
         ),
         (
             "truncated_total",
             "counter",
-            "Connections whose peer did not announce the end of what it sends.",
+            "Connections whose peer closed without a close_notify.",
             |c| c.truncated,
         ),
         (
@@ -916,6 +917,14 @@ impl<'a> MetricsText<'a> {
         self.sample(&format!("{name}_count"), &labels, count);
     }
 
+    /// One sample of a counter in its metric's unit: of a metric in seconds, `count` is in nanoseconds.
+    pub fn sample_count(&mut self, name: &str, labels: &[(&str, &dyn Display)], count: u64) {
+        match name.ends_with("_seconds_total") {
+            true => self.sample(name, labels, Seconds(count)),
+            false => self.sample(name, labels, count),
+        }
+    }
+
     fn write(&mut self, text: fmt::Arguments<'_>) {
         // The cause is kept in `error`, which `finish` returns.
         let _ = self.write_fmt(text);
@@ -977,7 +986,7 @@ impl Write for Escaper<'_, '_> {
 // The text has what the service of a shard adds, which only its thread can read. One text is asked for at a time,
 // however many peers wait for it.
 
-/// The question, the answer, and who is to be woken for each.
+/// The request, the text, and the threads to wake for each.
 #[derive(Default)]
 pub(crate) struct Scrape {
     is_asked: AtomicBool,

@@ -93,7 +93,7 @@ fn set_framing(
 }
 
 /// Why there is no request line within its limit. Bytes behind the limit must not decide, or the
-/// answer would depend on how much has come; so only those before it are read again.
+/// response would depend on how much has come; so only those before it are read again.
 #[cold]
 fn line_stop(bytes: &[u8], limits: &Limits) -> Stop {
     let limit_bytes = limits.request_line_bytes_max;

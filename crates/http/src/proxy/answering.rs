@@ -1,4 +1,4 @@
-//! The upstream's side of a request: its answer to the client, or another try, or the reason why not.
+//! The upstream's side of a request: its response to the client, or another try, or the reason why not.
 //!
 //! `service` calls it with every event of an exchange, at the moment its bytes arrive.
 
@@ -6,7 +6,7 @@ use millpond_mempool::{Buffer, Handle};
 
 use crate::access_log::Relayed;
 use crate::client::{
-    AnswerHead, ExchangeFailure, ExchangeId, ExchangeReport, PART_BYTES_MAX, Phase,
+    ExchangeFailure, ExchangeId, ExchangeReport, PART_BYTES_MAX, Phase, ReceivedHead,
 };
 use crate::completions::Completions;
 use crate::head::ResponseFraming;
@@ -57,15 +57,15 @@ impl Proxy {
         }
     }
 
-    /// The answer's head has come.
+    /// The response's head has come.
     pub(super) fn take_head(
         &mut self,
         handle: Handle<Proxied>,
-        answer: &AnswerHead<'_>,
+        answer: &ReceivedHead<'_>,
         completions: &mut Completions<'_>,
     ) {
         self.note_answer(handle, completions);
-        let (known_answers, config) = (&mut self.known_answers, &self.config);
+        let (known_responses, config) = (&mut self.known_responses, &self.config);
         let Some(proxied) = self.requests.get_mut(handle) else {
             return;
         };
@@ -86,8 +86,8 @@ impl Proxy {
                 true => forward_switch(response, answer)
                     .map(|()| false)
                     .map_err(HeadRefused::failure),
-                false => known_answers
-                    .forward(response, answer, &config.answer_changes)
+                false => known_responses
+                    .forward(response, answer, &config.response_changes)
                     .map_err(HeadRefused::failure),
             };
             match written {
@@ -100,7 +100,7 @@ impl Proxy {
                 Ok(passes_trailers) => {
                     proxied.is_answering = true;
                     proxied.is_answered = !response.outgoing.is_open();
-                    proxied.passes_answer_trailers = passes_trailers;
+                    proxied.passes_response_trailers = passes_trailers;
                     has_room = has_room_for_part(response.output);
                     match proxied.is_answered {
                         true => Flow::Done,
@@ -130,15 +130,15 @@ impl Proxy {
         }
     }
 
-    /// All of the answer has come, and the exchange is over.
+    /// All of the response has come, and the exchange is over.
     pub(super) fn take_whole(
         &mut self,
         handle: Handle<Proxied>,
-        (answer, body): (&AnswerHead<'_>, &[u8]),
+        (answer, body): (&ReceivedHead<'_>, &[u8]),
         report: &ExchangeReport,
         completions: &mut Completions<'_>,
     ) {
-        let (known_answers, config) = (&mut self.known_answers, &self.config);
+        let (known_responses, config) = (&mut self.known_responses, &self.config);
         let Some(proxied) = self.requests.get(handle) else {
             return;
         };
@@ -154,9 +154,9 @@ impl Proxy {
         let is_quiet = self.config.quiet_errors;
         let mut refused = None;
         let is_there = completions.continue_with(token, |response, _pools| {
-            match known_answers.forward(response, answer, &config.answer_changes) {
+            match known_responses.forward(response, answer, &config.response_changes) {
                 Ok(_) => {
-                    // Without memory for it the answer is cut, so that the client sees it.
+                    // Without memory for it the response is cut, so that the client sees it.
                     let _ = response.write(body);
                 }
                 Err(error) => {
@@ -197,11 +197,11 @@ impl Proxy {
         }
     }
 
-    /// 100 Continue lets the client go on; others are passed on to who knows of them and reads them.
+    /// 100 Continue lets the client go on; others are passed on to clients that know of them and read.
     pub(super) fn take_informational(
         &mut self,
         handle: Handle<Proxied>,
-        answer: &AnswerHead<'_>,
+        answer: &ReceivedHead<'_>,
         completions: &mut Completions<'_>,
     ) {
         let Some(proxied) = self.requests.get_mut(handle) else {
@@ -214,10 +214,10 @@ impl Proxy {
                 completions.continue_with(proxied.token, |_, _| Flow::Stream(proxied.wants()));
             }
         } else if proxied.is_new_version && !completions.is_full(proxied.token) {
-            // Before its answer no upstream is paused: what a client that reads nothing has no room for is
+            // Before its response no upstream is paused: what a client that reads nothing has no room for is
             // left out, or an upstream decided how much is kept for it.
             completions.continue_with(proxied.token, |response, _| {
-                // One that cannot be passed on is no loss: the answer is still to come.
+                // One that cannot be passed on is no loss: the response is still to come.
                 let _ = forward_informational(response, answer);
                 Flow::Stream(proxied.wants())
             });
@@ -269,7 +269,7 @@ impl Proxy {
         let trailers = &mut self.trailers;
         if !proxied.is_answered {
             completions.continue_with(proxied.token, |response, _pools| {
-                let _ = match proxied.passes_answer_trailers && !trailer.is_empty() {
+                let _ = match proxied.passes_response_trailers && !trailer.is_empty() {
                     true => response.finish_passing(trailers.passing(trailer)),
                     false => response.finish(),
                 };
@@ -281,7 +281,7 @@ impl Proxy {
         }
     }
 
-    /// There is no answer, or no rest of it: again elsewhere, or the client is told.
+    /// There is no response, or no rest of it: again elsewhere, or the client is told.
     pub(super) fn take_failure(
         &mut self,
         handle: Handle<Proxied>,
@@ -359,18 +359,18 @@ impl Proxy {
     }
 }
 
-// Heads of answers that were written for a client before: they are copied.
+// Heads of responses that were written for a client before: they are copied.
 
 /// All that decides what is written for a head, but the head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct AnswerKey {
+struct ResponseKey {
     manner: ResponseFraming,
     framing: Framing,
 }
 
-/// How the answer goes on behind its head.
+/// How the response goes on behind its head.
 #[derive(Clone, Copy, Debug)]
-struct AnswerRest {
+struct ResponseRest {
     manner: ResponseFraming,
     outgoing: Outgoing,
     passes_trailers: bool,
@@ -378,26 +378,26 @@ struct AnswerRest {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct KnownAnswers {
-    memory: HeadMemory<AnswerKey, AnswerRest>,
+pub(super) struct KnownResponses {
+    memory: HeadMemory<ResponseKey, ResponseRest>,
 }
 
-impl KnownAnswers {
+impl KnownResponses {
     pub(super) fn new() -> Self {
         Self {
             memory: HeadMemory::new(),
         }
     }
 
-    /// Writes the final head of an answer; `changes` are the same every time. On failure nothing was written. True: fields behind its body
+    /// Writes the final head of a response; `changes` are the same every time. On failure nothing was written. True: fields behind its body
     /// may go on.
     pub(super) fn forward(
         &mut self,
         response: &mut Response<'_>,
-        answer: &AnswerHead<'_>,
+        answer: &ReceivedHead<'_>,
         changes: &FieldChanges,
     ) -> Result<bool, HeadRefused> {
-        let key = AnswerKey {
+        let key = ResponseKey {
             manner: response.manner,
             framing: answer.framing,
         };
@@ -417,7 +417,7 @@ impl KnownAnswers {
         let written_from = response.output.len();
         let passes_trailers = forward_head(response, answer, changes)?;
         if answer.value_of(b"date").is_some() {
-            let rest = AnswerRest {
+            let rest = ResponseRest {
                 manner: response.manner,
                 outgoing: response.outgoing,
                 passes_trailers,
@@ -429,7 +429,7 @@ impl KnownAnswers {
     }
 }
 
-// One request under way through the proxy: what is kept of it until its answer is complete.
+// One request under way through the proxy: what is kept of it until its response is complete.
 
 /// What of the client's body is still to be had.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -464,9 +464,9 @@ pub(super) struct Proxied {
     pub(super) may_upgrade: bool,
     /// Fields behind the client's body go to the upstream.
     pub(super) passes_trailers: bool,
-    /// Fields behind the answer's body go to the client.
-    pub(super) passes_answer_trailers: bool,
-    /// The client knows of informational answers.
+    /// Fields behind the response's body go to the client.
+    pub(super) passes_response_trailers: bool,
+    /// The client knows of informational responses.
     pub(super) is_new_version: bool,
     pub(super) key_hash: Option<u64>,
     pub(super) tried: Tried,
@@ -476,13 +476,13 @@ pub(super) struct Proxied {
     pub(super) met_stale: bool,
     /// The try under way.
     pub(super) current: Option<(Chosen, ExchangeId)>,
-    /// The client has the head of the answer, or more.
+    /// The client has the head of the response, or more.
     pub(super) is_answering: bool,
-    /// The client has all of the answer.
+    /// The client has all of the response.
     pub(super) is_answered: bool,
     /// The client has sent a FIN, and is answered all the same.
     pub(super) is_half_closed: bool,
-    /// The answer is not received until the client has taken what there is.
+    /// The response is not received until the client has taken what there is.
     pub(super) is_paused: bool,
 }
 
@@ -505,10 +505,10 @@ pub(super) fn handle_of(state: u64) -> Handle<Proxied> {
     Handle::from_bits(state.wrapping_sub(1))
 }
 
-// Whether a request that met with no answer may be sent again, and how often all of them may.
+// Whether a request that met with no response may be sent again, and how often all of them may.
 
 /// Whether another try can do no harm: the request provably did not start, or doing it twice is the
-/// same as once and the client has seen nothing of an answer. `is_body_lost`: parts of the client's
+/// same as once and the client has seen nothing of a response. `is_body_lost`: parts of the client's
 /// body were handed on and not kept.
 pub(super) fn may_retry(
     method: Method,
@@ -531,7 +531,7 @@ const PRECONDITIONS: [&str; 4] = [
 
 /// The method that is repeated as this request may be, if it may have arrived: a PUT with a precondition is no
 /// more idempotent than a POST (its repetition is answered 412, though the write was done), and a request with an
-/// `Idempotency-Key` is done once by whoever understands that, as a PUT is.
+/// `Idempotency-Key` is done once by servers that understand it, as a PUT is.
 fn method_by_meaning(method: Method, head: &OutgoingHead, failure: &ExchangeFailure) -> Method {
     if !failure.may_have_arrived || method.is_safe() {
         return method;
@@ -586,7 +586,7 @@ impl RetryBudget {
 //
 // Where they pass: behind a body that goes out in chunks, so to no HTTP/1.0 client; and only if the
 // message's `Connection` names no field. What it names is to be dropped from the trailers too (RFC 9110
-// 7.6.1), the head is long gone by then, and nobody who sends trailers names such fields.
+// 7.6.1), the head is long gone by then, and no sender of trailers names such fields.
 
 /// Whether what is behind a body that came like this may go on.
 pub(super) fn may_pass(framing: Framing, nominated: &Nominated<'_>) -> bool {
@@ -620,7 +620,7 @@ impl Trailers {
 }
 
 /// Whether a field may stand behind a body: not those that frame or route a message, change what a
-/// request asks for, authenticate, control an answer or say how to read the body (RFC 7230 4.1.2), and
+/// request asks for, authenticate, control a response or say how to read the body (RFC 7230 4.1.2), and
 /// none that a proxy drops or writes itself. Such a field could be taken for one of the head's.
 fn may_follow_a_body(name: &[u8]) -> bool {
     if FieldRule::of(name) != FieldRule::PassOn {

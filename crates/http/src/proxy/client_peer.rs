@@ -1,4 +1,4 @@
-//! Who the client is, as upstreams are told, and whose word about that is taken.
+//! The client's address, as upstreams are told, and which peers are trusted about it.
 //!
 //! Made once for each connection, so that a request copies its text and formats nothing.
 
@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use millpond_io::Peer;
-use millpond_io::connection_pool::{AcquireError, Place, PoolKey};
+use millpond_io::connection_pool::{AcquireError, Endpoint, PoolKey};
 use millpond_io::proxy_protocol::{Ends, ProxyHeadText, ProxyProtocol};
 
 use crate::client::Client;
@@ -21,7 +21,7 @@ use super::service::Proxy;
 /// Addresses whose `Forwarded` and `X-Forwarded-*` are passed on: a network, or all unix sockets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TrustedPeers {
-    /// Whoever connects to a unix socket.
+    /// Peers that connect to a unix socket.
     Unix,
     /// Addresses that begin with the same bits.
     Network {
@@ -116,11 +116,11 @@ pub(super) struct ClientPeer {
     text: [u8; TEXT_BYTES_MAX],
     length: u8,
     is_v6: bool,
-    /// Tells many clients apart; the same for equal ones.
+    /// Distinguishes clients; the same for equal ones.
     pub(super) salt: u64,
-    /// Its word about who it speaks for is taken.
+    /// What it says about its client is trusted.
     pub(super) is_trusted: bool,
-    /// For upstreams that are told so; `None` of who connected before there was any.
+    /// For upstreams that are told so; `None` of connections from before there was any.
     ends: Option<Ends>,
 }
 
@@ -172,7 +172,7 @@ impl ClientPeer {
         self.is_trusted = trusted.iter().any(|it| it.has(peer));
     }
 
-    /// The head of the PROXY protocol for a connection in its name.
+    /// The PROXY header for a connection in its name.
     pub(super) fn proxy_head(&self, version: ProxyProtocol) -> ProxyHeadText {
         let unknown = Ends {
             source: Peer::Unix,
@@ -228,10 +228,10 @@ pub(super) struct NameWatch {
 }
 
 impl NameWatch {
-    pub(super) fn new(key: PoolKey, place: &Place) -> Self {
+    pub(super) fn new(key: PoolKey, place: &Endpoint) -> Self {
         Self {
             key,
-            is_name: matches!(place, Place::Name { .. }),
+            is_name: matches!(place, Endpoint::Name { .. }),
             is_unresolved: false,
         }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millpond_io::Waker;
-use millpond_io::connection_pool::{Place, PoolConfig, Resolver};
+use millpond_io::connection_pool::{Endpoint, PoolConfig, Resolver};
 use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::tls::TlsClient;
 
@@ -38,14 +38,14 @@ pub struct UpstreamConfig {
     /// As the user wrote it: for logs and metrics, and to find it again after a reload.
     pub name: String,
     /// Where it is.
-    pub place: Place,
+    pub place: Endpoint,
     /// What it is called in `Host`, with [`HostPolicy::Upstream`] or where the client names none.
     pub host: String,
     /// Its share of the requests, beside those of the others; at least 1.
     pub weight: u32,
     /// How TLS is spoken with it, if it is.
     pub tls: Option<TlsClient>,
-    /// Each connection begins with a head of the PROXY protocol that tells the client's address. It
+    /// Each connection begins with a PROXY header that tells the client's address. It
     /// serves one request then: another's, or another connection's of the same client, would be told
     /// under a wrong name.
     pub proxy_protocol: Option<ProxyProtocol>,
@@ -94,18 +94,18 @@ pub struct ProxyConfig {
     pub tries_max: u32,
     /// Retries as a share of all requests.
     pub retry_percent: u32,
-    /// The status line and all fields of an answer; 502 beyond it. At most [`HEAD_BYTES_CAPACITY`].
-    pub answer_head_bytes_max: usize,
-    /// Fields of an answer; 502 beyond it. At most [`FIELDS_CAPACITY`].
-    pub answer_fields_max: usize,
+    /// The status line and all fields of a response; 502 beyond it. At most [`HEAD_BYTES_CAPACITY`].
+    pub response_head_bytes_max: usize,
+    /// Fields of a response; 502 beyond it. At most [`FIELDS_CAPACITY`].
+    pub response_fields_max: usize,
     /// How long a connection to an upstream is kept without a use.
     pub idle_max_ns: u64,
-    /// Answers about failures say no more than their status.
+    /// Responses about failures say no more than their status.
     pub quiet_errors: bool,
     /// What is changed of requests.
     pub request_changes: FieldChanges,
-    /// What is changed of upstreams' answers.
-    pub answer_changes: FieldChanges,
+    /// What is changed of upstreams' responses.
+    pub response_changes: FieldChanges,
     /// Protocols that may take a connection over.
     pub upgrades: UpgradeProtocols,
 }
@@ -130,20 +130,20 @@ impl ProxyConfig {
             half_close: HalfClose::default(),
             tries_max: 2,
             retry_percent: 20,
-            answer_head_bytes_max: 32 * 1024,
-            answer_fields_max: FIELDS_CAPACITY,
+            response_head_bytes_max: 32 * 1024,
+            response_fields_max: FIELDS_CAPACITY,
             idle_max_ns: PoolConfig::default().idle_max_ns,
             quiet_errors: false,
             request_changes: FieldChanges::default(),
-            answer_changes: FieldChanges::default(),
+            response_changes: FieldChanges::default(),
             upgrades: UpgradeProtocols::default(),
         }
     }
 
-    /// Caps on answers; what else there is to limit is as `limits` have it.
+    /// Caps on responses; what else there is to limit is as `limits` have it.
     pub(super) fn answer_limits(&self, limits: Limits) -> Limits {
         let limits = limits.with_body_bytes_max(u64::MAX);
-        let heads = (self.answer_head_bytes_max, self.answer_fields_max);
+        let heads = (self.response_head_bytes_max, self.response_fields_max);
         // Checked when the configuration was taken.
         limits
             .with_response_heads(heads.0, heads.1)
@@ -180,13 +180,13 @@ impl ProxyConfig {
         self.check_mirrors()?;
         for (name, value, value_max) in [
             (
-                "the header section of answers, in bytes",
-                self.answer_head_bytes_max,
+                "the header section of responses, in bytes",
+                self.response_head_bytes_max,
                 HEAD_BYTES_CAPACITY,
             ),
             (
-                "the fields of answers",
-                self.answer_fields_max,
+                "the fields of responses",
+                self.response_fields_max,
                 FIELDS_CAPACITY,
             ),
             (
@@ -272,7 +272,7 @@ pub enum ProxyConfigError {
         /// What is wrong with its host.
         error: HeadTextError,
     },
-    /// No answer could pass, or the parser's table is smaller.
+    /// No response could pass, or the parser's table is smaller.
     #[error("the limit on {name} is {value}: use a value from 1 to {value_max}")]
     OutOfRange {
         /// Of what.
@@ -287,7 +287,7 @@ pub enum ProxyConfigError {
     ProbePath(HeadTextError),
 }
 
-/// A proxy's configuration in force, shared by its shards and by whoever changes it.
+/// A proxy's configuration in force, shared by its shards and by the code that changes it.
 #[derive(Debug)]
 pub struct ProxyControl {
     current: Mutex<Arc<ProxyConfig>>,
@@ -375,7 +375,7 @@ pub struct MirrorConfig {
     /// As the user wrote it: for logs and metrics, and to find it again after a reload.
     pub name: String,
     /// Where it is.
-    pub place: Place,
+    pub place: Endpoint,
     /// What it is called in `Host`, with [`super::HostPolicy::Upstream`] or where the client names none.
     pub host: String,
     /// How TLS is spoken with it, if it is.

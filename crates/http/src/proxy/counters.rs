@@ -22,15 +22,15 @@ pub(super) trait CellIndex: Copy + 'static {
 pub(super) enum Cell {
     Tries,
     Retries,
-    Answers1xx,
-    Answers2xx,
-    Answers3xx,
-    Answers4xx,
-    Answers5xx,
+    Responses1xx,
+    Responses2xx,
+    Responses3xx,
+    Responses4xx,
+    Responses5xx,
     FailedConnect,
     FailedTimeout,
     FailedBroken,
-    FailedAnswer,
+    FailedResponse,
     FailedLocal,
     ClientGone,
     Ejections,
@@ -138,7 +138,7 @@ pub(super) type UpstreamRegistry = Registry<Cell, CELLS>;
 /// All shards' counters, by name. Those of a name that left the configuration stay: counters must not
 /// fall.
 pub(super) struct Registry<C, const N: usize> {
-    entries: Mutex<Vec<Entry<C, N>>>,
+    entries: Mutex<Vec<RegistryEntry<C, N>>>,
 }
 
 impl<C, const N: usize> Default for Registry<C, N> {
@@ -155,12 +155,12 @@ impl<C, const N: usize> fmt::Debug for Registry<C, N> {
     }
 }
 
-struct Entry<C, const N: usize> {
+struct RegistryEntry<C, const N: usize> {
     name: String,
     by_shard: Vec<(usize, Arc<Counters<C, N>>)>,
 }
 
-impl<C: CellIndex, const N: usize> Entry<C, N> {
+impl<C: CellIndex, const N: usize> RegistryEntry<C, N> {
     fn sum(&self, cell: C) -> u64 {
         let by_shard = self.by_shard.iter();
         by_shard.map(|(_, counters)| counters.get(cell)).sum()
@@ -189,7 +189,7 @@ impl<C: CellIndex, const N: usize> Registry<C, N> {
         let index = match entries.iter().position(|entry| entry.name == name) {
             Some(index) => index,
             None => {
-                entries.push(Entry {
+                entries.push(RegistryEntry {
                     name: name.to_owned(),
                     by_shard: Vec::new(),
                 });
@@ -226,9 +226,13 @@ impl<C: CellIndex, const N: usize> Registry<C, N> {
                 for &(label, value, cell) in metric.cells {
                     let sum = entry.sum(cell);
                     match label {
-                        "" => out.sample(metric.name, &[(named.0, &named.1)], sum),
+                        "" => out.sample_count(metric.name, &[(named.0, &named.1)], sum),
                         label => {
-                            out.sample(metric.name, &[(named.0, &named.1), (label, &value)], sum);
+                            out.sample_count(
+                                metric.name,
+                                &[(named.0, &named.1), (label, &value)],
+                                sum,
+                            );
                         }
                     }
                 }
@@ -293,8 +297,8 @@ pub(super) const REFUSALS: Shown<NoCell> = Shown {
     metrics: &[],
     failures: (
         "millpond_proxy_refused_total",
-        "Requests that were answered here since they could go to no upstream, by the error type of RFC 9209 and \
-         the cause; those there were.",
+        "Requests that the proxy refused because they could go to no upstream, by the error type of RFC 9209 and \
+         the cause; only those that occurred.",
     ),
     durations: None,
 };
@@ -305,7 +309,7 @@ pub(super) const UPSTREAMS: Shown<Cell> = Shown {
     metrics: &METRICS,
     failures: (
         "millpond_upstream_errors_total",
-        "Tries without a whole answer, by the error type of RFC 9209 and the cause; those there were.",
+        "Tries without a complete response, by the error type of RFC 9209 and the cause; only those that occurred.",
     ),
     durations: Some((
         "millpond_upstream_request_duration_seconds",
@@ -335,26 +339,26 @@ const METRICS: [Metric<Cell>; 17] = [
         cells: &[("", "", Cell::Retries)],
     },
     Metric {
-        name: "millpond_upstream_answers_total",
+        name: "millpond_upstream_responses_total",
         kind: "counter",
-        help: "Answers by class of their status.",
+        help: "Responses by class of their status.",
         cells: &[
-            ("class", "1xx", Cell::Answers1xx),
-            ("class", "2xx", Cell::Answers2xx),
-            ("class", "3xx", Cell::Answers3xx),
-            ("class", "4xx", Cell::Answers4xx),
-            ("class", "5xx", Cell::Answers5xx),
+            ("class", "1xx", Cell::Responses1xx),
+            ("class", "2xx", Cell::Responses2xx),
+            ("class", "3xx", Cell::Responses3xx),
+            ("class", "4xx", Cell::Responses4xx),
+            ("class", "5xx", Cell::Responses5xx),
         ],
     },
     Metric {
         name: "millpond_upstream_failures_total",
         kind: "counter",
-        help: "Tries without a whole answer, by cause; local and client are not the upstream's fault.",
+        help: "Tries without a complete response, by cause; local and client are not the upstream's fault.",
         cells: &[
             ("cause", "connect", Cell::FailedConnect),
             ("cause", "timeout", Cell::FailedTimeout),
             ("cause", "broken", Cell::FailedBroken),
-            ("cause", "answer", Cell::FailedAnswer),
+            ("cause", "response", Cell::FailedResponse),
             ("cause", "local", Cell::FailedLocal),
             ("cause", "client", Cell::ClientGone),
         ],
@@ -362,7 +366,7 @@ const METRICS: [Metric<Cell>; 17] = [
     Metric {
         name: "millpond_upstream_ejections_total",
         kind: "counter",
-        help: "Times it was taken out for failures in a row.",
+        help: "Times it was ejected after consecutive failures.",
         cells: &[("", "", Cell::Ejections)],
     },
     Metric {
@@ -381,15 +385,15 @@ const METRICS: [Metric<Cell>; 17] = [
         ],
     },
     Metric {
-        name: "millpond_upstream_first_byte_ns_total",
+        name: "millpond_upstream_first_byte_seconds_total",
         kind: "counter",
-        help: "Nanoseconds from having a connection to the first byte of the answer, added up.",
+        help: "Sum of the times from having a connection to the first byte of the response.",
         cells: &[("", "", Cell::FirstByteNs)],
     },
     Metric {
         name: "millpond_upstream_body_bytes_total",
         kind: "counter",
-        help: "Bytes of answers' bodies.",
+        help: "Bytes of response bodies.",
         cells: &[("", "", Cell::BodyBytes)],
     },
     Metric {
@@ -421,7 +425,7 @@ const METRICS: [Metric<Cell>; 17] = [
         kind: "gauge",
         help: "Connections to it, up to a second ago.",
         cells: &[
-            ("state", "parked", Cell::Parked),
+            ("state", "idle", Cell::Parked),
             ("state", "in_use", Cell::InUse),
         ],
     },

@@ -1,7 +1,7 @@
-//! Why a request got no whole answer from an upstream: the status for it, whose fault it was, and the words.
+//! Why a request got no whole response from an upstream: the status for it, whose fault it was, and the words.
 //!
-//! `service` makes one when a request cannot go on, and answers with it, if the client has seen nothing of an
-//! answer yet. `Proxy-Status` (RFC 9209) carries it for machines, and so do the access log and `/metrics`.
+//! `service` makes one when a request cannot go on, and answers with it, if the client has seen nothing of a
+//! response yet. `Proxy-Status` (RFC 9209) carries it for machines, and so do the access log and `/metrics`.
 //!
 //! No text has anything about the upstream that a client could use: no address, no port.
 
@@ -29,7 +29,7 @@ pub(crate) enum Side {
 }
 
 /// One row of the table: what is told of a failure.
-struct Told {
+struct FailureInfo {
     side: Side,
     status: StatusCode,
     /// The label `cause` of metrics.
@@ -56,10 +56,10 @@ macro_rules! failures {
             /// All of them, in order.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            const fn told(self) -> &'static Told {
+            const fn told(self) -> &'static FailureInfo {
                 match self {
                     $(Self::$name => const {
-                        &Told {
+                        &FailureInfo {
                             side: Side::$side,
                             status: StatusCode::$status,
                             cause: $cause,
@@ -119,31 +119,31 @@ failures! {
     WriteTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "write_timeout", "connection_write_timeout",
         "the upstream did not take the request in time";
     /// No head in time.
-    AnswerTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "answer_timeout", "http_response_timeout",
+    ResponseTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "answer_timeout", "http_response_timeout",
         "the upstream did not answer in time";
-    /// A part of the answer came, and the rest did not in time.
+    /// A part of the response came, and the rest did not in time.
     ReadTimeout: Upstream "upstream", GATEWAY_TIMEOUT, "read_timeout", "connection_read_timeout",
-        "the upstream stopped in the middle of its answer";
-    /// The connection ended before a byte of the answer.
+        "the upstream stopped in the middle of its response";
+    /// The connection ended before a byte of the response.
     Broken: Upstream "upstream", BAD_GATEWAY, "closed", "connection_terminated",
         "the upstream closed the connection before it had answered";
-    /// The connection ended behind a part of the answer.
+    /// The connection ended behind a part of the response.
     Incomplete: Upstream "upstream", BAD_GATEWAY, "incomplete", "http_response_incomplete",
-        "the upstream closed the connection in the middle of its answer";
-    /// An answer until the end of a TLS connection that was not announced.
+        "the upstream closed the connection in the middle of its response";
+    /// A response until the end of a TLS connection that was not announced.
     Truncated: Upstream "upstream", BAD_GATEWAY, "no_close_notify", "http_response_incomplete",
-        "the upstream ended TLS without close_notify: its answer may not be whole";
+        "the upstream ended TLS without close_notify: its response may not be whole";
     HeadTooLong: Upstream "upstream", BAD_GATEWAY, "head_too_long", "http_response_header_section_size",
-        "the header section of the answer is longer than --upstream-max-head";
+        "the header section of the response is longer than --upstream-max-head";
     TooManyFields: Upstream "upstream", BAD_GATEWAY, "too_many_fields", "http_response_header_section_size",
-        "the answer has more fields than --upstream-max-fields";
+        "the response has more fields than --upstream-max-fields";
     TrailerTooLong: Upstream "upstream", BAD_GATEWAY, "trailer_too_long", "http_response_trailer_section_size",
-        "the trailer section of the answer is longer than --max-trailer";
+        "the trailer section of the response is longer than --max-trailer";
     BadChunks: Upstream "upstream", BAD_GATEWAY, "bad_chunks", "http_response_transfer_coding",
-        "the chunks of the answer are malformed";
-    /// What came is no sound answer in another way.
-    BadAnswer: Upstream "upstream", BAD_GATEWAY, "malformed", "http_protocol_error",
-        "the answer of the upstream is malformed";
+        "the chunks of the response are malformed";
+    /// What came is no sound response in another way.
+    BadResponse: Upstream "upstream", BAD_GATEWAY, "malformed", "http_protocol_error",
+        "the response of the upstream is malformed";
     /// 101 to a request that asked for no other protocol.
     SwitchNotAsked: Upstream "upstream", BAD_GATEWAY, "switch_not_asked", "http_upgrade_failed",
         "the upstream changed the protocol without being asked";
@@ -168,15 +168,17 @@ impl From<&ExchangeFailure> for Failure {
     fn from(failure: &ExchangeFailure) -> Self {
         match &failure.cause {
             FailureCause::Connection(error) => Self::of_connection(error),
-            FailureCause::Broken(_) | FailureCause::ClosedEarly if failure.has_answer_begun => {
+            FailureCause::Broken(_) | FailureCause::ClosedEarly if failure.has_response_begun => {
                 Self::Incomplete
             }
             FailureCause::Broken(_) | FailureCause::ClosedEarly => Self::Broken,
             FailureCause::Truncated => Self::Truncated,
             FailureCause::TimedOut if failure.may_have_arrived => match failure.phase {
                 Phase::Write => Self::WriteTimeout,
-                Phase::BetweenBytes | Phase::Total if failure.has_answer_begun => Self::ReadTimeout,
-                _ => Self::AnswerTimeout,
+                Phase::BetweenBytes | Phase::Total if failure.has_response_begun => {
+                    Self::ReadTimeout
+                }
+                _ => Self::ResponseTimeout,
             },
             FailureCause::TimedOut => Self::ConnectTimeout,
             FailureCause::Answer(error) => Self::of_answer(error),
@@ -224,7 +226,7 @@ impl Failure {
             ) => Self::TrailerTooLong,
             ClientError::Body(_) => Self::BadChunks,
             ClientError::SwitchedProtocols => Self::SwitchNotAsked,
-            _ => Self::BadAnswer,
+            _ => Self::BadResponse,
         }
     }
 
@@ -274,7 +276,7 @@ impl Failure {
         self.told().proxy_status
     }
 
-    /// Answers with it; `is_quiet`: the status says all. Without memory nothing is sent, which becomes
+    /// Responds with it; `is_quiet`: the status says all. Without memory nothing is sent, which becomes
     /// 503.
     pub(super) fn answer(self, response: &mut Response<'_>, is_quiet: bool) {
         response.failure = Some(self);

@@ -130,10 +130,10 @@ impl Mirror {
 
     fn answered(&self, status: StatusCode) {
         self.counters.count(match status.code() / 100 {
-            3 => MirrorCell::Answers3xx,
-            4 => MirrorCell::Answers4xx,
-            5 => MirrorCell::Answers5xx,
-            _ => MirrorCell::Answers2xx,
+            3 => MirrorCell::Responses3xx,
+            4 => MirrorCell::Responses4xx,
+            5 => MirrorCell::Responses5xx,
+            _ => MirrorCell::Responses2xx,
         });
     }
 
@@ -156,7 +156,7 @@ impl Mirror {
 
     #[cold]
     fn cut(&mut self, now_ns: u64) {
-        self.counters.count(MirrorCell::AnswersCut);
+        self.counters.count(MirrorCell::ResponsesTooLong);
         self.pause_if_failing(now_ns);
         self.ended();
     }
@@ -523,12 +523,12 @@ pub(super) enum MirrorCell {
     ExcludedMethod,
     ExcludedUpgrade,
     ExcludedExpect,
-    Answers2xx,
-    Answers3xx,
-    Answers4xx,
-    Answers5xx,
+    Responses2xx,
+    Responses3xx,
+    Responses4xx,
+    Responses5xx,
     Failed,
-    AnswersCut,
+    ResponsesTooLong,
     FirstByteNs,
     TotalNs,
     BodyBytes,
@@ -592,44 +592,44 @@ const METRICS: [Metric<MirrorCell>; 10] = [
         ],
     },
     Metric {
-        name: "millpond_mirror_answers_total",
+        name: "millpond_mirror_responses_total",
         kind: "counter",
         help: "Responses of the mirror by class of their status; all are dropped.",
         cells: &[
-            ("class", "2xx", MirrorCell::Answers2xx),
-            ("class", "3xx", MirrorCell::Answers3xx),
-            ("class", "4xx", MirrorCell::Answers4xx),
-            ("class", "5xx", MirrorCell::Answers5xx),
+            ("class", "2xx", MirrorCell::Responses2xx),
+            ("class", "3xx", MirrorCell::Responses3xx),
+            ("class", "4xx", MirrorCell::Responses4xx),
+            ("class", "5xx", MirrorCell::Responses5xx),
         ],
     },
     Metric {
         name: "millpond_mirror_failures_total",
         kind: "counter",
-        help: "Copies without a whole response.",
+        help: "Copies without a complete response.",
         cells: &[("", "", MirrorCell::Failed)],
     },
     Metric {
-        name: "millpond_mirror_answers_cut_total",
+        name: "millpond_mirror_responses_too_long_total",
         kind: "counter",
         help: "Responses that were longer than a mirror's may be; the connection was closed.",
-        cells: &[("", "", MirrorCell::AnswersCut)],
+        cells: &[("", "", MirrorCell::ResponsesTooLong)],
     },
     Metric {
-        name: "millpond_mirror_first_byte_ns_total",
+        name: "millpond_mirror_first_byte_seconds_total",
         kind: "counter",
-        help: "Nanoseconds from having a connection to the first byte of the response, of whole ones, added up.",
+        help: "Sum of the times from having a connection to the first byte of a complete response.",
         cells: &[("", "", MirrorCell::FirstByteNs)],
     },
     Metric {
-        name: "millpond_mirror_total_ns_total",
+        name: "millpond_mirror_duration_seconds_total",
         kind: "counter",
-        help: "Nanoseconds from the beginning of a copy to the end of its response, of whole ones, added up.",
+        help: "Sum of the times from the beginning of a copy to the end of its complete response.",
         cells: &[("", "", MirrorCell::TotalNs)],
     },
     Metric {
         name: "millpond_mirror_body_bytes_total",
         kind: "counter",
-        help: "Bytes of the bodies of whole responses.",
+        help: "Bytes of the bodies of complete responses.",
         cells: &[("", "", MirrorCell::BodyBytes)],
     },
     Metric {

@@ -95,7 +95,7 @@ pub(super) struct OutgoingHead {
 }
 
 impl OutgoingHead {
-    /// The head for one try, with room for what frames its body. `host`: in the place of the client's,
+    /// The head for one try, with room for what frames its body. `host`: instead of the client's,
     /// or where there was none.
     pub(super) fn with_host(
         &self,

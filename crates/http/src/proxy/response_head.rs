@@ -1,6 +1,6 @@
 //! An upstream's response head, written anew for the client.
 //!
-//! `service` calls it when the head of an answer has come; it goes straight into the client's
+//! `service` calls it when the head of a response has come; it goes straight into the client's
 //! output, framed for the client's version from what was parsed, never copied as a whole. `Date`
 //! and `Server` stay the upstream's; a missing `Date` is added (RFC 9110 6.6.1).
 
@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use millpond_mempool::{Buffer, PoolError};
 
-use crate::client::AnswerHead;
+use crate::client::ReceivedHead;
 use crate::encode::Persistence;
 use crate::head::{FieldSpan, Framing, HeadFields, Version};
 use crate::head_text::{Field, FieldName, FieldValue};
@@ -39,19 +39,19 @@ impl HeadRefused {
     pub(super) fn failure(self) -> Failure {
         match self {
             Self::Memory(_) => Failure::Local,
-            Self::TooManyOptions => Failure::BadAnswer,
+            Self::TooManyOptions => Failure::BadResponse,
         }
     }
 }
 
-/// Writes the final head of an answer. On failure nothing was written. True: fields behind its body may
+/// Writes the final head of a response. On failure nothing was written. True: fields behind its body may
 /// go on (see `trailers`).
 pub(super) fn forward_head(
     response: &mut Response<'_>,
-    answer: &AnswerHead<'_>,
+    answer: &ReceivedHead<'_>,
     changes: &FieldChanges,
 ) -> Result<bool, HeadRefused> {
-    // More of the request's body may be to come than anybody reads behind an answer.
+    // More of the request's body may be to come than anybody reads behind a response.
     response.manner = response.manner.answered();
     let status = answer.status();
     let has_no_body = response.manner.is_head() || status.forbids_body();
@@ -107,7 +107,7 @@ pub(super) fn forward_head(
 /// Writes an informational head, for a client that knows of them. On failure nothing was written.
 pub(super) fn forward_informational(
     response: &mut Response<'_>,
-    answer: &AnswerHead<'_>,
+    answer: &ReceivedHead<'_>,
 ) -> Result<(), HeadRefused> {
     begin_head(response, answer, &nominated(answer)?, false, &NO_CHANGES)?;
     response.output.append_within_capacity(b"\r\n");
@@ -117,7 +117,7 @@ pub(super) fn forward_informational(
 /// Writes the head of 101, after which the connection carries another protocol.
 pub(super) fn forward_switch(
     response: &mut Response<'_>,
-    answer: &AnswerHead<'_>,
+    answer: &ReceivedHead<'_>,
 ) -> Result<(), HeadRefused> {
     let upgrade = answer.fields().get(FieldName::UPGRADE);
     let protocol = upgrade.unwrap_or(FieldValue::EMPTY);
@@ -133,14 +133,14 @@ pub(super) fn forward_switch(
     Ok(())
 }
 
-fn nominated<'h>(answer: &AnswerHead<'h>) -> Result<Nominated<'h>, HeadRefused> {
+fn nominated<'h>(answer: &ReceivedHead<'h>) -> Result<Nominated<'h>, HeadRefused> {
     Nominated::of(answer.bytes, answer.fields).map_err(|_| HeadRefused::TooManyOptions)
 }
 
 /// The status line and all fields but those about the connection, in room for the whole head.
 fn begin_head(
     response: &mut Response<'_>,
-    answer: &AnswerHead<'_>,
+    answer: &ReceivedHead<'_>,
     nominated: &Nominated<'_>,
     passes_trailers: bool,
     changes: &FieldChanges,
@@ -161,7 +161,7 @@ fn begin_head(
         let passes = match rule {
             FieldRule::Drop | FieldRule::Connection | FieldRule::Te => false,
             FieldRule::Trailer => passes_trailers,
-            // One is all that an answer has (RFC 9110 5.3): the first.
+            // One is all that a response has (RFC 9110 5.3): the first.
             FieldRule::Date => !has_date,
             _ => true,
         };
@@ -187,7 +187,7 @@ fn write_line(output: &mut Buffer, (name, value): Field<'_>) {
     output.append_all_within_capacity([name, b": ", value, b"\r\n"]);
 }
 
-// Fields that the operator sets, adds or removes, of requests to upstreams and of their answers.
+// Fields that the operator sets, adds or removes, of requests to upstreams and of their responses.
 //
 // A change cannot touch what frames a message, what is about one connection, or what the proxy says itself:
 // these would make two sides disagree. Where nothing is changed, a head costs one look at an empty list.
@@ -559,7 +559,7 @@ const PLACES: usize = 16;
 
 /// What was written for some bytes, given `key`, and what that led to.
 #[derive(Debug)]
-struct Place<K, R> {
+struct WrittenHead<K, R> {
     /// `None`: nothing is remembered here.
     made_from: Option<(K, R)>,
     received: Vec<u8>,
@@ -569,13 +569,13 @@ struct Place<K, R> {
 /// See the module. Some 40 KiB for each shard, allocated at once, touched where it is used.
 #[derive(Debug)]
 pub(super) struct HeadMemory<K, R> {
-    places: Box<[Place<K, R>]>,
+    places: Box<[WrittenHead<K, R>]>,
 }
 
 impl<K, R: Copy> HeadMemory<K, R> {
     /// Remembers nothing yet.
     pub(super) fn new() -> Self {
-        let place = |_| Place {
+        let place = |_| WrittenHead {
             made_from: None,
             received: Vec::with_capacity(RECEIVED_BYTES_MAX),
             written: Vec::with_capacity(WRITTEN_BYTES_MAX),

@@ -1,4 +1,4 @@
-//! The proxy of one shard: requests of clients to upstreams, answers of upstreams to clients.
+//! The proxy of one shard: requests of clients to upstreams, responses of upstreams to clients.
 //!
 //! `server` calls it with each request and with the parts of its body; the shard's [`Client`] tells
 //! it of every event of the exchange with the upstream. A part of a body is written from where it
@@ -24,7 +24,7 @@ use millpond_io::{Peer, monotonic_ns};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolStats, Slab};
 
 use crate::client::{
-    AnswerHead, Client, ClientConfig, ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts,
+    Client, ClientConfig, ExchangeEvent, ExchangeId, OutgoingRequest, ReceivedHead, Timeouts,
 };
 use crate::completions::Completions;
 use crate::head::{Framing, Version};
@@ -39,7 +39,7 @@ use crate::service::{
 };
 use crate::status::StatusCode;
 
-use super::answering::KnownAnswers;
+use super::answering::KnownResponses;
 use super::answering::RetryBudget;
 use super::answering::{BodyState, Proxied, handle_of, state_of};
 use super::answering::{Trailers, may_pass};
@@ -78,9 +78,9 @@ pub struct Proxy {
     /// By the slot of the client's socket.
     peers: Vec<Option<ClientPeer>>,
     known_requests: KnownRequests,
-    pub(super) known_answers: KnownAnswers,
+    pub(super) known_responses: KnownResponses,
     pub(super) trailers: Trailers,
-    /// Who waits for 100 Continue, the oldest first, and until when.
+    /// Requests that wait for 100 Continue, the oldest first, and until when.
     pub(super) awaiting: VecDeque<(u64, Handle<Proxied>)>,
     pub(super) half_closed: HalfClosed,
     pub(super) mirrors: Mirrors,
@@ -132,7 +132,7 @@ impl Proxy {
             requests: Slab::new("proxy_requests", start.pool_mode),
             peers: Vec::new(),
             known_requests: KnownRequests::new(),
-            known_answers: KnownAnswers::new(),
+            known_responses: KnownResponses::new(),
             trailers: Trailers::new(limits),
             awaiting: VecDeque::new(),
             half_closed: HalfClosed::new(),
@@ -171,14 +171,14 @@ impl Proxy {
         if generation != self.generation {
             self.generation = generation;
             self.config = self.control.current();
-            // Also of those who are connected: a client may stay for days.
+            // Also of connections that are open: a client may stay for days.
             for peer in self.peers.iter_mut().flatten() {
                 peer.judge(&self.config.trusted);
             }
             self.budget = RetryBudget::new(self.config.retry_percent);
             // What is remembered was written with the changes of before.
             self.known_requests = KnownRequests::new();
-            self.known_answers = KnownAnswers::new();
+            self.known_responses = KnownResponses::new();
             self.configure(now_ns);
         }
     }
@@ -225,7 +225,7 @@ impl Proxy {
             expects_continue,
             may_upgrade,
             passes_trailers: passes_trailers(request),
-            passes_answer_trailers: false,
+            passes_response_trailers: false,
             is_new_version: request.version() == Version::Http11,
             key_hash: key_hash(self.upstreams.balancer().balance(), request),
             tried: Tried::default(),
@@ -332,7 +332,7 @@ impl Proxy {
         self.requests.remove(handle)
     }
 
-    /// The same, for who has no more use for it.
+    /// The same, for a caller that has no more use for it.
     #[inline]
     pub(super) fn discard_request(&mut self, handle: Handle<Proxied>) {
         self.abandon_copy(handle);
@@ -879,7 +879,7 @@ impl UpgradeProtocols {
 }
 
 /// Whether 101 is for the protocol that was asked for, and for it alone (RFC 9110 7.8).
-pub(super) fn is_agreed(asked: Option<&[u8]>, answer: &AnswerHead<'_>) -> bool {
+pub(super) fn is_agreed(asked: Option<&[u8]>, answer: &ReceivedHead<'_>) -> bool {
     let upgrade = FieldName::UPGRADE.as_bytes();
     let fields = answer.fields.spans().iter();
     let mut told = fields.filter(|field| field.name.of(answer.bytes).eq_ignore_ascii_case(upgrade));
@@ -965,7 +965,7 @@ pub enum HalfClose {
     /// The request is answered, if its body is complete and no more than [`HALF_CLOSED_MAX`] others
     /// are under way like it.
     Allow {
-        /// From the FIN to the end of the answer; the request is cancelled then.
+        /// From the FIN to the end of the response; the request is cancelled then.
         timeout_ns: u64,
     },
 }
@@ -978,7 +978,7 @@ impl Proxy {
         let handle = handle_of(state);
         let proxied = self.requests.get(handle);
         if proxied.is_none_or(|proxied| proxied.is_half_closed) {
-            // Its answer is complete, or it is known already.
+            // Its response is complete, or it is known already.
             return AfterFin::Answer;
         }
         if self.half_closed.len() >= HALF_CLOSED_MAX {

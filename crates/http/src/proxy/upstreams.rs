@@ -1,7 +1,7 @@
 //! The upstreams of one shard: which there are, which may be used, and what became of their requests.
 //!
-//! `service` asks for one per try, and says how the try ended. A reload exchanges the list; who
-//! stays is found by name and keeps connections, health and counts, and who leaves is kept aside
+//! `service` asks for one per try, and says how the try ended. A reload exchanges the list; an
+//! upstream that stays is found by name and keeps connections, health and counts; one that leaves is kept aside
 //! until the last request there has ended.
 
 use std::fmt::Write as _;
@@ -15,7 +15,8 @@ use millpond_io::tls::TlsClient;
 use millpond_mempool::{BlockPool, PoolError};
 
 use crate::client::{
-    AnswerHead, Client, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, OutgoingRequest,
+    Client, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, OutgoingRequest,
+    ReceivedHead,
 };
 use crate::head_text::{Authority, Field, FieldName, FieldValue, RequestTarget};
 use crate::log;
@@ -69,7 +70,7 @@ const fn cell_of(failure: Failure) -> Cell {
         Failure::ConnectTimeout
         | Failure::ResolveTimeout
         | Failure::WriteTimeout
-        | Failure::AnswerTimeout
+        | Failure::ResponseTimeout
         | Failure::ReadTimeout => Cell::FailedTimeout,
         Failure::Unresolved
         | Failure::Refused
@@ -88,9 +89,9 @@ const fn cell_of(failure: Failure) -> Cell {
         | Failure::TooManyFields
         | Failure::TrailerTooLong
         | Failure::BadChunks
-        | Failure::BadAnswer
+        | Failure::BadResponse
         | Failure::SwitchNotAsked
-        | Failure::OtherProtocol => Cell::FailedAnswer,
+        | Failure::OtherProtocol => Cell::FailedResponse,
         Failure::NoneUsable
         | Failure::Saturated
         | Failure::Local
@@ -134,11 +135,11 @@ impl Upstream {
     fn answered(&mut self, status: StatusCode) {
         self.health.succeeded();
         self.counters.count(match status.code() / 100 {
-            1 => Cell::Answers1xx,
-            2 => Cell::Answers2xx,
-            3 => Cell::Answers3xx,
-            4 => Cell::Answers4xx,
-            _ => Cell::Answers5xx,
+            1 => Cell::Responses1xx,
+            2 => Cell::Responses2xx,
+            3 => Cell::Responses3xx,
+            4 => Cell::Responses4xx,
+            _ => Cell::Responses5xx,
         });
     }
 
@@ -318,7 +319,7 @@ impl Upstreams {
         tried: &mut Tried,
     ) -> Result<Chosen, Failure> {
         let mut chosen = self.only_choice(now_ns, *tried);
-        // Who is ejected may be well again, which is better than nobody; then, once more where it failed.
+        // An ejected upstream may be well again, which is better than none; then, once more where it failed.
         let retried = [(true, *tried), (false, *tried), (false, Tried::default())];
         for (heeds_ejection, tried) in retried {
             if chosen.is_some() {
@@ -366,7 +367,7 @@ impl Upstreams {
         }
     }
 
-    /// In which version the upstream of this try is told for whom it is.
+    /// In which version the upstream of this try gets a PROXY header.
     pub(super) fn proxy_protocol_for(&self, chosen: Chosen) -> Option<ProxyProtocol> {
         self.list[chosen.index].proxy_protocol()
     }
@@ -407,14 +408,14 @@ impl Upstreams {
         found.map_or("", |upstream| &upstream.config.name)
     }
 
-    /// The head of an answer came.
+    /// The head of a response came.
     pub(super) fn answered(&mut self, id: UpstreamId, status: StatusCode) {
         if let Some(upstream) = self.find(id) {
             upstream.answered(status);
         }
     }
 
-    /// A try ended with a whole answer.
+    /// A try ended with a whole response.
     pub(super) fn completed(&mut self, id: UpstreamId, report: &ExchangeReport) {
         if let Some(upstream) = self.find(id) {
             upstream.completed(report);
@@ -437,7 +438,7 @@ impl Upstreams {
         self.forget_leavers();
     }
 
-    /// The client has gone before its answer was whole.
+    /// The client has gone before its response was whole.
     pub(super) fn client_gone(&mut self, id: UpstreamId) {
         if let Some(upstream) = self.find(id) {
             upstream.counters.count(Cell::ClientGone);
@@ -457,7 +458,7 @@ impl Upstreams {
         }
     }
 
-    /// A try ended without a whole answer. `is_stale`: over a kept connection that had ended
+    /// A try ended without a whole response. `is_stale`: over a kept connection that had ended
     /// unnoticed, which says nothing about the upstream. `error` says more, where there was an exchange.
     pub(super) fn failed(
         &mut self,
@@ -678,7 +679,7 @@ impl Health {
         self.contrary_probes = 0;
     }
 
-    /// A request was answered, whatever the answer.
+    /// A request was answered, whatever the response.
     #[inline]
     pub(super) fn succeeded(&mut self) {
         self.failures_in_row = 0;
@@ -688,7 +689,7 @@ impl Health {
         }
     }
 
-    /// A request met with no answer; true when the upstream should be ejected for it, if it can be
+    /// A request met with no response; true when the upstream should be ejected for it, if it can be
     /// spared: then [`Self::eject`]. While it is ejected only requests fail that were under way by then,
     /// or had nobody else: what they say of it is known.
     pub(super) fn failed(&mut self, now_ns: u64, policy: &EjectionPolicy) -> bool {
@@ -777,7 +778,7 @@ impl Proxy {
     }
 }
 
-fn is_good(answer: &AnswerHead<'_>) -> bool {
+fn is_good(answer: &ReceivedHead<'_>) -> bool {
     matches!(answer.status().code(), 200..400)
 }
 
@@ -807,7 +808,7 @@ fn probe(
 // Both are made from the cells of all shards, up to a second old; shards are not asked.
 
 /// What the pages say of one upstream.
-struct State {
+struct UpstreamTotals {
     name: String,
     shards: u64,
     usable: u64,
@@ -823,7 +824,7 @@ struct State {
 }
 
 /// A column's name, and its number of an upstream.
-type Column = (&'static str, fn(&State) -> u64);
+type Column = (&'static str, fn(&UpstreamTotals) -> u64);
 
 /// The columns that both pages have.
 const NUMBERS: [Column; 11] = [
@@ -845,10 +846,10 @@ const FAILURES: [Cell; 4] = [
     Cell::FailedConnect,
     Cell::FailedTimeout,
     Cell::FailedBroken,
-    Cell::FailedAnswer,
+    Cell::FailedResponse,
 ];
 
-impl State {
+impl UpstreamTotals {
     fn new(name: &str, sum: &dyn Fn(Cell) -> u64) -> Self {
         Self {
             name: name.to_owned(),
@@ -880,18 +881,18 @@ impl State {
     }
 }
 
-fn states(control: &ProxyControl) -> Vec<State> {
+fn states(control: &ProxyControl) -> Vec<UpstreamTotals> {
     let mut states = Vec::new();
     control.registry.visit(|name, sum| {
         // One that has left the configuration is in no shard.
         if sum(Cell::IsConfigured) > 0 {
-            states.push(State::new(name, sum));
+            states.push(UpstreamTotals::new(name, sum));
         }
     });
     states
 }
 
-fn json(states: &[State]) -> Vec<u8> {
+fn json(states: &[UpstreamTotals]) -> Vec<u8> {
     let mut text = b"{\"upstreams\":[".to_vec();
     for (index, state) in states.iter().enumerate() {
         let start: &[u8] = if index == 0 { b"" } else { b"," };
@@ -909,7 +910,7 @@ fn json(states: &[State]) -> Vec<u8> {
     text
 }
 
-fn table(states: &[State]) -> String {
+fn table(states: &[UpstreamTotals]) -> String {
     let mut text = format!("{:<40} {:<10}", "upstream", "state");
     for (name, _) in NUMBERS {
         let _ = write!(text, " {name}");

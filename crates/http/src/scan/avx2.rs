@@ -194,7 +194,7 @@ fn not_mask(bytes: __m128i) -> u64 {
     sse2_mask(bytes) ^ u64::from(u16::MAX)
 }
 
-/// Letters of both cases: the bit that tells them apart is set first.
+/// Letters of both cases: the bit that distinguishes them is set first.
 #[inline(always)]
 fn letters(block: __m128i) -> __m128i {
     // SAFETY: instructions on registers that every x86-64 has.

@@ -7,7 +7,7 @@ use super::neon;
 use super::{LineEnds, Scalar, Scanner, TargetEnds, Text, is_target, is_token, portable};
 use proptest::prelude::*;
 
-/// All answers from one place on.
+/// All responses from one place on.
 #[derive(Debug, Eq, PartialEq)]
 struct Answers {
     token: usize,
@@ -82,7 +82,7 @@ fn every_byte_at_every_place_is_judged_alike() {
     }
 }
 
-/// Goal: no byte behind the text is looked at: the answers do not depend on it.
+/// Goal: no byte behind the text is looked at: the responses do not depend on it.
 #[test]
 fn what_lies_behind_the_text_does_not_matter() {
     for length in lengths() {

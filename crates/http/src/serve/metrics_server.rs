@@ -94,7 +94,7 @@ impl MetricsServer {
         let Ok(stop) = ready.recv() else {
             return Ok(None);
         };
-        log::write(LogLevel::Info, Served(&local));
+        log::write(LogLevel::Info, ListeningAddress(&local));
         Ok(Some(Self {
             address: local,
             departure,
@@ -132,9 +132,9 @@ const LIMITS: Limits = {
 };
 
 /// The line of the log that says where.
-struct Served<'a>(&'a Address);
+struct ListeningAddress<'a>(&'a Address);
 
-impl std::fmt::Display for Served<'_> {
+impl std::fmt::Display for ListeningAddress<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Address::Unix(path) => write!(formatter, "metrics at /metrics on {}", path.display()),
@@ -250,7 +250,7 @@ const KINDS: [Kind; 11] = [
     Kind {
         name: "accept_failed",
         level: LogLevel::Warn,
-        sentence: "connections could not be accepted, for want of file descriptors or memory; \
+        sentence: "connections could not be accepted, for lack of file descriptors or memory; \
                    raise the limit (ulimit -n)",
         count: |shard| shard.driver.accept_failures,
     },
@@ -258,13 +258,13 @@ const KINDS: [Kind; 11] = [
         name: "connections_refused",
         level: LogLevel::Warn,
         sentence: "connections refused with 503: --max-connections are open and none is idle",
-        count: |shard| shard.http.struck(Limit::Connections),
+        count: |shard| shard.http.limit_hits(Limit::Connections),
     },
     Kind {
         name: "address_refused",
         level: LogLevel::Warn,
         sentence: "connections refused with 503: --max-connections-per-address from one address",
-        count: |shard| shard.http.struck(Limit::AddressConnections),
+        count: |shard| shard.http.limit_hits(Limit::AddressConnections),
     },
     Kind {
         name: "connections_shed",
@@ -289,32 +289,32 @@ const KINDS: [Kind; 11] = [
         name: "head_timeouts",
         level: LogLevel::Debug,
         sentence: "heads took longer than --head-timeout",
-        count: |shard| shard.http.struck(Limit::HeadTime),
+        count: |shard| shard.http.limit_hits(Limit::HeadTime),
     },
     Kind {
         name: "body_timeouts",
         level: LogLevel::Debug,
         sentence: "bodies came slower than --min-body-rate",
-        count: |shard| shard.http.struck(Limit::BodyRate),
+        count: |shard| shard.http.limit_hits(Limit::BodyRate),
     },
     Kind {
         name: "write_stalls",
         level: LogLevel::Debug,
-        sentence: "connections cut: their peers did not take the answer for --write-stall",
-        count: |shard| shard.http.struck(Limit::WriteStall),
+        sentence: "connections cut: their peers did not take the response for --write-stall",
+        count: |shard| shard.http.limit_hits(Limit::WriteStall),
     },
     Kind {
         name: "contended_bodies_cut",
         level: LogLevel::Warn,
         sentence: "uploads refused with 408: others waited for the memory that they held, and they \
                    were the slowest (--contended-grace)",
-        count: |shard| shard.http.struck(Limit::Contended),
+        count: |shard| shard.http.limit_hits(Limit::Contended),
     },
     Kind {
         name: "drain_cut",
         level: LogLevel::Warn,
         sentence: "connections cut: they were not done within --drain-timeout",
-        count: |shard| shard.http.struck(Limit::Drain),
+        count: |shard| shard.http.limit_hits(Limit::Drain),
     },
 ];
 
@@ -372,7 +372,7 @@ impl<D: Driver, S> fmt::Debug for ShardServer<D, S> {
 
 /// What the shards of one server share.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct MetricsShared {
     pub(super) snapshots: Arc<Snapshots>,
     pub(super) bodies: BodyBudget,
     pub(super) build_labels: Arc<[(&'static str, String)]>,
@@ -392,7 +392,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
         driver: D,
         make: impl FnOnce(ShardStart) -> Result<S, E>,
     ) -> Result<Self, E> {
-        let shared = Shared {
+        let shared = MetricsShared {
             snapshots: Arc::new(Snapshots::new(1)),
             bodies: BodyBudget::within(&config.limits),
             build_labels: config.labels_for(driver.name(), driver.features()).into(),
@@ -413,7 +413,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
         config: &ServeConfig,
         shard_config: ShardConfig,
         driver: D,
-        shared: Shared,
+        shared: MetricsShared,
         make: impl FnOnce(ShardStart) -> Result<S, E>,
     ) -> Result<Self, E> {
         let mut shard = Shard::new(shard_config, driver);

@@ -29,7 +29,7 @@ use crate::service::{Service, ShardStart};
 
 use super::metrics_server::MetricsServer;
 use super::metrics_server::{LOOK_INTERVAL, Watch};
-use super::metrics_server::{ShardServer, Shared};
+use super::metrics_server::{MetricsShared, ShardServer};
 use super::{Reread, ServeConfig, ServeError, ServeReport};
 
 /// What the controlling thread waits for.
@@ -155,7 +155,7 @@ struct Plan<'a, M> {
     config: &'a ServeConfig,
     driver: DriverKind,
     make: M,
-    shared: Shared,
+    shared: MetricsShared,
     cpus: Vec<usize>,
 }
 
@@ -248,7 +248,7 @@ fn plan<M>(
         config,
         driver: driver.kind,
         make,
-        shared: Shared {
+        shared: MetricsShared {
             snapshots: Arc::new(snapshots),
             bodies: BodyBudget::within(&config.limits),
             build_labels: config
@@ -342,7 +342,7 @@ where
         }
     }
     drop(ready_sender);
-    // Ends when every thread that was started has announced itself or given up.
+    // Ends when every thread that was started has announced itself or stopped.
     running.stop_handles.extend(ready);
     outcome
 }
@@ -355,7 +355,7 @@ fn needs_layer(config: &ServeConfig) -> bool {
 /// The driver under what comes before HTTP.
 fn layered<D: Driver>(config: &ServeConfig, driver: D, mode: PoolMode) -> Tls<D> {
     let layer = match (&config.tls, config.speaks_tls_to_others) {
-        (None, false) => Tls::in_clear_text(driver, mode),
+        (None, false) => Tls::in_plaintext(driver, mode),
         (server, _) => Tls::towards_others(driver, server.as_ref(), mode),
     };
     if !config.proxy_protocol {
@@ -505,7 +505,7 @@ impl Departure {
         Arc::clone(&self.is_under_way)
     }
 
-    /// Begins, if somebody is there who takes over. The first call counts.
+    /// Begins, if a process is there that takes over. The first call counts.
     pub(super) fn begin(&self) {
         let Some(share) = lock(&self.share).take() else {
             return;
@@ -558,12 +558,12 @@ pub const TLS_HANDSHAKE_BYTES_MAX: usize = 32 << 10;
 const PROTOCOL: &[u8] = b"http/1.1";
 
 /// For a client that meant http:// and found this port.
-const CLEAR_TEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+const PLAINTEXT_RESPONSE: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     Connection: close\r\n\
     Content-Type: text/plain\r\n\
-    Content-Length: 56\r\n\
+    Content-Length: 51\r\n\
     \r\n\
-    this port speaks TLS: use https:// in the place of http\n";
+    this port speaks TLS: use https:// instead of http\n";
 
 /// Reads certificates and keys for a server with these limits: a handshake may take as long as a
 /// head. The first pair is for clients that name no host, or none of the others'. With
@@ -578,7 +578,7 @@ pub fn load_tls(
         certificates,
         client_authorities,
         protocols: vec![PROTOCOL.to_vec()],
-        clear_text_answer: CLEAR_TEXT_ANSWER,
+        plaintext_response: PLAINTEXT_RESPONSE,
         handshake_timeout_ns: limits.head_timeout_ns,
         handshake_bytes_max,
     })

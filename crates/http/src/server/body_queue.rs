@@ -4,7 +4,7 @@
 //! it, so that its client is held up by TCP alone. When a tick ends those that wait are tried again, in turn:
 //! one that fits does not stand behind one that does not. Nobody is woken when memory comes back, which
 //! happens on any thread and too often; while somebody waits, this shard looks every few milliseconds, and
-//! has the slowest of those who hold memory cut ([`BodyBudget::cut_slowest`]).
+//! has the slowest holder of memory cut ([`BodyBudget::cut_slowest`]).
 //!
 //! [`BodyBudget::cut_slowest`]: crate::BodyBudget::cut_slowest
 
@@ -22,7 +22,7 @@ use super::exchange::Exchange;
 /// Up to this a body takes no hold: there are no more such bodies than connections.
 pub(crate) const SHORT_BYTES: u64 = 64 * 1024;
 
-/// Longest wait of a body for its first memory; then the answer is 503.
+/// Longest wait of a body for its first memory; then the response is 503.
 const WAIT_MAX_NS: u64 = 5_000_000_000;
 
 /// Longest wait of one that has some, for more: each before it has to be completed, or cut.
@@ -31,7 +31,7 @@ const WAIT_WITHIN_MAX_NS: u64 = 30_000_000_000;
 /// How often one looks whether there is memory.
 const LOOK_INTERVAL_NS: u64 = 2_000_000;
 
-/// Of those who wait, so many are tried at each look, the next ones at the next.
+/// Of the waiting requests, so many are tried each time, the next ones the next time.
 const TRIES_PER_LOOK: usize = 32;
 
 /// More of one shard do not wait: they are answered 503 at once.
@@ -79,7 +79,7 @@ impl Exchange {
         let queue = &mut self.body_queue;
         let tried = queue.tried.take_if(|tried| tried.socket == socket);
         if tried.is_none() {
-            self.counters.strike(Limit::Bodies);
+            self.counters.count_limit_hit(Limit::Bodies);
         }
         if queue.waiting.len() >= WAITING_MAX {
             let is_head = connection.is_head_request();
@@ -113,7 +113,7 @@ impl Exchange {
 }
 
 impl<S: Service> Server<S> {
-    /// Goes on with those for whom there is memory, and refuses those that waited long enough.
+    /// Goes on with those for which there is memory, and refuses those that waited long enough.
     pub(super) fn serve_body_queue<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         if self.exchange.bodies.has_marked() || self.exchange.body_queue.holding.len() > HOLDING_MAX
         {
@@ -154,7 +154,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Somebody waits: who holds what he waits for has to keep up.
+    /// A request waits: the client that holds the memory has to keep up.
     fn have_slowest_cut(&mut self, now_ns: u64) {
         let exchange = &self.exchange;
         let Some(first) = exchange.body_queue.waiting.front() else {
@@ -166,7 +166,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Refuses those that were too slow for those who wait, and forgets those that hold nothing any more.
+    /// Refuses connections that were too slow while others wait, and forgets those that hold nothing any more.
     #[cold]
     pub(super) fn cut_slow_bodies<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let mut holding = std::mem::take(&mut self.exchange.body_queue.holding);
@@ -201,19 +201,19 @@ impl<S: Service> Server<S> {
     }
 }
 
-// Connections that had their share of a tick: who goes on next, and how many at once.
+// Connections that used up their budget of a tick: which one continues next, and how many at once.
 //
-// Floods of pipelined requests, and answers in parts to clients that take them, want more of the
+// Floods of pipelined requests, and responses in parts to clients that take them, want more of the
 // shard than one tick gives them. They have their turns in order, a few in each tick, so that what
 // everybody else waits for them does not grow with their number.
 
 /// Requests of one share: a hundred are some 50 us.
 const SHARE_REQUESTS: usize = 16;
-/// What a share takes, with its answers.
+/// What a share takes, with its responses.
 const SHARE_NS: u64 = TICK_NS / 4;
 /// Shares of one tick: what everybody else waits for them.
 const SHARES_PER_TICK: usize = (TICK_NS / SHARE_NS) as usize;
-/// What the next part of an answer counts for: 32 KiB that are read, and copied to the kernel.
+/// What the next part of a response counts for: 32 KiB that are read, and copied to the kernel.
 const STREAM_SHARES: usize = 2;
 
 impl<S: Service> Server<S> {

@@ -35,7 +35,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// The status of an answer that is whole.
+    /// The status of a response that is whole.
     #[inline(always)]
     pub(super) fn answered(&self) -> Option<StatusCode> {
         match self.is_simple() {
@@ -307,7 +307,7 @@ impl<S: Service> Listener for Hearing<'_, S> {
 }
 
 impl<S> Hearing<'_, S> {
-    /// More of the same answer may follow at once: what would not find room in the output's block
+    /// More of the same response may follow at once: what would not find room in the output's block
     /// beside it leaves now.
     fn send_if_full<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let Some(connection) = self

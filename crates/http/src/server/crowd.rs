@@ -1,4 +1,4 @@
-//! Who may come in when there is little room: caps on connections, and who makes room for whom.
+//! Admission control: caps on connections, and which idle ones are closed for new ones.
 
 use std::collections::VecDeque;
 
@@ -16,14 +16,14 @@ use super::exchange::Exchange;
 use super::{FIN_WATCH_TIMER, Server};
 
 impl<S: Service> Server<S> {
-    /// Whether anybody wants to know who connects, which costs a system call each time.
+    /// Whether peers' addresses are needed, which costs a system call each time.
     pub(super) fn asks_for_peers(&self) -> bool {
         self.connections.counts_addresses()
             || self.exchange.access_log.is_some()
             || self.service.wants_peers()
     }
 
-    /// Tells the access log and the service who connected.
+    /// Tells the access log and the service the peer's address.
     pub(super) fn introduce<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -43,7 +43,7 @@ impl<S: Service> Server<S> {
         self.service.accepted(socket.slot(), peer, destination);
     }
 
-    /// Why a new connection of this peer has no place, after whoever can go has made room.
+    /// Why a new connection of this peer has no place, after idle connections have made room.
     pub(super) fn lacks_room<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -154,7 +154,7 @@ impl Heartbeat {
 }
 
 /// Whether much memory was freed lately and stays free. Blocks over 32 KiB are malloc's, which keeps
-/// what is freed below anything that is still in use: after a crowd that had the server hold much
+/// what is freed below anything that is still in use: after a flood that had the server hold much
 /// for it, for good.
 #[derive(Debug, Default)]
 struct LargeBlocks {

@@ -1,7 +1,7 @@
 //! What a connection may take how long for, and what happens when it took longer.
 //!
 //! A connection has a timer only while something is half done: a head, a body, a write. Those that
-//! are idle have none, which keeps the timers out of most requests and their memory out of a crowd:
+//! are idle have none, which keeps the timers out of most requests and their memory out of many connections:
 //! one sweep looks at those idle for longest, so that the time they have can shrink for all of them
 //! at once.
 
@@ -19,7 +19,7 @@ use super::{DRAIN_TIMER, Server, TURN_AWAY_TIMER};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A body that is gathered whole comes in this time and the grace, whoever else needs its memory: 64 MiB at
+/// A body that is gathered whole comes in this time and the grace, whatever else needs its memory: 64 MiB at
 /// 75 KB/s. What it holds earns it so much less time a byte.
 const BODY_SECONDS_MAX: u64 = 900;
 
@@ -181,7 +181,7 @@ impl<S: Service> Server<S> {
         for IdleConnection { socket, since_ns } in overdue.drain(..) {
             let overdue_ns = since_ns.saturating_add(self.exchange.idle_timeout_ns);
             if overdue_ns <= shard.now_ns {
-                self.exchange.counters.strike(Limit::IdleTime);
+                self.exchange.counters.count_limit_hit(Limit::IdleTime);
                 self.cut(shard, socket);
             } else {
                 // Each one that goes leaves the others more time, which ends as well.
@@ -205,8 +205,8 @@ impl<S: Service> Server<S> {
         };
         let exchange = &mut self.exchange;
         if connection.is_blocked {
-            exchange.counters.strike(Limit::WriteStall);
-            // A crowd that does not read would leave the kernel with all that it was sent.
+            exchange.counters.count_limit_hit(Limit::WriteStall);
+            // Many clients that do not read would leave the kernel with all that it was sent.
             shard.driver.reset(socket);
             self.forget(shard, socket);
             return;
@@ -219,7 +219,7 @@ impl<S: Service> Server<S> {
             };
             if connection.is_answered() {
                 // It does not even send the rest that nobody wants.
-                exchange.counters.strike(Limit::BodyRate);
+                exchange.counters.count_limit_hit(Limit::BodyRate);
                 self.cut(shard, socket);
                 return;
             }
@@ -228,7 +228,7 @@ impl<S: Service> Server<S> {
             return;
         }
         if connection.is_idle() {
-            exchange.counters.strike(Limit::IdleTime);
+            exchange.counters.count_limit_hit(Limit::IdleTime);
             self.cut(shard, socket);
         }
     }
@@ -236,13 +236,13 @@ impl<S: Service> Server<S> {
 
 // The graceful stop: answer what was asked, close what is idle, cut what is left at a deadline.
 //
-// What was asked is what had arrived: so who is idle goes not at the stop, but once the driver has told
-// of all that it knew of then. A client that came just now may wait behind regulars for its turn, and a
+// What was asked is what had arrived: so idle connections are closed not at the stop, but once the driver has told
+// of all that it knew of then. A client that came just now may wait behind established clients for its turn, and a
 // close with its request unread is a reset.
 //
 // When another process takes the address over, connections are taken for a while longer: their
-// handshakes had begun. And idle ones are kept that long, even if their last answer was the one before
-// the stop: a request may be on its way that a close would cross; its answer says
+// handshakes had begun. And idle ones are kept that long, even if their last response was the one before
+// the stop: a request may be on its way that a close would cross; its response says
 // `Connection: close`.
 
 /// How long a server that hands its address over still takes connections: longer than a handshake
@@ -252,7 +252,7 @@ pub(crate) const HAND_OVER_NS: u64 = 1_000_000_000;
 /// How far a stop has come.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    /// Set while who is idle is kept although the server drains.
+    /// Set while idle connections are kept although the server drains.
     turn_away_timer: Option<TimerId>,
     /// Another process takes the address over: connections are taken until the timer fires.
     is_handing_over: bool,
@@ -264,7 +264,7 @@ pub(super) struct Drain {
 
 impl Drain {
     /// This tick's end, in which listening ends, and that of the next one, in which the driver takes those
-    /// who had connected.
+    /// that had connected.
     const TICKS_TO_LAST: u8 = 2;
 
     /// Timers that are its own, without that of the deadline.
@@ -272,14 +272,14 @@ impl Drain {
         usize::from(self.turn_away_timer.is_some())
     }
 
-    /// Somebody may come yet, or be heard of who is taken for idle.
+    /// A connection may come yet, or data of one that is taken for idle.
     pub(super) fn expects_more(&self) -> bool {
         self.turn_away_timer.is_some() || self.ticks_to_last > 0
     }
 }
 
 impl<S: Service> Server<S> {
-    /// From here on answers say `Connection: close`.
+    /// From here on responses say `Connection: close`.
     #[cold]
     pub(super) fn begin_drain<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.exchange.is_draining = true;
@@ -287,7 +287,7 @@ impl<S: Service> Server<S> {
         if !self.drain.is_handing_over {
             self.stop_listening(shard);
         }
-        // Without a hand-over it ends sooner, but for a crowd that has the driver always behind.
+        // Without a hand-over it ends sooner, but for a flood that keeps the driver always behind.
         let timer = shard.timers.create(TURN_AWAY_TIMER);
         shard.timers.set(timer, shard.now_ns + HAND_OVER_NS);
         self.drain.turn_away_timer = Some(timer);
@@ -314,7 +314,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Those who are idle go, but for those who came while it drains and have their time to ask.
+    /// Idle connections are closed, but for those that came while it drains and have their time to ask.
     #[cold]
     pub(super) fn refuse_waiting<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let Some(timer) = self.drain.turn_away_timer.take() else {
@@ -335,7 +335,7 @@ impl<S: Service> Server<S> {
     pub(super) fn drain_expired<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.drain.is_over = true;
         for socket in self.sockets(|_| true) {
-            self.exchange.counters.strike(Limit::Drain);
+            self.exchange.counters.count_limit_hit(Limit::Drain);
             self.cut(shard, socket);
         }
     }

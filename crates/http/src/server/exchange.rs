@@ -43,7 +43,7 @@ pub(crate) struct Exchange {
     pub(crate) durations: RequestDurations,
     pub(crate) marks: Marks,
     pub(crate) standing_lines: FixedHeaderLines,
-    /// Who wants to know of every request.
+    /// Is told of every request.
     pub(crate) access_log: Option<Box<ShardLog>>,
     pub(crate) metrics_access: MetricsAccess,
     /// What comes or goes in parts.
@@ -52,7 +52,7 @@ pub(crate) struct Exchange {
     gatherings: Pool<Gathering>,
     /// What they may hold, with those of all other shards.
     pub(super) bodies: BodyBudget,
-    /// Who waits for them.
+    /// The requests that wait for them.
     pub(super) body_queue: BodyQueue,
     /// Bytes that wait, for the rest of a head or for an earlier request.
     inputs: Pool<KeptInput>,
@@ -67,9 +67,9 @@ pub(crate) struct Exchange {
     /// How long a connection may be idle, with as many as there are now.
     pub(super) idle_timeout_ns: u64,
     pub(super) fields: HeadFields,
-    /// Tells apart the requests of a slot.
+    /// Distinguishes the requests of a slot.
     pub(super) sequence: u32,
-    /// Room for the next answers, kept until the tick ends.
+    /// Room for the next responses, kept until the tick ends.
     pub(super) spare_output: Buffer,
 }
 
@@ -134,11 +134,11 @@ impl Exchange {
         let was_gathering = connection.gathering.is_some();
         while served.bytes < bytes.len() && !connection.must_wait() {
             if connection.output.len() >= self.limits.output_bytes_max {
-                self.put_off(connection, Limit::Output);
+                self.defer_response(connection, Limit::Output);
                 break;
             }
             if served.request_count >= self.requests_per_turn {
-                self.put_off(connection, Limit::Pipelined);
+                self.defer_response(connection, Limit::Pipelined);
                 break;
             }
             if connection.gathering.is_none() && connection.stream.is_none() {
@@ -258,8 +258,8 @@ impl Exchange {
 
     /// The connection had its share of the tick: the rest of its requests waits for the next.
     #[cold]
-    fn put_off(&mut self, connection: &mut Connection, limit: Limit) {
-        self.counters.strike(limit);
+    fn defer_response(&mut self, connection: &mut Connection, limit: Limit) {
+        self.counters.count_limit_hit(limit);
         self.marks.mark_backlogged(connection);
     }
 
@@ -342,7 +342,7 @@ pub(super) struct Progress {
 }
 
 /// A client that pipelines more than this is not one that asks and waits: a hundred requests are 4 KiB and
-/// 50 us, and a crowd's of whom each had so many held a regular client up for half a millisecond.
+/// 50 us, and a flood of clients with so many each delayed an established client for half a millisecond.
 const REQUESTS_OF_A_MESSAGE: usize = 8;
 
 impl Progress {
@@ -437,12 +437,12 @@ impl Exchange {
     }
 }
 
-// What leaves: a connection's answers to the driver, and the room they are written into.
+// What leaves: a connection's responses to the driver, and the room they are written into.
 //
-// An idle connection owns no buffer, so each batch of answers needs one. Where the driver hands bytes
+// An idle connection owns no buffer, so each batch of responses needs one. Where the driver hands bytes
 // to the kernel at once, one block serves a connection after the other, until the tick ends.
 
-/// Room that held more goes back to the pool at once: most answers need no such.
+/// Room that held more goes back to the pool at once: most responses need no such.
 const SPARE_BYTES_MAX: usize = 4 * 1024;
 
 impl Exchange {
@@ -476,7 +476,7 @@ impl Exchange {
         }
     }
 
-    /// A connection that was plain is so still: its answers leave now where that costs no send more
+    /// A connection that was plain is so still: its responses leave now where that costs no send more
     /// than later, else when the tick ends.
     #[inline(always)]
     pub(super) fn settle_plain<D: Driver>(

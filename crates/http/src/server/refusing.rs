@@ -38,14 +38,14 @@ impl Exchange {
             fields: &[RETRY_SOON],
             given: GivenLines::NONE,
             persistence: Persistence::Close,
-            body: b"the service has no answer: try again later\n",
+            body: b"the service has no response: try again later\n",
             is_head,
         };
         let encoded = encode_response(&mut connection.output, &self.blocks, &parts);
         encoded.is_ok().then_some(status)
     }
 
-    /// Answers with the refusal's status and sentence; nothing is read any more.
+    /// Responds with the refusal's status and sentence; nothing is read any more.
     #[cold]
     pub(super) fn refuse(&mut self, connection: &mut Connection, refusal: Refusal, is_head: bool) {
         if self.access_log.is_some() {
@@ -70,11 +70,11 @@ impl Exchange {
         is_head: bool,
     ) -> Option<StatusCode> {
         if let Some(limit) = refusal.limit() {
-            self.counters.strike(limit);
+            self.counters.count_limit_hit(limit);
         }
         let stream = connection.stream.take();
         if stream.is_some_and(|stream| stream.sent.is_some()) {
-            // Behind the part of an answer there is no place for another: it ends there.
+            // Behind the part of a response there is no place for another: it ends there.
             return None;
         }
         let output_bytes_before = connection.output.len();
@@ -97,7 +97,7 @@ impl Exchange {
     ) {
         self.standing_lines.refresh(now_ns);
         if let Some(limit) = refusal.limit() {
-            self.counters.strike(limit);
+            self.counters.count_limit_hit(limit);
         }
         let mut output = Buffer::new();
         if self.encode_refusal(&mut output, refusal, false).is_ok() {
@@ -186,7 +186,7 @@ impl Exchange {
                     status,
                     is_complete,
                 } => (status, is_complete),
-                // Without memory there is no answer.
+                // Without memory there is no response.
                 _ => written_status(output).map_or((STATUS_CLOSED, false), |status| (status, true)),
             };
             log.answered(slot, &text, started_ns, end, body_bytes(output), failure);
@@ -228,7 +228,7 @@ impl Exchange {
         log.keep(slot, &text, started_ns, blocks);
     }
 
-    /// The connection is gone: what it waited for has no more answer than it has.
+    /// The connection is gone: what it waited for has no more of a response than it has.
     #[cold]
     pub(super) fn log_forgotten(&mut self, connection: &Connection) {
         if connection.gathering.is_some() {
@@ -240,7 +240,7 @@ impl Exchange {
     }
 }
 
-/// The status of the answer that `output` begins with. What the hot path writes tells enough: were
+/// The status of the response that `output` begins with. What the hot path writes tells enough: were
 /// it to remember more, each request would pay for it, logged or not.
 fn written_status(output: &[u8]) -> Option<u16> {
     let digits = output.get("HTTP/1.1 ".len()..)?.first_chunk::<3>()?;

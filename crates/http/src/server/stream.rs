@@ -1,4 +1,4 @@
-//! Exchanges in parts: the body's next part to the service, the answer's next part from it.
+//! Exchanges in parts: the body's next part to the service, the response's next part from it.
 //!
 //! Back-pressure in both directions: a part is handed over only when the service wants one and the
 //! output has room, and while none is wanted nothing is received; room is offered only when what was
@@ -23,10 +23,10 @@ use std::os::fd::BorrowedFd;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Less room than this in the output is none for the answer to a part of a body.
+/// Less room than this in the output is none for the response to a part of a body.
 const PART_ROOM_BYTES_MIN: usize = 4 * 1024;
 
-/// A connection's own socket, for answers that go past its output.
+/// A connection's own socket, for responses that go past its output.
 struct SocketWire<'a, D> {
     driver: &'a mut D,
     socket: SocketId,
@@ -136,7 +136,7 @@ impl Exchange {
                         let left = left_bytes.checked_sub(cost_bytes);
                         (step.consumed_bytes, step.is_complete, left)
                     });
-                    // The answer is out: what is wrong with the rest only ends the connection.
+                    // The response is out: what is wrong with the rest only ends the connection.
                     let Ok((consumed_bytes, is_complete, Some(left))) = step else {
                         connection.close(false);
                         self.marks.mark_dirty(connection);
@@ -221,8 +221,8 @@ impl Exchange {
         }
     }
 
-    /// What was written has left: who waits for that has his turn. One who goes on from outside
-    /// ([`crate::Completions::continue_with`]) may have written more than a block, and had his turn too early.
+    /// What was written has left: a response that waits for that continues. One that is continued from outside
+    /// ([`crate::Completions::continue_with`]) may have written more than a block, and continued too early.
     pub(super) fn offer_room(&mut self, connection: &mut Connection) {
         let waits = connection
             .stream
@@ -371,7 +371,7 @@ impl Exchange {
             // The time that the service took is not the client's.
             stream.received_bytes = 0;
             connection.since_ns = now_ns;
-            // Behind the head of an answer there is no place for 100, and the client has its sign.
+            // Behind the head of a response there is no place for 100, and the client has its sign.
             // Whether it sends the body now only its bytes can tell.
             if stream.wants_continue && written.sent.is_none() {
                 stream.wants_continue = false;
@@ -431,7 +431,7 @@ impl Exchange {
         }
     }
 
-    /// The service is done with the exchange: sees that its answer is whole, and what becomes of a
+    /// The service is done with the exchange: sees that its response is whole, and what becomes of a
     /// body that was not read.
     pub(crate) fn end_exchange(
         &mut self,
@@ -486,7 +486,7 @@ impl Exchange {
         if let Incoming::Reading(decoder) = std::mem::replace(&mut stream.incoming, Incoming::Read)
         {
             if closes || connection.is_closing() {
-                // Bytes of it may be on their way: a plain close would destroy the answer.
+                // Bytes of it may be on their way: a plain close would destroy the response.
                 connection.close(false);
             } else {
                 stream.incoming = Incoming::Unread {

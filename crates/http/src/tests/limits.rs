@@ -22,7 +22,7 @@ fn idle_timeout_shrinks_in_a_straight_line() {
     assert_eq!(short.idle_timeout_with_ns(1000), SECOND_NS / 2);
 }
 
-/// Goal: every limit that can strike has a name and a place of its own, and each field is there.
+/// Goal: every limit that is counted has a name and a place of its own, and each field is there.
 #[test]
 fn every_limit_is_named_once() {
     let limits = LimitValues::default();

@@ -8,17 +8,17 @@ const SECOND_NS: u64 = 1_000_000_000;
 fn what_goes_on_is_told_once_a_minute() {
     let mut event = Repeated::default();
     assert_eq!(event.add(0, 0), None);
-    assert_eq!(event.add(3, SECOND_NS), Some(Told::First(3)));
+    assert_eq!(event.add(3, SECOND_NS), Some(EventNotice::First(3)));
     for second in 2..=60 {
         assert_eq!(event.add(20, second * SECOND_NS), None);
     }
-    let more = Told::More {
+    let more = EventNotice::More {
         count: 59 * 20 + 1,
         seconds: 60,
     };
     assert_eq!(event.add(1, 61 * SECOND_NS), Some(more));
     assert_eq!(event.add(0, 121 * SECOND_NS), None);
-    assert_eq!(event.add(1, 122 * SECOND_NS), Some(Told::First(1)));
+    assert_eq!(event.add(1, 122 * SECOND_NS), Some(EventNotice::First(1)));
 }
 
 /// Goal: what a count has grown by is told, with the sentence in front of it, and no count twice.

@@ -9,7 +9,7 @@ use millpond_http::ServeConfig;
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_http::{Client, ClientConfig, Limits, Plaintext, Service, ShardStart};
 use millpond_io::Address;
-use millpond_io::connection_pool::{Place, Target};
+use millpond_io::connection_pool::{Endpoint, Target};
 use millpond_mempool::PoolMode;
 use rustix::net::sockopt;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ const WINDOW_BYTES: usize = 256 * 1024;
 /// Long enough for the shard to fill what the kernel keeps; nothing fails if it was not.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// So long is a block waited for before the answer is asked for once more.
+/// So long is a block waited for before the response is asked for once more.
 const TRY: Duration = Duration::from_secs(1);
 
 /// A server that counts, in front of another.
@@ -53,7 +53,7 @@ fn relay(mode: PoolMode, upstream: SocketAddr) -> TestServer {
 fn proxy(mode: PoolMode, upstream: SocketAddr) -> TestServer {
     let config = ProxyConfig::new(vec![UpstreamConfig {
         name: upstream.to_string(),
-        place: Place::Addresses(vec![upstream.into()]),
+        place: Endpoint::Addresses(vec![upstream.into()]),
         host: "upstream".to_owned(),
         weight: 1,
         tls: None,
@@ -76,10 +76,10 @@ fn assert_none(start: Start, upstream: SocketAddr, exchange: &Exchange, rounds: 
     assert!(calls >= ROUNDS_OFF as u64, "{}: {calls}", exchange.0);
 }
 
-/// How many blocks of answers had to wait so far.
-fn answers_kept(server: &TestServer) -> u64 {
+/// How many blocks of responses had to wait so far.
+fn responses_kept(server: &TestServer) -> u64 {
     let metrics = server.metrics_text();
-    let of_kept = |line: &&str| line.contains("http_answers_kept");
+    let of_kept = |line: &&str| line.contains("http_responses_kept");
     let lines = metrics.lines().filter(of_kept);
     let calls = lines.filter(|line| {
         let name = line.split('{').next().unwrap_or_default();
@@ -90,7 +90,7 @@ fn answers_kept(server: &TestServer) -> u64 {
         .sum()
 }
 
-/// A client that read nothing of a long answer until blocks of it had to wait. Where what came filled the
+/// A client that read nothing of a long response until blocks of it had to wait. Where what came filled the
 /// output exactly before the upstream was paused none has to, however long one looks: then it asks again.
 fn client_that_read_late(server: &TestServer, request: &str) -> RawClient {
     let begin = Instant::now();
@@ -99,18 +99,18 @@ fn client_that_read_late(server: &TestServer, request: &str) -> RawClient {
         sockopt::set_socket_recv_buffer_size(&client.stream, WINDOW_BYTES).unwrap();
         client.send(request);
         let asked = Instant::now();
-        while answers_kept(server) == 0 && asked.elapsed() < TRY {
+        while responses_kept(server) == 0 && asked.elapsed() < TRY {
             std::thread::sleep(PAUSE);
         }
         assert_eq!(client.response().body.len() as u64, LONG_BYTES, "{request}");
-        if answers_kept(server) > 0 {
+        if responses_kept(server) > 0 {
             return client;
         }
         assert!(begin.elapsed() < PATIENCE, "{request}: nothing had to wait");
     }
 }
 
-/// No heap call for a client that reads a long answer when the upstream had to be paused.
+/// No heap call for a client that reads a long response when the upstream had to be paused.
 fn assert_none_for_who_reads_late(start: Start, upstream: SocketAddr) {
     for path in ["/long", "/long-chunks"] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -135,7 +135,7 @@ pub(crate) fn relaying_makes_no_heap_call(rounds: usize) {
     let plain = TestServer::with_limits(Limits::default(), |_| Plaintext);
     let get = b"GET / HTTP/1.1\r\nHost: a\r\nX-A: b\r\n\r\n".to_vec();
     let short = [
-        ("a short answer", vec![get.clone()], 1),
+        ("a short response", vec![get.clone()], 1),
         ("two of them", vec![get.repeat(2)], 2),
     ];
     for (start, is_proxy) in [(relay as Start, false), (proxy as Start, true)] {

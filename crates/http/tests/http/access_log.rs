@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Answers in every way there is, as the path says.
+/// Responds in every way there is, as the path says.
 pub(super) struct Ways;
 
 const DOWNLOAD_BYTES: u64 = 100_000;
@@ -149,7 +149,7 @@ fn summary(entry: &Value) -> (&str, u64, u64, bool) {
 }
 
 /// Goal: each way to be answered leaves one line, with what was asked and what went out, in the
-/// order of the answers; requests of a connection are numbered.
+/// order of the responses; requests of a connection are numbered.
 #[test]
 fn each_answer_is_one_line() {
     let logged = Logged::start(AccessLogFormat::Json, Limits::default());
@@ -216,7 +216,7 @@ fn each_answer_is_one_line() {
     assert_eq!(entries[1]["referer"], Value::Null);
 }
 
-/// Goal: a request whose connection closes before its answer is 499, one whose answer had begun
+/// Goal: a request whose connection closes before its response is 499, one whose response had begun
 /// keeps its status and is marked; a head that never came is no request.
 #[test]
 fn closed_connections_are_499() {
@@ -232,7 +232,7 @@ fn closed_connections_are_499() {
         client.ask(GET);
         send_and_see_read(&logged, &mut client, bytes);
         if bytes.starts_with("GET /half") {
-            // The answer has begun once this is here.
+            // The response has begun once this is here.
             client.take(1);
         }
         // A reset, of which also a server learns that does not read until it has answered.

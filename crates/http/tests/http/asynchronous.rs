@@ -162,7 +162,7 @@ fn serve() -> (TestServer, Arc<Shared>) {
     (server, shared)
 }
 
-/// Goal: answers at once, after a time, and from another thread; many at a time, and in order when
+/// Goal: responses at once, after a time, and from another thread; many at a time, and in order when
 /// they are pipelined.
 #[test]
 fn futures_wait_for_time_and_threads() {
@@ -233,7 +233,7 @@ fn a_future_ends_with_its_client() {
         }
         assert!(Instant::now() < deadline);
     };
-    // Closed with an answer unread, which resets the connection: a mere end could be a client that
+    // Closed with a response unread, which resets the connection: a mere end could be a client that
     // still waits.
     assert_eq!(gone.stream.peek(&mut [0]).unwrap(), 1);
     drop(gone);
@@ -278,7 +278,7 @@ fn futures_are_in_the_books() {
     drop(shared);
 }
 
-/// After an answer that came later the connection counted as in the middle of a request, and was answered
+/// After a response that came later the connection counted as in the middle of a request, and was answered
 /// 408 when the time for a head had passed. Goal: it is idle, for as long as idle ones may be.
 #[test]
 fn a_connection_is_idle_after_a_late_answer() {

@@ -39,7 +39,7 @@ impl Service for Asked {
 const ECHO: RequestTarget<'_> = RequestTarget::from_static("/echo");
 const ASKED: Authority<'_> = Authority::from_static("asked");
 
-/// Passes the body on in parts, and the answer's back.
+/// Passes the body on in parts, and the response's back.
 async fn converse(
     mut request: AsyncRequest,
     upstream: UpstreamId,

@@ -137,7 +137,7 @@ fn alike_responses_are_counted_as_single_ones_are() {
     for (methods, bytes, alike_least) in [
         (&[Method::Get; 6], ALIKE, 3),
         (&METHODS, PIPELINE, 0),
-        // What follows a HEAD request's answer would be a body's beginning to another method.
+        // What follows a HEAD request's response would be a body's beginning to another method.
         (&[Method::Head; 6], &ALIKE[..38], 0),
     ] {
         let mut last = LastHead::default();

@@ -163,7 +163,7 @@ fn wait_for_end(stream: &mut TcpStream) {
     while matches!(stream.read(&mut room), Ok(count) if count > 0) {}
 }
 
-/// Goal: requests one after the other go over one connection, and their answers come back whole.
+/// Goal: requests one after the other go over one connection, and their responses come back whole.
 #[test]
 fn answers_come_back_over_one_connection() {
     for driver in drivers() {
@@ -353,7 +353,7 @@ fn who_goes_takes_the_exchange_along() {
         let mut client = client;
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         wait_until("begun", || begun.load(Ordering::Relaxed) == 1);
-        // A reset: a mere end could be a client that still waits for its answer.
+        // A reset: a mere end could be a client that still waits for its response.
         let no_linger = Some(Duration::ZERO);
         rustix::net::sockopt::set_socket_linger(&client.stream, no_linger).unwrap();
         drop(client);
@@ -428,7 +428,7 @@ fn waiting_for_a_place_has_an_end() {
     }
 }
 
-/// Goal: 100 Continue and other informational answers are told, and the final one comes after them.
+/// Goal: 100 Continue and other informational responses are told, and the final one comes after them.
 #[test]
 fn informational_answers_are_told() {
     for driver in drivers() {

@@ -328,7 +328,10 @@ fn a_file_cut_while_sent_ends_the_connection() {
     assert!((0..intact).all(|place| body[place] == expected[place] || is_cleared(place)));
     assert!(body[intact..].iter().all(|byte| *byte == 0));
     let mut other = server.connect();
-    assert_eq!(metric(&mut other, "millpond_files_cut_total"), 1);
+    assert_eq!(
+        metric(&mut other, "millpond_files_transfers_aborted_total"),
+        1
+    );
     assert_eq!(metric(&mut other, "millpond_files_transfers"), 0);
 }
 

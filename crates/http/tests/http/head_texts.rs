@@ -232,7 +232,7 @@ fn trimmed(value: &[u8]) -> &[u8] {
 
 type SharedFields = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// Answers with the fields it was given, and says what came of it.
+/// Responds with the fields it was given, and says what came of it.
 struct Given {
     fields: SharedFields,
 }
@@ -349,7 +349,7 @@ fn server_name() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Goal: fields of any checked texts arrive, and nothing else does: one answer, with those lines in
+    /// Goal: fields of any checked texts arrive, and nothing else does: one response, with those lines in
     /// that order, in the head and behind the body, by the server's word and by a relay's.
     #[test]
     fn fields_arrive_as_they_were_given(
@@ -386,7 +386,7 @@ proptest! {
 
     /// A service's own `Date` or `Connection` stood beside the server's.
     ///
-    /// Goal: whatever fields a service gives, no answer has two of those that the server writes: its own `Date`
+    /// Goal: whatever fields a service gives, no response has two of those that the server writes: its own `Date`
     /// and `Server` take the place of the server's, once, and the others are refused by their name.
     #[test]
     fn no_line_of_the_server_stands_twice(
@@ -486,7 +486,7 @@ proptest! {
     }
 }
 
-/// A field value with CR LF in it went out as it was, and made two fields, or two answers, of one. Goal:
+/// A field value with CR LF in it went out as it was, and made two fields, or two responses, of one. Goal:
 /// it is an error value, the service decides what to say, and the connection serves on.
 #[test]
 fn a_value_with_a_line_end_makes_no_second_answer() {
@@ -527,7 +527,7 @@ fn a_refused_field_is_named() {
     }
 }
 
-/// Goal: a second answer and an informational one as the answer are error values: neither reaches the
+/// Goal: a second response and an informational one as the response are error values: neither reaches the
 /// client, and neither takes the thread down.
 #[test]
 fn answers_that_cannot_be_sent_are_errors() {

@@ -21,7 +21,7 @@ fn readers_only() -> [TestServer; 2] {
 }
 
 /// A hundred clients sent bodies of 64 MiB to a server that answers 405 to any: it kept them all,
-/// 6 GiB, before it looked at the method. Goal: the answer does not wait for the body, and a client
+/// 6 GiB, before it looked at the method. Goal: the response does not wait for the body, and a client
 /// that wants to be asked for it is not.
 #[test]
 fn bodies_that_nobody_reads_are_not_kept() {

@@ -50,14 +50,14 @@ fn begin_request(client: &mut RawClient) {
     ));
 }
 
-/// Asks until there is an answer.
+/// Asks until there is a response.
 fn wait<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(Instant::now() < deadline, "no answer");
+        assert!(Instant::now() < deadline, "no response");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -19,21 +19,21 @@ fn metric(client: &mut RawClient, start: &str) -> u64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-fn strikes(client: &mut RawClient, limit: &str) -> u64 {
-    let start = format!("millpond_http_limit_strikes_total{{shard=\"0\",limit=\"{limit}\"}}");
+fn limit_hits(client: &mut RawClient, limit: &str) -> u64 {
+    let start = format!("millpond_http_limit_exceeded_total{{shard=\"0\",limit=\"{limit}\"}}");
     metric(client, &start)
 }
 
-/// Asks until the limit has struck; a test that waits here for ever has failed.
-fn wait_for_strike(client: &mut RawClient, limit: &str) {
-    while strikes(client, limit) == 0 {
+/// Asks until the limit was hit; a test that waits here for ever has failed.
+fn wait_for_limit_hit(client: &mut RawClient, limit: &str) {
+    while limit_hits(client, limit) == 0 {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 
-/// Goal: each limit on size strikes once when run into once, and shows its value.
+/// Goal: each limit on size is counted once when it is exceeded once, and shows its value.
 #[test]
-fn size_limits_count_their_strikes() {
+fn size_limits_count_their_limit_hits() {
     let limits = LimitValues {
         request_line_bytes_max: 100,
         head_bytes_max: 200,
@@ -86,11 +86,11 @@ fn size_limits_count_their_strikes() {
             format!("{chunked}0\r\nX: {}\r\n", "x".repeat(30)),
         ),
     ] {
-        assert_eq!(strikes(&mut scraper, limit), 0, "{limit}");
+        assert_eq!(limit_hits(&mut scraper, limit), 0, "{limit}");
         let start = format!("millpond_http_limit{{limit=\"{limit}\"}}");
         assert_eq!(metric(&mut scraper, &start), value);
         assert_eq!(server.connect().ask(request).status, status, "{limit}");
-        assert_eq!(strikes(&mut scraper, limit), 1, "{limit}");
+        assert_eq!(limit_hits(&mut scraper, limit), 1, "{limit}");
     }
 }
 
@@ -124,7 +124,7 @@ fn a_share_of_a_tick_is_counted_and_loses_nothing() {
         for _ in 0..50 {
             assert_eq!(client.response().status, 200);
         }
-        assert!(strikes(&mut client, limit) >= 5, "{limit}");
+        assert!(limit_hits(&mut client, limit) >= 5, "{limit}");
     }
 }
 
@@ -154,7 +154,7 @@ fn the_idle_timeout_shrinks_as_connections_fill() {
     for client in clients.iter_mut().chain([&mut ninth]) {
         assert_eq!(client.ask(GET).status, 200);
     }
-    assert_eq!(strikes(&mut ninth, "idle_timeout_ns"), 1);
+    assert_eq!(limit_hits(&mut ninth, "idle_timeout_ns"), 1);
 }
 
 /// Goal: with all connections taken a newcomer gets the place of the one idle for longest, as soon
@@ -209,16 +209,16 @@ fn an_address_has_a_cap() {
     assert!(refusal.text().contains("your address"), "{refusal:?}");
     assert_eq!(refusal.header("retry-after"), Some("1"));
     third.expect_end();
-    assert_eq!(strikes(&mut first, "connections_per_address_max"), 1);
+    assert_eq!(limit_hits(&mut first, "connections_per_address_max"), 1);
     second.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!(second.response().status, 200);
     second.expect_end();
     assert_eq!(server.connect().ask(GET).status, 200);
 }
 
-/// Goal: the deadlines on heads, bodies and idleness are counted where they strike.
+/// Goal: the deadlines on heads, bodies and idleness are counted when they expire.
 #[test]
-fn deadlines_count_their_strikes() {
+fn deadlines_count_their_limit_hits() {
     let limits = LimitValues {
         head_timeout_ns: 20 * MILLISECOND_NS,
         body_grace_ns: 20 * MILLISECOND_NS,
@@ -236,11 +236,11 @@ fn deadlines_count_their_strikes() {
     assert_eq!(response.status, 408);
     slow.expect_end();
     let mut scraper = server.connect();
-    assert_eq!(strikes(&mut scraper, "head_timeout_ns"), 1);
-    assert_eq!(strikes(&mut scraper, "body_rate_bytes_per_s_min"), 1);
+    assert_eq!(limit_hits(&mut scraper, "head_timeout_ns"), 1);
+    assert_eq!(limit_hits(&mut scraper, "body_rate_bytes_per_s_min"), 1);
 }
 
-/// Answers with more than a socket's buffers hold.
+/// Responds with more than a socket's buffers hold.
 struct Large(Vec<u8>);
 
 impl Service for Large {
@@ -269,9 +269,9 @@ fn a_peer_that_does_not_read_is_cut() {
     let mut deaf = server.connect();
     deaf.send(GET);
     let mut scraper = server.connect();
-    wait_for_strike(&mut scraper, "write_stall_ns");
-    assert_eq!(strikes(&mut scraper, "write_stall_ns"), 1);
-    // By a reset: the kernel keeps nothing to offer him again.
+    wait_for_limit_hit(&mut scraper, "write_stall_ns");
+    assert_eq!(limit_hits(&mut scraper, "write_stall_ns"), 1);
+    // By a reset: the kernel keeps nothing to offer the client again.
     let end = deaf.stream.read_to_end(&mut Vec::new());
     assert_eq!(
         end.map_err(|error| error.kind()),

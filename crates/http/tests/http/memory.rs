@@ -123,7 +123,7 @@ impl Service for Careless {
     }
 }
 
-/// Goal: a checked server ends where its memory is broken, as an error of the shard, in place of
+/// Goal: a checked server ends where its memory is broken, as an error of the shard, instead of
 /// serving on; the sentence is on its standard error.
 #[test]
 fn a_checked_server_ends_at_a_violation() {

@@ -209,7 +209,7 @@ fn the_main_listener_shows_metrics_to_this_machine_only() {
     }
 }
 
-/// Goal: a client whose address a head of the PROXY protocol tells is not local, though the balancer is.
+/// Goal: a client whose address a PROXY header tells is not local, though the balancer is.
 #[test]
 fn a_told_address_is_not_local() {
     let serve = ServeConfig {

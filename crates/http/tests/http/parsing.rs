@@ -174,7 +174,7 @@ proptest! {
         }
     }
 
-    /// Goal: whatever scans the bytes, and wherever they are cut, the answer is the same to the last
+    /// Goal: whatever scans the bytes, and wherever they are cut, the response is the same to the last
     /// span; so is that about a response.
     #[test]
     fn every_scanner_reads_the_same(bytes in request(), status in "(HTTP/1.1 200 OK\r\n|)") {

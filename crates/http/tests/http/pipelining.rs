@@ -1,4 +1,4 @@
-//! Order, late answers, and peers that do not read.
+//! Order, late responses, and peers that do not read.
 
 use crate::support::{Echo, MODES, PATIENCE, RawClient, TestServer, config, pool_mode};
 use millpond_http::{
@@ -18,7 +18,7 @@ type Job = (RequestToken, Vec<u8>);
 struct Late {
     jobs: Sender<Job>,
     done: Receiver<Job>,
-    /// How many answers found their connection gone.
+    /// How many responses found their connection gone.
     lost: Arc<Mutex<usize>>,
 }
 
@@ -86,7 +86,7 @@ fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
-/// Goal: answers leave in the order of the requests, whoever is ready first, over several ticks.
+/// Goal: responses leave in the order of the requests, whoever is ready first, over several ticks.
 #[test]
 fn answers_keep_the_order_of_requests() {
     for mode in MODES {
@@ -111,7 +111,7 @@ fn answers_keep_the_order_of_requests() {
         for target in &targets {
             assert_eq!(&client.response().text(), target);
         }
-        // Bytes that come while an answer is pending wait, also when they are cut.
+        // Bytes that come while a response is pending wait, also when they are cut.
         let late = get("/late");
         client.send(format!("{late}{}", &late[..10]));
         assert_eq!(client.response().text(), "/late");
@@ -131,7 +131,7 @@ fn a_deep_pipeline_needs_no_further_bytes() {
     }
 }
 
-/// Goal: an answer for a connection that is gone is reported, and harms nobody.
+/// Goal: a response for a connection that is gone is reported, and harms nobody.
 #[test]
 fn answers_to_departed_clients_are_dropped() {
     let (server, lost) = late_server(Limits::default(), pool_mode());
@@ -212,7 +212,7 @@ fn send_until_blocked(client: &mut RawClient, request: &[u8]) -> usize {
     }
 }
 
-/// The rest of a request fits only once answers are read, which the caller does.
+/// The rest of a request fits only once responses are read, which the caller does.
 fn finish_in_background(client: &RawClient, rest: Vec<u8>) {
     let mut stream = client.stream.try_clone().unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -261,7 +261,7 @@ fn a_stalled_reader_is_cut() {
     assert!(live_block_bytes(&server) < 1 << 20);
 }
 
-/// Goal: a pending answer does not keep a stopping server alive longer than the drain allows.
+/// Goal: a pending response does not keep a stopping server alive longer than the drain allows.
 #[test]
 fn a_drain_ends_at_its_deadline() {
     let limits = LimitValues {
@@ -326,7 +326,7 @@ fn a_graceful_stop_answers_what_was_asked() {
 }
 
 /// A client whose request had arrived, and had to wait behind others for its turn to be read, was taken
-/// for idle when the server was told to stop: a reset instead of its answer. Goal: whoever had asked before
+/// for idle when the server was told to stop: a reset instead of its response. Goal: whoever had asked before
 /// the stop is answered, however many they are.
 #[test]
 fn a_graceful_stop_answers_a_crowd() {

@@ -24,7 +24,7 @@ use crate::support::{PATIENCE, TestServer, config, pool_mode};
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_http::{Limits, ServeConfig};
 use millpond_io::Address;
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use secure::Stream;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -35,7 +35,7 @@ pub(super) fn upstream(address: impl Into<Address>) -> UpstreamConfig {
     let address = address.into();
     UpstreamConfig {
         name: address.to_string(),
-        place: Place::Addresses(vec![address]),
+        place: Endpoint::Addresses(vec![address]),
         host: "upstream".to_owned(),
         weight: 1,
         tls: None,

@@ -114,7 +114,7 @@ fn a_trickled_head_reaches_the_same_limits() {
     }
 }
 
-/// Goal: an answer reaches a client that is still sending a body nobody reads: no reset.
+/// Goal: a response reaches a client that is still sending a body nobody reads: no reset.
 #[test]
 fn an_early_refusal_survives_the_rest_of_the_body() {
     let server = TestServer::with_limits(
@@ -134,7 +134,7 @@ fn an_early_refusal_survives_the_rest_of_the_body() {
     client.expect_end();
 }
 
-/// Goal: an unused connection closes without a word. When exactly is asked of the simulator, here and
+/// Goal: an unused connection closes silently. When exactly is asked of the simulator, here and
 /// below.
 #[test]
 fn idle_connections_close() {
@@ -170,7 +170,7 @@ fn slow_heads_time_out() {
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
         // The whole head has the deadline, not each read. What comes long after it meets a closed
-        // connection, behind the answer.
+        // connection, behind the response.
         let _ = slow.stream.write(b"X");
     }
     slow.stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -79,7 +79,7 @@ fn head_has_no_body() {
     assert_eq!(get.text(), "Hello, World!");
 }
 
-/// Goal: an HTTP/1.0 client gets one answer and the end, or keep-alive if it asked for that.
+/// Goal: an HTTP/1.0 client gets one response and the end, or keep-alive if it asked for that.
 #[test]
 fn http_1_0_closes_unless_asked() {
     let server = TestServer::with_limits(Limits::default(), |_| Plaintext);
@@ -116,7 +116,7 @@ fn close_ends_the_connection_after_its_answer() {
     client.expect_end();
 }
 
-/// Goal: a client that finished sending still gets all its answers.
+/// Goal: a client that finished sending still gets all its responses.
 #[test]
 fn a_half_closed_client_is_answered() {
     let server = echo();
@@ -158,7 +158,7 @@ fn bodies_arrive_whole() {
     }
 }
 
-/// Goal: a stream of requests cut into two sends at any byte gives the same answers.
+/// Goal: a stream of requests cut into two sends at any byte gives the same responses.
 #[test]
 fn requests_cut_at_every_byte_are_answered_alike() {
     let server = echo();

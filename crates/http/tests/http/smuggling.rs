@@ -23,7 +23,7 @@ fn vectors() -> Vec<Vector> {
                 match answer.split_once(' ').unwrap() {
                     (status, "keep") => (status.parse().unwrap(), true),
                     (status, "close") => (status.parse().unwrap(), false),
-                    other => panic!("{}: no answer: {other:?}", entry.name),
+                    other => panic!("{}: no response: {other:?}", entry.name),
                 }
             });
             let answers = answers.collect();
@@ -140,7 +140,7 @@ fn parsers_answer_as_the_table_says_at_any_cut() {
     }
 }
 
-/// Sends one vector, checks the answers and what becomes of the connection; returns how many requests
+/// Sends one vector, checks the responses and what becomes of the connection; returns how many requests
 /// the server has served for it.
 fn check_over_a_socket(client: &mut RawClient, vector: &Vector, is_trickled: bool) -> u64 {
     let Vector { entry, answers } = vector;
@@ -192,7 +192,7 @@ fn check_over_a_socket(client: &mut RawClient, vector: &Vector, is_trickled: boo
 }
 
 /// Goal: so does a server over a socket, whole and byte by byte; after a refusal nothing is served,
-/// and after an answer that keeps the connection the next request is found where it begins.
+/// and after a response that keeps the connection the next request is found where it begins.
 #[test]
 fn a_server_answers_as_the_table_says() {
     // Thousands of single bytes take their time on a machine that has much else to do.

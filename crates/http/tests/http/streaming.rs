@@ -59,7 +59,7 @@ fn uploads_arrive_in_parts() {
     }
 }
 
-/// Goal: every cut of a chunked upload gives the same answer.
+/// Goal: every cut of a chunked upload gives the same response.
 #[test]
 fn an_upload_cut_at_every_byte_is_the_same() {
     let (server, _) = serve(Limits::default());
@@ -180,7 +180,7 @@ fn a_client_is_stopped_while_nobody_reads() {
     assert_eq!(client.response().text(), format!("{size} true none"));
 }
 
-/// Goal: 100 Continue comes when somebody reads and not before, and not at all when the answer is
+/// Goal: 100 Continue comes when somebody reads and not before, and not at all when the response is
 /// there; then the connection closes, because nobody knows whether the body comes.
 #[test]
 fn continue_waits_for_a_reader() {
@@ -206,7 +206,7 @@ fn continue_waits_for_a_reader() {
     let mut held = server.connect();
     held.send(head("/held"));
     let mut other = server.connect();
-    // Both are on one shard: the answer to what was asked later says that the first was seen.
+    // Both are on one shard: the response to what was asked later says that the first was seen.
     assert_eq!(other.ask("GET /no HTTP/1.1\r\nHost: a\r\n\r\n").status, 403);
     held.stream.set_nonblocking(true).unwrap();
     let peeked = held.stream.peek(&mut [0]);
@@ -222,7 +222,7 @@ fn continue_waits_for_a_reader() {
     assert_eq!(held.response().text(), "3 true none");
 }
 
-/// Goal: behind an answer that has begun there is no 100. A client that sends the body all the same
+/// Goal: behind a response that has begun there is no 100. A client that sends the body all the same
 /// keeps its connection; where nothing of the body came and nobody read, the connection closes,
 /// since what comes next could be the body as well as a request.
 #[test]
@@ -252,7 +252,7 @@ fn an_answer_that_has_begun_takes_the_place_of_100() {
 }
 
 /// Goal: a short body that nobody read is skipped and the connection goes on; a long one ends it,
-/// announced where the length is known, and without destroying the answer.
+/// announced where the length is known, and without destroying the response.
 #[test]
 fn an_unread_body_is_skipped_or_ends_the_connection() {
     let (server, _) = serve(Limits::default());
@@ -412,7 +412,7 @@ fn a_graceful_stop_waits_for_parts() {
     client.expect_end();
 }
 
-/// Goal: methods without a body in the answer are told apart by the server alone.
+/// Goal: methods without a body in the response are distinguished by the server alone.
 #[test]
 fn head_of_an_upload_is_answered_without_a_body() {
     let (server, _) = serve(Limits::default());

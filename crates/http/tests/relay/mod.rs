@@ -161,7 +161,7 @@ impl Relay {
             failure.phase.name(),
             failure.is_reused,
             failure.may_have_arrived,
-            failure.has_answer_begun
+            failure.has_response_begun
         );
         completions.continue_with(run.token, |response, _| {
             if !is_head_sent {
@@ -302,7 +302,7 @@ impl Service for Relay {
                 });
             }
             ExchangeEvent::Body(part) => self.answer_part(handle, part, completions),
-            ExchangeEvent::Whole { .. } => panic!("nobody asked for whole answers"),
+            ExchangeEvent::Whole { .. } => panic!("nobody asked for whole responses"),
             ExchangeEvent::End { report, .. } => {
                 if let Some(log) = &self.log {
                     log.lock().unwrap().reports.push(*report);

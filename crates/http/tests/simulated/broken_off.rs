@@ -1,4 +1,4 @@
-//! An upstream that breaks off in the middle of an answer whose client is slow to read.
+//! An upstream that breaks off in the middle of a response whose client is slow to read.
 
 use crate::proxied::before_one;
 use crate::stage::MILLISECOND_NS;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 const BODY_BYTES: usize = 500_000;
 
-/// The head of the upstream's answer, with what stands before the first byte of its body.
+/// The head of the upstream's response, with what stands before the first byte of its body.
 fn answer_start(is_chunked: bool) -> String {
     match is_chunked {
         true => format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{BODY_BYTES:x}\r\n"),
@@ -80,8 +80,8 @@ fn client(
     });
 }
 
-/// Goal: all that was received of the answer reaches its client, to the last byte, and then the
-/// connection ends without the answer's end. It once lost what waited for the client.
+/// Goal: all that was received of the response reaches its client, to the last byte, and then the
+/// connection ends without the response's end. It once lost what waited for the client.
 #[test]
 fn what_was_received_arrives_before_the_cut() {
     for is_chunked in [false, true] {

@@ -21,7 +21,7 @@ pub(crate) enum ResponseFraming {
     FinishingEarly,
     /// Breaks the connection off at some byte.
     Resetting,
-    /// Closes at some byte, perhaps with answers unread.
+    /// Closes at some byte, perhaps with responses unread.
     Vanishing,
     /// Says everything and never reads.
     Deaf,
@@ -53,7 +53,7 @@ pub(crate) enum Ended {
     Satisfied,
     /// It left, as is its manner.
     Left,
-    /// The server closed the connection between two answers, though more was owed.
+    /// The server closed the connection between two responses, though more was owed.
     CutBetween,
     /// The network broke it.
     Broken,
@@ -99,7 +99,7 @@ impl Client {
 
     fn speaking(network: &Network, rng: &mut Rng, manner: ResponseFraming, speech: Speech) -> Self {
         let mut rng = rng.fork();
-        // One that says everything at once does not wait for answers.
+        // One that says everything at once does not wait for responses.
         let depth = match manner {
             ResponseFraming::Polite | ResponseFraming::Resetting | ResponseFraming::Vanishing
                 if rng.bool() =>
@@ -196,7 +196,7 @@ impl Client {
         }
     }
 
-    /// Between requests a client may take its time; the limits are about requests begun and answers
+    /// Between requests a client may take its time; the limits are about requests begun and responses
     /// not read.
     fn may_think(&self) -> bool {
         let said = self.conversation.complete_in(self.written);
@@ -260,7 +260,7 @@ impl Client {
         Ok(())
     }
 
-    /// Answers it is owed, given what it said before its FIN.
+    /// Responses it is owed, given what it said before its FIN.
     fn owed(&self) -> usize {
         match self.manner {
             ResponseFraming::FinishingEarly => self.conversation.complete_in(self.leaves_at),
@@ -268,7 +268,7 @@ impl Client {
         }
     }
 
-    /// It finished in the middle of a request whose answer begins before its end.
+    /// It finished in the middle of a request whose response begins before its end.
     fn may_hear_early(&self) -> bool {
         let next = self.conversation.expected.get(self.answers_heard);
         self.manner == ResponseFraming::FinishingEarly
@@ -307,7 +307,7 @@ impl Client {
             }
             assert!(
                 !self.was_told_close,
-                "{self:?}: {answer:?} behind the last answer"
+                "{self:?}: {answer:?} behind the last response"
             );
             let Some(expected) = expected else {
                 panic!("{self:?} heard {answer:?} unasked");
@@ -344,7 +344,7 @@ impl Client {
         let is_whole = self.responses.unread.is_empty();
         assert!(
             is_whole || self.may_be_cut || self.may_hear_early(),
-            "{self:?}: cut within an answer"
+            "{self:?}: cut within a response"
         );
         if self.answers_heard >= self.owed() {
             return Ended::Satisfied;
@@ -474,7 +474,7 @@ impl std::fmt::Debug for Client {
         let unread = String::from_utf8_lossy(&unread[..unread.len().min(300)]);
         write!(
             formatter,
-            "client {number:?} (accepted: {is_accepted:?}), {:?}, wrote {} of {}, heard {} of {} answers, at hand {unread:?}; {:?}",
+            "client {number:?} (accepted: {is_accepted:?}), {:?}, wrote {} of {}, heard {} of {} responses, at hand {unread:?}; {:?}",
             self.manner,
             self.written,
             self.conversation.len(),

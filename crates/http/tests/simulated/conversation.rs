@@ -12,7 +12,7 @@ pub(crate) struct Expected {
     pub(crate) is_head: bool,
     /// The service may answer before the request is complete.
     pub(crate) may_start_early: bool,
-    /// The connection ends behind this answer.
+    /// The connection ends behind this response.
     pub(crate) closes: bool,
 }
 
@@ -20,13 +20,13 @@ pub(crate) struct Expected {
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) bytes: Vec<u8>,
-    /// Final answers that come first.
+    /// Final responses that come first.
     pub(crate) after_answers: usize,
     /// `100 Continue`s that come first.
     pub(crate) after_continues: usize,
 }
 
-/// All a client says, in order, and the answers in theirs.
+/// All a client says, in order, and the responses in theirs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conversation {
     pub(crate) parts: Vec<Part>,
@@ -39,7 +39,7 @@ pub(crate) struct Conversation {
 /// How much a client asks for at once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Depth {
-    /// The next request waits for the answer to the last one.
+    /// The next request waits for the response to the last one.
     One,
     /// Everything at once.
     All,
@@ -127,7 +127,7 @@ impl Conversation {
 
     /// The body waits for a sign of the server.
     fn request_with_continue(&mut self, rng: &mut Rng) {
-        // Where the answer begins before the body, it is itself the sign to go on.
+        // Where the response begins before the body, it is itself the sign to go on.
         let target = Some(target(rng)).filter(|target| !target.starts_with("/echo/"));
         let (target, mut body) = (target.unwrap_or_else(|| "/in/0".to_owned()), body(rng));
         body.push(b'.');
@@ -185,14 +185,14 @@ impl Conversation {
             closes: true,
         };
         if rng.bool() {
-            // Nobody reads it, and it must not destroy the answer.
+            // Nobody reads it, and it must not destroy the response.
             bytes.extend(std::iter::repeat_n(b'x', rng.usize(0..5_000)));
         }
         self.push(depth, bytes, expected);
     }
 }
 
-/// A path whose answer can be foretold.
+/// A path whose response can be foretold.
 fn target(rng: &mut Rng) -> String {
     let len = [1, 100, 3_000, 15_000][rng.usize(0..4)];
     let number = rng.u16(..);

@@ -1,5 +1,5 @@
 //! Deadlines to the granule, in virtual time: minutes of patience cost nothing here, and no slow
-//! machine can make one strike early.
+//! machine can make one expire early.
 
 use crate::stage::{MILLISECOND_NS, SECOND_NS, Stage};
 use millpond_http::counters::HttpCounters;
@@ -181,7 +181,7 @@ fn a_head_has_its_time_in_total() {
     assert!(in_time.borrow().text().starts_with("HTTP/1.1 200 "));
 }
 
-/// Goal: an idle connection is closed without a word, one that never spoke as well as one that
+/// Goal: an idle connection is closed silently, one that never spoke as well as one that
 /// was answered, each counted from when it became idle.
 #[test]
 fn idle_connections_have_their_time() {
@@ -281,7 +281,7 @@ fn a_body_has_a_least_rate() {
     assert_time(steady.borrow().first_heard_ns(), 120 * SECOND_NS);
 }
 
-/// Goal: who does not read what he asked for is cut after the stall limit and the time that an
+/// Goal: a client that does not read its response is disconnected after the stall limit and the time that an
 /// honest slow reader needs; one who reads again before that gets everything.
 #[test]
 fn a_write_has_its_time() {

@@ -44,7 +44,7 @@ struct Served {
     connections: Cell<usize>,
 }
 
-/// Asks, waits for the answer and asks again after a while; on a new connection where the last one ended.
+/// Asks, waits for the response and asks again after a while; on a new connection where the last one ended.
 struct Asker {
     peer: Option<SimPeer>,
     received: Vec<u8>,
@@ -54,7 +54,7 @@ struct Asker {
 }
 
 impl Asker {
-    /// Whether it has all answers.
+    /// Whether it has all responses.
     fn act(&mut self, network: &Network, served: &Served) -> bool {
         if self.peer.is_none() {
             self.peer = network.connect().ok();

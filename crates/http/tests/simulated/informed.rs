@@ -1,4 +1,4 @@
-//! An upstream that has much to say before its answer, to a client that reads nothing of it.
+//! An upstream that has much to say before its response, to a client that reads nothing of it.
 
 use crate::proxied::before_one;
 use crate::stage::MILLISECOND_NS;
@@ -73,9 +73,9 @@ fn heard(hints: usize) -> String {
     String::from_utf8(heard.take()).unwrap()
 }
 
-/// No upstream is paused before its answer, and what it said before that was kept for its client however
-/// much it was: megabytes for one that reads nothing. Goal: what such a client hears is whole, the answer
-/// included; a block of hints is all there for it, and of a flood no more is kept than of an answer.
+/// No upstream is paused before its response, and what it said before that was kept for its client however
+/// much it was: megabytes for one that reads nothing. Goal: what such a client hears is whole, the response
+/// included; a block of hints is all there for it, and of a flood no more is kept than of a response.
 #[test]
 fn hints_that_nobody_reads_are_not_kept() {
     for (hints, is_flood) in [(0, false), (1, false), (100, false), (40_000, true)] {

@@ -1,8 +1,8 @@
 //! The proxy over the simulated network: clients and upstreams that stall, close, dribble and lie at
-//! every stage, on top of what the network does by itself; in clear text or with TLS, on either side.
+//! every stage, on top of what the network does by itself; in plaintext or with TLS, on either side.
 //!
 //! What must hold whatever the seed: an upstream never gets a body that is not the one its client sent,
-//! a client never gets an answer that is not whole, a failure with a known status or a cut, and nothing
+//! a client never gets a response that is not whole, a failure with a known status or a cut, and nothing
 //! is left when all have gone.
 
 use crate::line::{Line, Speech, tls_client, tls_server};
@@ -12,7 +12,7 @@ use millpond_http::proxy::{
     UpstreamConfig,
 };
 use millpond_http::{LimitValues, Limits, ServeConfig, ShardServer, ShardStart};
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimDriver, Turn};
 use millpond_io::tls::Tls;
 use millpond_io::{Address, Driver, StopHandle};
@@ -99,7 +99,7 @@ fn answer(network: &Network) -> (Vec<u8>, bool) {
     let is_chunked = network.random_below(2) == 0;
     let mut whole = message("HTTP/1.1 200 OK", body_bytes, is_chunked);
     match network.random_below(12) {
-        // Behind its answer something nobody asked for.
+        // Behind its response something nobody asked for.
         0 => {
             whole.extend(message("HTTP/1.1 200 OK", 7, false));
             (whole, true)
@@ -172,11 +172,11 @@ fn upstream(network: &Network, address: &Address, is_tls: bool) {
     });
 }
 
-/// What a client that is not well does with its request, or with the answer.
+/// What a client that is not well does with its request, or with the response.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Manners {
     Good,
-    /// Goes when so many bytes of the answer have come.
+    /// Goes when so many bytes of the response have come.
     Leaves(usize),
     /// Says nothing more, and reads.
     StopsSaying,
@@ -229,7 +229,7 @@ impl Asking {
 
     /// False: this request has ended, one way or the other.
     fn turn(&mut self, network: &Network, statuses: &Statuses) -> bool {
-        // An early answer may leave the rest of a request unwanted.
+        // An early response may leave the rest of a request unwanted.
         let is_open = self.unsent.push(&mut self.peer);
         if self.manners == Manners::Finishes && is_open && self.unsent.0.is_empty() {
             self.peer.finish();
@@ -261,7 +261,7 @@ impl Asking {
         }
         assert!(
             network.now_ns() < self.patience_until_ns,
-            "no answer and no end"
+            "no response and no end"
         );
         true
     }
@@ -303,7 +303,7 @@ pub(crate) fn limits() -> Limits {
 pub(crate) fn configured(addresses: &[Address]) -> ProxyConfig {
     let upstreams = addresses.iter().map(|address| UpstreamConfig {
         name: address.to_string(),
-        place: Place::Addresses(vec![address.clone()]),
+        place: Endpoint::Addresses(vec![address.clone()]),
         host: "upstream".to_owned(),
         weight: 1,
         tls: None,
@@ -399,7 +399,7 @@ fn play_over<D: Driver>(seed: u64, layer: impl FnOnce(SimDriver) -> D, statuses:
     if seed.is_multiple_of(2) {
         proxied.mirrors.push(MirrorConfig {
             name: mirror.to_string(),
-            place: Place::Addresses(vec![mirror.clone()]),
+            place: Endpoint::Addresses(vec![mirror.clone()]),
             host: "mirror".to_owned(),
             tls: None,
             share: MirrorShare::of_percent(50.0).unwrap(),
@@ -445,7 +445,7 @@ fn play_over<D: Driver>(seed: u64, layer: impl FnOnce(SimDriver) -> D, statuses:
     );
 }
 
-/// Goal: whatever clients, upstreams and the network do, each request ends, with a whole answer, with a
+/// Goal: whatever clients, upstreams and the network do, each request ends, with a whole response, with a
 /// failure that says so or with a cut; bodies arrive as they were sent; and nothing is left.
 #[test]
 fn every_request_through_the_proxy_ends() {

@@ -21,18 +21,18 @@ fn a_spared_idle_connection_is_looked_at_again() {
 }
 
 /// Seeds that found something over TLS. 150: a body that nobody wants came in records of some thirty
-/// bytes, each of which counted as a chunk, and its connection was closed before the next answer. 334: a
-/// client's goodbye lay unread when the server closed behind its last answer, and the reset that this
-/// makes took the answer with it.
+/// bytes, each of which counted as a chunk, and its connection was closed before the next response. 334: a
+/// client's goodbye lay unread when the server closed behind its last response, and the reset that this
+/// makes took the response with it.
 #[test]
 fn what_tls_once_lost_arrives() {
     storm::play_in(150, Speech::Tls13);
     storm::play_in(334, Speech::Tls13);
 }
 
-/// Seed 66: a service had begun an answer in parts, and there was no memory to remember that by. The
+/// Seed 66: a service had begun a response in parts, and there was no memory to remember that by. The
 /// 503 that followed stood behind a head that announced a body, and its first bytes were read as
-/// that body. An answer that cannot go on is cut.
+/// that body. A response that cannot go on is cut.
 #[test]
 fn no_refused_allocation_puts_an_answer_into_another() {
     const VISITS: usize = 12;
@@ -61,7 +61,7 @@ fn no_refused_allocation_puts_an_answer_into_another() {
                 }
                 answered += 1;
             }
-            // What is left is the beginning of an answer that was cut.
+            // What is left is the beginning of a response that was cut.
             let rest = String::from_utf8_lossy(&responses.unread).into_owned();
             let heads = rest.matches("HTTP/1.1 ").count();
             assert_eq!(

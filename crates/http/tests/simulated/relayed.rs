@@ -1,5 +1,5 @@
 //! Requests passed on to other servers over the simulated network, with everything going wrong: what a
-//! client is told is the upstream's whole answer or a failure, and nothing is left behind.
+//! client is told is the upstream's whole response or a failure, and nothing is left behind.
 
 use crate::relay::Relay;
 use crate::stage::{MILLISECOND_NS, SECOND_NS, expect_nothing_in, run_until};
@@ -22,7 +22,7 @@ const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 /// What an upstream does with a request.
 fn answer(network: &Network, peer: &mut SimPeer) -> bool {
     match network.random_below(10) {
-        // Behind its answer something nobody asked for.
+        // Behind its response something nobody asked for.
         0 => {
             let _ = peer.write(ANSWER.as_bytes());
             let _ = peer.write(ANSWER.as_bytes());
@@ -64,7 +64,7 @@ fn upstream(network: &Network, address: &Address) {
     });
 }
 
-/// Whether it is all of an answer; panics if it is none of those there may be.
+/// Whether it is all of a response; panics if it is none of those there may be.
 fn is_whole(got: &[u8]) -> bool {
     let text = std::str::from_utf8(got).unwrap();
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
@@ -172,7 +172,7 @@ fn play(seed: u64) {
     );
 }
 
-/// Goal: whatever upstreams and the network do, each client gets a whole answer, a failure that says
+/// Goal: whatever upstreams and the network do, each client gets a whole response, a failure that says
 /// so, or a cut; every request ends; and nothing is left.
 #[test]
 fn every_request_that_is_passed_on_ends() {

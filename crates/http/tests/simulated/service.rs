@@ -1,4 +1,4 @@
-//! What the simulated server serves: answers that can be foretold from the request alone, some of
+//! What the simulated server serves: responses that can be foretold from the request alone, some of
 //! them given later by a back office that is a script of the network.
 
 use crate::streams::Streams;
@@ -12,16 +12,16 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Longest that a late answer takes.
+/// Longest that a late response takes.
 const OFFICE_NS_MAX: u64 = 50_000_000;
 
-/// Answers are `METHOD target\n` and the request's body; see [`answer_to`] for the exceptions.
+/// Responses are `METHOD target\n` and the request's body; see [`answer_to`] for the exceptions.
 pub(crate) struct TestService {
     desk: Rc<RefCell<ResponseContext>>,
     streams: Streams,
 }
 
-/// A request, and its answer; none if it is to be resumed.
+/// A request, and its response; none if it is to be resumed.
 type Asked = (RequestToken, Option<Vec<u8>>);
 
 /// What lies between the service and its back office.
@@ -29,7 +29,7 @@ type Asked = (RequestToken, Option<Vec<u8>>);
 struct ResponseContext {
     asked: VecDeque<Asked>,
     done: Vec<Asked>,
-    /// Answers for connections that were gone.
+    /// Responses for connections that were gone.
     lost: u64,
 }
 
@@ -89,7 +89,7 @@ impl TestService {
     }
 }
 
-/// The answer's body, by method, target and the request's body.
+/// The response's body, by method, target and the request's body.
 pub(crate) fn answer_to(method: &str, target: &str, body: &[u8]) -> Vec<u8> {
     let mut words = target.split('/').skip(1);
     match (words.next(), words.next()) {

@@ -1,4 +1,4 @@
-//! A request may arrive in any two pieces, or byte by byte: the answers are the same.
+//! A request may arrive in any two pieces, or byte by byte: the responses are the same.
 
 use crate::responses::{Answer, Responses};
 use crate::stage::Stage;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 struct Case {
     name: &'static str,
     bytes: Vec<u8>,
-    /// Answers to HEAD requests, by their place.
+    /// Responses to HEAD requests, by their place.
     heads: &'static [usize],
     statuses: &'static [u16],
 }
@@ -218,7 +218,7 @@ fn check(case: &Case, plan: &FaultPlan, seed: u64) {
     }
 }
 
-/// Goal: wherever a request is cut, it gets the answers it gets whole.
+/// Goal: wherever a request is cut, it gets the responses it gets whole.
 #[test]
 fn a_cut_changes_no_answer() {
     for case in well_formed().iter().chain(&malformed()) {

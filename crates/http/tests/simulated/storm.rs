@@ -177,7 +177,7 @@ fn the_well_mannered_get_what_they_are_owed() {
     }
 }
 
-/// Goal: the same over TLS, where an answer without the server's goodbye behind it counts as cut.
+/// Goal: the same over TLS, where a response without the server's goodbye behind it counts as cut.
 #[test]
 fn the_well_mannered_get_what_they_are_owed_over_tls() {
     for seed in seeds() {

@@ -1,5 +1,5 @@
 //! Exchanges in parts of the simulated service: bodies taken as they come, held back until the back
-//! office says so, sent back at once, answered before their end; answers written as room comes.
+//! office says so, sent back at once, answered before their end; responses written as room comes.
 
 use crate::service::{answer_to, large_body};
 use millpond_http::{
@@ -160,7 +160,7 @@ impl Streams {
     }
 
     pub(crate) fn abandoned(&mut self, state: u64) {
-        // Zero: an exchange of the service's other answers.
+        // Zero: an exchange of the service's other responses.
         if state != 0 {
             self.tasks
                 .remove(&state)

@@ -86,7 +86,7 @@ fn joined(mut body: &str) -> (String, &str) {
     }
 }
 
-/// Goal: wherever a request or its answer is cut, byte by byte too, the other side gets the same body,
+/// Goal: wherever a request or its response is cut, byte by byte too, the other side gets the same body,
 /// and behind it the same fields, those that may pass.
 #[test]
 fn a_cut_changes_no_trailer() {

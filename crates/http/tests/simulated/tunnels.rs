@@ -1,5 +1,5 @@
 //! Tunnels through the proxy over the simulated network: both sides send, finish and answer after the
-//! other's end, in clear text or with TLS on either side.
+//! other's end, in plaintext or with TLS on either side.
 //!
 //! What must hold whatever the seed: each side gets every byte the other one sent, and then its end.
 

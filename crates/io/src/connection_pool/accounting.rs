@@ -127,7 +127,7 @@ pub struct PoolCounters {
     pub failed: u64,
     /// Leases asked for that no connection might be opened for at once.
     pub waits: u64,
-    /// Who waited until the deadline passed.
+    /// Requests that waited until the deadline passed.
     pub timed_out: u64,
     /// Leases refused since too many waited.
     pub refused: u64,
@@ -170,7 +170,7 @@ pub struct PoolKeyStats {
     pub parked: usize,
     /// Connections being opened.
     pub opening: usize,
-    /// Who waits for a connection.
+    /// Requests that wait for a connection.
     pub waiting: usize,
     /// Its name was looked up last without finding an address, and none is known from before.
     pub is_unresolved: bool,

@@ -3,7 +3,7 @@
 use crate::resolver::ResolveError;
 use rustix::io::Errno;
 
-/// What is being done for who waits.
+/// What is being done for a waiting request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AcquirePhase {
     /// Every connection that is allowed is in use.
@@ -61,7 +61,7 @@ impl HandshakeError {
             Some(TlsFailure::CertificateExpired) => Self::CertificateExpired,
             Some(TlsFailure::Certificate) => Self::Certificate,
             Some(TlsFailure::PeerAlert) => Self::Alert,
-            Some(TlsFailure::Malformed | TlsFailure::NotTls | TlsFailure::ClearText) => {
+            Some(TlsFailure::Malformed | TlsFailure::NotTls | TlsFailure::Plaintext) => {
                 Self::NotTls
             }
             Some(TlsFailure::Incompatible | TlsFailure::Protocol) => Self::Incompatible,

@@ -1,6 +1,6 @@
 //! A connection's uses: handed out, given back, and parked between them.
 //!
-//! Who asks gets what is parked, or waits; what comes back goes to who waits, or is parked.
+//! A request gets a parked connection, or waits; what comes back goes to a waiting request, or is parked.
 
 use millpond_mempool::{Handle, Slab};
 
@@ -10,7 +10,7 @@ use crate::shard::ShardContext;
 use super::{AcquireError, ConnectionPool, PoolKey};
 
 impl ConnectionPool {
-    /// A connection for whoever asks: a parked one, the one used last first, or a new one, or the
+    /// A connection for the caller: a parked one, the one used last first, or a new one, or the
     /// promise of one until `deadline_ns` ([`Self::next_outcome`] tells, with this `token`). With
     /// `needs_own_connection` it is a new one that is closed after this use.
     pub fn acquire<D: Driver>(
@@ -31,7 +31,7 @@ impl ConnectionPool {
         };
         state.counters.misses += 1;
         let limit = state.target.waiters_max;
-        // Who waits for a connection of its own to open is not in anybody's queue.
+        // A request that waits for a connection of its own is in no queue.
         let openable = state
             .target
             .connections_max
@@ -129,7 +129,7 @@ impl ConnectionPool {
         }
     }
 
-    /// A connection that nobody holds: to who waits for it, else it is parked.
+    /// A connection that nobody holds: to a waiting request, else it is parked.
     pub(super) fn settle<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -169,7 +169,7 @@ impl ConnectionPool {
         if let Some(expires_ns) = expires_ns {
             self.plan_sweep(shard, expires_ns);
         }
-        // Room may be made of it, for who wants one to himself or for another key.
+        // Room may be made of it, for a request that wants a connection of its own, or for another key.
         if has_waiters {
             self.advance(shard, key);
         }
@@ -179,7 +179,7 @@ impl ConnectionPool {
     }
 }
 
-// What whoever asks for a connection gets.
+// What a caller that asks for a connection gets.
 
 /// A connection that is its holder's, until it is given back or discarded. The holder handles its
 /// events.
@@ -200,7 +200,7 @@ pub struct Lease {
 /// What opening a connection took.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct OpenTimes {
-    /// Looking its name up, for who had to wait for that.
+    /// Looking its name up, for requests that had to wait for that.
     pub resolve_ns: u64,
     /// Until it stood.
     pub connect_ns: u64,
@@ -208,7 +208,7 @@ pub struct OpenTimes {
     pub tls_ns: u64,
 }
 
-/// The answer to [`super::ConnectionPool::acquire`].
+/// The result of [`super::ConnectionPool::acquire`].
 #[derive(Debug)]
 #[must_use = "a lease that is dropped is a connection that is lost"]
 pub enum Acquired {
@@ -220,7 +220,7 @@ pub enum Acquired {
     Failed(AcquireError),
 }
 
-/// Names one who waits, to cancel it.
+/// Names a waiting request, to cancel it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct WaiterId(pub(super) Handle<super::waiting::Waiter>);
 

@@ -1,4 +1,4 @@
-//! From a key's place to addresses: at once, or through the resolver, for as long as its answer holds.
+//! From a key's place to addresses: at once, or through the resolver, for as long as its response holds.
 
 use std::sync::Arc;
 
@@ -38,10 +38,10 @@ pub(super) struct Naming {
 }
 
 impl Naming {
-    pub(super) fn new(place: &Place) -> Self {
+    pub(super) fn new(place: &Endpoint) -> Self {
         let addresses = match place {
-            Place::Addresses(addresses) => Some(addresses.as_slice().into()),
-            Place::Name { .. } => None,
+            Endpoint::Addresses(addresses) => Some(addresses.as_slice().into()),
+            Endpoint::Name { .. } => None,
         };
         Self {
             valid_until_ns: if addresses.is_some() { u64::MAX } else { 0 },
@@ -74,7 +74,7 @@ impl Naming {
         }
     }
 
-    /// How long the answer took that came just now; 0 if none did.
+    /// How long the response took that came just now; 0 if none did.
     pub(super) fn took_until(&self, now_ns: u64) -> u64 {
         match self.answered {
             (answered_ns, took_ns) if answered_ns == now_ns => took_ns,
@@ -84,7 +84,7 @@ impl Naming {
 }
 
 impl ConnectionPool {
-    /// The addresses to connect to, if they are known and hold. If the name has none, who waits is
+    /// The addresses to connect to, if they are known and hold. If the name has none, a waiting request is
     /// told; else the resolver is asked, and goes on with them.
     pub(super) fn addresses<D: Driver>(
         &mut self,
@@ -124,7 +124,7 @@ impl ConnectionPool {
         let Some(state) = self.keys.get_mut(key.0) else {
             return;
         };
-        let Place::Name { host, port } = &state.target.place else {
+        let Endpoint::Name { host, port } = &state.target.place else {
             return;
         };
         let asked = match &self.resolver {
@@ -219,7 +219,7 @@ impl ConnectionPool {
     }
 }
 
-// Whom a pool connects to, and how much of it is allowed.
+// The peers of a pool, and its limits.
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;
@@ -270,7 +270,7 @@ impl Default for PoolConfig {
 
 /// Where an upstream is.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Place {
+pub enum Endpoint {
     /// At these addresses, the best first; they are one and the same server.
     Addresses(Vec<Address>),
     /// Wherever the name leads.
@@ -286,34 +286,34 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Where.
-    pub place: Place,
-    /// TLS, with the identities of both sides, or clear text. The shard's driver must be
+    pub place: Endpoint,
+    /// TLS, with the identities of both sides, or plaintext. The shard's driver must be
     /// [`crate::tls::Tls`].
     #[cfg(feature = "tls")]
     pub tls: Option<TlsClient>,
     /// Connections at most: in use, parked and being opened.
     pub connections_max: usize,
-    /// Who may wait for one of them at most.
+    /// Requests that may wait for one of them at most.
     pub waiters_max: usize,
 }
 
 impl Target {
-    /// At one address, in clear text, with room for 256 connections.
+    /// At one address, in plaintext, with room for 256 connections.
     #[must_use]
     pub fn at(address: Address) -> Self {
-        Self::new(Place::Addresses(vec![address]))
+        Self::new(Endpoint::Addresses(vec![address]))
     }
 
     /// Wherever a name leads: otherwise as [`Self::at`].
     #[must_use]
     pub fn named(host: &str, port: u16) -> Self {
-        Self::new(Place::Name {
+        Self::new(Endpoint::Name {
             host: host.to_owned(),
             port,
         })
     }
 
-    fn new(place: Place) -> Self {
+    fn new(place: Endpoint) -> Self {
         Self {
             place,
             #[cfg(feature = "tls")]

@@ -1,7 +1,7 @@
 //! One connection in the making: over all addresses of its upstream, each with a head start over the
 //! next (RFC 8305, 5); the first that stands wins, and the others are closed.
 //!
-//! Whom it is for is decided when it stands: whoever waits longest then.
+//! Which request gets it is decided once it is open: the one that waits longest then.
 
 use super::error::{AcquireError, AcquirePhase, HandshakeError};
 use super::leasing::Link;
@@ -149,7 +149,7 @@ impl ConnectionPool {
         state.opening_count += 1;
         self.connection_count += 1;
         if !self.try_next(shard, handle) {
-            // Who calls goes on with the others: no recursion, however many wait.
+            // The caller goes on with the others: no recursion, however many wait.
             self.opening_failed(shard, handle, None);
         }
         true

@@ -1,4 +1,4 @@
-//! Who waits for a connection: in order, each with a deadline.
+//! The queue for connections: in order, each request with a deadline.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub(super) struct Waiter {
     timer: Option<TimerId>,
 }
 
-/// The waiters of one key. The queue may hold handles of some who have left.
+/// The waiters of one key. The queue may hold handles of some that have left.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     queue: VecDeque<Handle<Waiter>>,
@@ -88,8 +88,8 @@ impl ConnectionPool {
         Ok(WaiterId(handle))
     }
 
-    /// Who asked does not want a connection any more. One that is in the making for him goes on, for
-    /// the next who asks. If the outcome is out already, nothing happens: it is to be taken.
+    /// The request does not want a connection any more. One that is being opened for it goes on, for
+    /// the next request. If the outcome is out already, nothing happens: it is to be taken.
     pub fn cancel<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, waiter: WaiterId) {
         self.leave_queue(shard, waiter.0);
     }
@@ -109,7 +109,7 @@ impl ConnectionPool {
         Some(waiter)
     }
 
-    /// The first in the queue; only of those who take a used connection unless this one is new.
+    /// The first in the queue; only of those that take a used connection unless this one is new.
     pub(super) fn next_waiter<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -129,7 +129,7 @@ impl ConnectionPool {
         self.leave_queue(shard, handle)
     }
 
-    /// An attempt has failed: who waited for it longest is told.
+    /// An attempt has failed: the request that waited longest is told.
     pub(super) fn fail_first<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -212,7 +212,7 @@ impl ConnectionPool {
     }
 }
 
-// Both caps: when another connection may be opened, and who gives way for it.
+// Both caps: when another connection may be opened, and which one is closed for it.
 
 impl ConnectionPool {
     /// Opens as many connections as there are waiters without one in the making, as far as both caps
@@ -236,7 +236,7 @@ impl ConnectionPool {
     }
 
     /// Closes a parked connection for the sake of one to be opened for `key`; false if none is to be
-    /// had. One of its own only makes room for who wants a connection to himself, or when no other
+    /// had. One of its own only makes room for a request that wants a connection of its own, or when no other
     /// key has any.
     fn make_room<D: Driver>(
         &mut self,
@@ -278,7 +278,7 @@ impl ConnectionPool {
         }
     }
 
-    /// One connection fewer: who waits for the key opens another, or for the cap of all.
+    /// One connection fewer: a request that waits for the key opens another, or one for the cap of all.
     pub(super) fn room_was_made<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -289,7 +289,7 @@ impl ConnectionPool {
         self.drop_if_done(key);
     }
 
-    /// Lets those go on whom the cap of all had stopped, the one stopped first first.
+    /// Lets those go on that the cap of all had stopped, the one stopped first first.
     pub(super) fn feed_starved<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         for _ in 0..self.starved.len() {
             let has_room = self.connection_count < self.config.connections_max;

@@ -4,9 +4,9 @@
 //! ```text
 //! at the cap           a socket that is closing already is closed now; without one, accepting
 //!                      pauses until a socket closes, and peers wait in the listener's queue
-//! EMFILE, ENFILE       a spare descriptor is given up for the connection that waits. It is pending
+//! EMFILE, ENFILE       a spare descriptor is closed for the connection that waits. It is pending
 //!                      until the next tick: if a socket has closed by then it is taken in, else
-//!                      it is reset. So the queue drains and its peers get an answer.
+//!                      it is reset. So the queue drains and its peers get a response.
 //! ENOBUFS, ENOMEM, or  accepting pauses for RETRY_NS
 //! no spare descriptor
 //! ```

@@ -260,7 +260,7 @@ impl EpollDriver {
         self.close_later(socket);
     }
 
-    /// The kernel says that a socket failed. A crowd that resets its connections has that said of all
+    /// The kernel says that a socket failed. Many connections that reset at once have that said of all
     /// together, and each is a close.
     fn fail_in_turn<H>(
         &mut self,
@@ -279,7 +279,7 @@ impl EpollDriver {
         }
         // What it still sends until then must not count as prompt.
         socket.usage = Usage::NEW;
-        self.counters.put_off += 1;
+        self.counters.deferred += 1;
         self.fail_later(id, error);
     }
 
@@ -484,7 +484,7 @@ struct Socket {
     usage: Usage,
     /// What the kernel said and nobody has acted on: it says everything once.
     ready: EventFlags,
-    /// Stands among those who wait for a turn.
+    /// Is in the queue for a turn.
     is_waiting: bool,
     /// Epoll watches for room to send, too.
     watches_room: bool,
@@ -605,8 +605,8 @@ impl Waiting {
 impl EpollDriver {
     /// To a later tick.
     #[inline(never)]
-    fn put_off(&mut self, id: SocketId, flags: EventFlags) {
-        self.counters.put_off += 1;
+    fn defer(&mut self, id: SocketId, flags: EventFlags) {
+        self.counters.deferred += 1;
         self.keep(id, flags);
     }
 
@@ -710,7 +710,7 @@ impl EpollDriver {
         deadline_ns: Option<u64>,
         events: &mut [epoll::Event],
     ) -> Result<usize, IoError> {
-        // All answers of the tick before have left.
+        // All responses of the tick before have left.
         self.close_waiting();
         let own_deadline_ns = self.deadlines.next_deadline_ns();
         let deadline_ns = earlier(deadline_ns, own_deadline_ns);
@@ -744,7 +744,7 @@ impl EpollDriver {
         Ok(count)
     }
 
-    /// Who is ready has not all been told of.
+    /// Not all that is ready has been reported.
     fn is_behind(&self) -> bool {
         !self.failing.is_empty()
             || self.waiting.count() > 0

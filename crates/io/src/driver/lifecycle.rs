@@ -7,7 +7,7 @@
 //! ```
 //! Closing a TCP socket with unread bytes sends a reset, and a reset destroys what the peer has not read
 //! yet, often the very answer that says why. So a socket whose owner leaves sends its queue, then a FIN,
-//! and discards what arrives until the peer's FIN. The bounds are here; without them an idler would keep the
+//! and discards what arrives until the peer's FIN. The bounds are here; without them an idle peer would keep the
 //! socket of a connection that nobody serves any more.
 
 use super::SocketId;
@@ -17,7 +17,7 @@ use crate::timer_wheel::{TimerId, TimerWheel};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// A peer that takes no byte of the queue for this long is given up.
+/// A peer that takes no byte of the queue for this long is disconnected.
 const STALL_NS: u64 = 30_000_000_000;
 
 /// How long the peer has to finish after our FIN.
@@ -63,7 +63,7 @@ pub(super) enum IsMoreLeft {
 /// What a driver has to do after a transition.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use = "the transition has happened already"]
-pub(super) enum Step {
+pub(super) enum CloseStep {
     Nothing,
     /// The queue goes out within [`STALL_NS`]; what arrives is discarded.
     SendQueue,
@@ -130,7 +130,7 @@ impl Life {
     }
 
     /// Whether what arrived before a send failed is still to be delivered. A server that refuses an upload
-    /// answers, closes and thereby resets: the answer is here while the upload's next send fails. Bound: a
+    /// answers, closes and thereby resets: the response is here while the upload's next send fails. Bound: a
     /// connection that is gone receives no more, so it is what the kernel's buffer held.
     pub(super) fn has_last_bytes(&self) -> bool {
         let is_gone = matches!(
@@ -183,80 +183,80 @@ impl Life {
     }
 
     /// The peer's FIN came.
-    pub(super) fn peer_finished(&mut self) -> Step {
+    pub(super) fn peer_finished(&mut self) -> CloseStep {
         self.receiving = Receiving::Finished;
         match self.stage {
-            Stage::Lingering => Step::Close,
-            _ => Step::Nothing,
+            Stage::Lingering => CloseStep::Close,
+            _ => CloseStep::Nothing,
         }
     }
 
     /// Its owner leaves, and what is queued is to arrive.
-    fn leave(&mut self, has_queue: bool) -> Step {
+    fn leave(&mut self, has_queue: bool) -> CloseStep {
         match self.stage {
-            Stage::Sending | Stage::Lingering | Stage::Closed => Step::Nothing,
-            Stage::Connecting | Stage::Failing(_) => Step::Close,
+            Stage::Sending | Stage::Lingering | Stage::Closed => CloseStep::Nothing,
+            Stage::Connecting | Stage::Failing(_) => CloseStep::Close,
             Stage::Open if has_queue => {
                 self.stage = Stage::Sending;
-                Step::SendQueue
+                CloseStep::SendQueue
             }
             Stage::Open => self.linger(),
         }
     }
 
     /// The queue is out.
-    pub(super) fn queue_sent(&mut self) -> Step {
+    pub(super) fn queue_sent(&mut self) -> CloseStep {
         match self.stage {
             Stage::Sending => self.linger(),
-            _ => Step::Nothing,
+            _ => CloseStep::Nothing,
         }
     }
 
-    fn linger(&mut self) -> Step {
+    fn linger(&mut self) -> CloseStep {
         // A peer that finished before us is only to be closed, which sends our FIN as well.
         if self.receiving == Receiving::Finished || !self.lingers {
-            return Step::Close;
+            return CloseStep::Close;
         }
         self.stage = Stage::Lingering;
-        Step::Linger
+        CloseStep::Linger
     }
 
     /// A part of the queue went out.
-    pub(super) fn queue_moved(&self) -> Step {
+    pub(super) fn queue_moved(&self) -> CloseStep {
         match self.stage {
-            Stage::Sending => Step::ExtendDeadline,
-            _ => Step::Nothing,
+            Stage::Sending => CloseStep::ExtendDeadline,
+            _ => CloseStep::Nothing,
         }
     }
 
     /// Bytes arrived and were thrown away.
-    pub(super) fn discarded(&mut self, bytes: usize) -> Step {
+    pub(super) fn discarded(&mut self, bytes: usize) -> CloseStep {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.discard_bytes_left = self.discard_bytes_left.saturating_sub(bytes);
         match self.discard_bytes_left {
-            0 if self.is_closing() => Step::Close,
-            _ => Step::Nothing,
+            0 if self.is_closing() => CloseStep::Close,
+            _ => CloseStep::Nothing,
         }
     }
 
     /// The time it had to close is over. After our FIN the peer may still be reading what was sent.
-    fn deadline_passed(&self) -> Step {
+    fn deadline_passed(&self) -> CloseStep {
         match self.stage {
-            Stage::Sending => Step::Reset,
-            Stage::Lingering => Step::Close,
-            _ => Step::Nothing,
+            Stage::Sending => CloseStep::Reset,
+            Stage::Lingering => CloseStep::Close,
+            _ => CloseStep::Nothing,
         }
     }
 
     /// A call failed.
-    fn fail(&mut self, error: Errno) -> Step {
+    fn fail(&mut self, error: Errno) -> CloseStep {
         match self.stage {
-            Stage::Failing(_) | Stage::Closed => Step::Nothing,
+            Stage::Failing(_) | Stage::Closed => CloseStep::Nothing,
             // Its owner left: nobody is to be told.
-            Stage::Sending | Stage::Lingering => Step::Close,
+            Stage::Sending | Stage::Lingering => CloseStep::Close,
             Stage::Connecting | Stage::Open => {
                 self.stage = Stage::Failing(error);
-                Step::ReportFailure
+                CloseStep::ReportFailure
             }
         }
     }
@@ -317,25 +317,25 @@ pub(super) trait SocketDriver {
 }
 
 /// What a transition asks for.
-pub(super) fn perform<D: SocketDriver>(driver: &mut D, id: SocketId, step: Step) {
+pub(super) fn perform<D: SocketDriver>(driver: &mut D, id: SocketId, step: CloseStep) {
     match step {
-        Step::Nothing => {}
-        Step::SendQueue => {
+        CloseStep::Nothing => {}
+        CloseStep::SendQueue => {
             set_deadline(driver, id, STALL_NS);
             // From here on, so that the peer can go on to read.
             driver.receive_to_discard(id);
         }
-        Step::ExtendDeadline => set_deadline(driver, id, STALL_NS),
-        Step::Linger => {
+        CloseStep::ExtendDeadline => set_deadline(driver, id, STALL_NS),
+        CloseStep::Linger => {
             set_deadline(driver, id, LINGER_NS);
             match driver.send_fin(id) {
                 Ok(()) => driver.receive_to_discard(id),
                 Err(_) => driver.remove(id),
             }
         }
-        Step::Close => driver.remove(id),
-        Step::Reset => driver.reset_now(id),
-        Step::ReportFailure => driver.report_failure_later(id),
+        CloseStep::Close => driver.remove(id),
+        CloseStep::Reset => driver.reset_now(id),
+        CloseStep::ReportFailure => driver.report_failure_later(id),
     }
 }
 

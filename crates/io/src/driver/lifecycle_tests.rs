@@ -29,7 +29,7 @@ impl Recorder {
         }
     }
 
-    fn step(&mut self, transition: impl FnOnce(&mut Life) -> Step) {
+    fn step(&mut self, transition: impl FnOnce(&mut Life) -> CloseStep) {
         let step = transition(&mut self.life);
         perform(self, ID, step);
     }

@@ -54,7 +54,7 @@ use wire::Arrived;
 
 use crate::address::{Address, Peer};
 use crate::driver::lifecycle::{
-    Closing, Life, Receiving, SocketDriver, Stage, Step, fail_later, leave, perform,
+    CloseStep, Closing, Life, Receiving, SocketDriver, Stage, fail_later, leave, perform,
     shorten_lingering,
 };
 use crate::driver::socket_count::{Opener, SocketCount};
@@ -745,9 +745,9 @@ impl SimDriver {
             };
             let step = match flushed {
                 Flushed::All => socket.life.queue_sent(),
-                Flushed::Failed(_) => Step::Close,
+                Flushed::Failed(_) => CloseStep::Close,
                 Flushed::Some { sent_any: true } => socket.life.queue_moved(),
-                Flushed::Some { sent_any: false } => Step::Nothing,
+                Flushed::Some { sent_any: false } => CloseStep::Nothing,
             };
             perform(self, id, step);
         }
@@ -776,8 +776,8 @@ impl SimDriver {
         let step = match arrived {
             Arrived::Bytes(count) => socket.life.discarded(count),
             Arrived::Finished => socket.life.peer_finished(),
-            Arrived::Nothing => Step::Nothing,
-            Arrived::Failed(_) => Step::Close,
+            Arrived::Nothing => CloseStep::Nothing,
+            Arrived::Failed(_) => CloseStep::Close,
         };
         perform(self, id, step);
     }

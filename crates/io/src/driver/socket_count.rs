@@ -20,7 +20,7 @@ pub(super) struct SocketCount {
     accepted: usize,
     connected: usize,
     peak: usize,
-    /// Bound of `accepted`. `connected` has none here: whoever connects has a limit of its own (see
+    /// Bound of `accepted`. `connected` has none here: the connecting side has a limit of its own (see
     /// `connection_pool`), which a flood of accepted sockets must not use up.
     accepted_max: usize,
 }

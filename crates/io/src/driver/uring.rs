@@ -756,7 +756,7 @@ const DIRECT_SENDS_MAX: usize = 2;
 /// The kernel works out some twenty completions in a call. After so many it may have more.
 const HANDED_OUT_MAX: usize = 16;
 
-/// Calls of one tick that look for prompt clients behind a crowd.
+/// Calls of one tick that look for prompt clients behind a flood.
 const LOOKS_FOR_PROMPT_CLIENTS_MAX: usize = 16;
 
 /// How long a kernel may have no memory for what is handed over. All peers of the shard wait meanwhile; what lasts
@@ -905,7 +905,7 @@ impl UringDriver {
     }
 
     /// While others wait for their turns, takes all that the kernel has: it hands out about twenty
-    /// completions per call, and a prompt client's may be behind a crowd's.
+    /// completions per call, and a prompt client's may be behind a flood.
     fn look_for_prompt_clients(&mut self) -> Result<(), IoError> {
         let is_waiting = !self.resumed.is_empty() || self.has_waiting_connections();
         if !is_waiting || !self.scheduler.is_protecting() {

@@ -50,7 +50,7 @@ pub(crate) fn send_file_now(
     }
 }
 
-/// Whether every page of the range is in memory. A kernel that cannot tell, or does not tell who may
+/// Whether every page of the range is in memory. A kernel that cannot tell, or does not tell processes that may
 /// only read, counts as one that has none.
 fn is_cached(file: BorrowedFd<'_>, range: &Range<u64>) -> bool {
     let page_bytes = rustix::param::page_size() as u64;

@@ -18,7 +18,7 @@ fn bad() -> Result<Arc<[Address]>, ResolveError> {
     })
 }
 
-/// Goal: each kind of answer holds for its own time and no longer.
+/// Goal: each kind of response holds for its own time and no longer.
 #[test]
 fn answers_hold_for_their_time() {
     let mut cache = Cache::new(CONFIG);

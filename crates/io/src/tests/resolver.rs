@@ -27,7 +27,7 @@ fn wait_for(client: &mut ResolverClient) -> Answer {
         if let Some(answer) = client.next_answer() {
             return answer;
         }
-        assert!(Instant::now() < deadline, "no answer");
+        assert!(Instant::now() < deadline, "no response");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -56,10 +56,10 @@ fn threads_answer_and_remember() {
         assert_eq!(answer.id, round);
         assert_eq!(answer.result.unwrap()[0].to_string(), "127.0.0.1:80");
         assert!(answer.valid_ns <= config.good_ns && answer.valid_ns > 0);
-        // An answer lies in the mailbox a moment before its wake.
+        // A response lies in the mailbox a moment before its wake.
         let deadline = Instant::now() + Duration::from_secs(60);
         while !wakes.take() {
-            assert!(Instant::now() < deadline, "each answer wakes");
+            assert!(Instant::now() < deadline, "each response wakes");
             std::thread::yield_now();
         }
     }

@@ -76,7 +76,7 @@ fn arrivals() -> impl Strategy<Value = Vec<(u32, [usize; 5])>> {
     proptest::collection::vec(tick, 1..60)
 }
 
-/// Goal: a receive is never longer than a buffer or shorter than a request, shrinks with the crowd, and
+/// Goal: a receive is never longer than a buffer or shorter than a request, shrinks with their number, and
 /// all together keep within a tick's share as long as that is possible.
 #[test]
 fn receives_shrink_with_the_crowd() {
@@ -131,7 +131,7 @@ proptest! {
     }
 
     /// Goal: a socket that is not answered is not prompt for long, whatever it sends; one that asks shortly and
-    /// is answered each time is prompt again after a bounded number of answers.
+    /// is answered each time is prompt again after a bounded number of responses.
     #[test]
     fn no_past_is_for_ever(past in proptest::collection::vec((0..3_u8, 0..10_000_usize), 0..200)) {
         let mut usage = Usage::NEW;

@@ -1,10 +1,10 @@
-//! What comes before anything else on an accepted socket: the head of the PROXY protocol.
+//! What comes before anything else on an accepted socket: the PROXY header.
 //!
 //! A socket that is accepted is kept here until its head is whole; then it is accepted as others
 //! are, and what came behind the head is its first bytes. Its owner never hears of one whose head
 //! does not come.
 //!
-//! Whoever knows the protocol does not need one, and all others were not to come here.
+//! Clients that know the protocol do not need one, and all others were not to come here.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -243,7 +243,7 @@ impl Layer {
         true
     }
 
-    /// Nobody new is accepted: who is here has a moment left.
+    /// Nothing new is accepted: what is here has a moment left.
     pub(super) fn hurry_heads(&mut self, now_ns: u64) {
         let Some(awaited) = self.awaited.as_deref_mut() else {
             return;
@@ -259,7 +259,7 @@ impl Layer {
     }
 }
 
-// TLS over one blocking socket: for commands that ask one request after another and wait for each answer.
+// TLS over one blocking socket: for commands that ask one request after another and wait for each response.
 //
 // Records and buffers are rustls's own here: nothing of it is on a shard.
 

@@ -1,4 +1,4 @@
-//! Certificates and keys out of files, and which of them is for whom.
+//! Certificates and keys out of files, and which of them is for which name.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ pub enum TlsError {
     },
     /// The key needs a passphrase.
     #[error(
-        "the key in {} is encrypted, and nobody is there to ask for its passphrase: write it without, \
+        "the key in {} is encrypted, and a server cannot ask for its passphrase: write it without one, \
          as openssl pkey does",
         path.display()
     )]
@@ -142,7 +142,7 @@ impl fmt::Display for CertificateWarning {
     }
 }
 
-/// The certificates of a server. The first is for whoever names nobody, or somebody else.
+/// The certificates of a server. The first is for clients that name no host, or another one.
 #[derive(Debug)]
 pub(super) struct Certificates {
     keys: Vec<Arc<CertifiedKey>>,
@@ -304,7 +304,7 @@ fn warning_of(
     path: &Path,
     now: UnixTime,
 ) -> Option<CertificateWarning> {
-    // Who cannot read the times sees nothing wrong with them.
+    // Without readable times nothing is wrong with them.
     let validity = Validity::of(certificate)?;
     let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     let path = path.to_path_buf();

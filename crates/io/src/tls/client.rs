@@ -1,4 +1,4 @@
-//! TLS towards servers: whom to trust, what to ask for, sessions to resume.
+//! TLS towards servers: trust, what to ask for, sessions to resume.
 //!
 //! Shared by all shards. Sessions are kept by rustls under a lock that is taken at handshakes alone.
 //! [`client_of_nodes`] is for a library that makes its connections itself, to many servers of one owner.
@@ -38,14 +38,14 @@ const SYSTEM_AUTHORITIES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Whom to trust.
+/// Which certificates to trust.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Trust {
     /// The authorities that the system trusts.
     System,
     /// The authorities in this PEM file, and no others.
     File(PathBuf),
-    /// Everybody: the connection is private, but nobody knows with whom.
+    /// All: the connection is encrypted, but the peer is not verified.
     Anybody,
 }
 
@@ -54,7 +54,7 @@ pub enum Trust {
 pub struct TlsClientOptions {
     /// The name or address that the server's certificate has to be for; a name is sent (SNI).
     pub host: String,
-    /// Whom to trust.
+    /// Which certificates to trust.
     pub trust: Trust,
     /// The certificate shown to servers that ask for one.
     pub identity: Option<CertificateFiles>,
@@ -78,9 +78,9 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// The same, where something in clear text comes before the handshake: the head of the PROXY
+    /// The same, where something in plaintext comes before the handshake: the head of the PROXY
     /// protocol. A connection is reported as connected without TLS then, and its handshake begins with
-    /// [`crate::Driver::send_below_tls`], by which time is known for whom it is.
+    /// [`crate::Driver::send_below_tls`], by which time its client is known.
     #[must_use]
     pub fn behind_head(mut self) -> Self {
         self.is_behind_head = true;
@@ -328,7 +328,7 @@ impl ServerCertVerifier for Verifier {
 /// How a server speaks TLS.
 #[derive(Clone, Debug)]
 pub struct TlsOptions {
-    /// The first pair is for whoever names nobody, or somebody else; the others for the names in
+    /// The first pair is for clients that name no host, or another one; the others for the names in
     /// their certificates.
     pub certificates: Vec<CertificateFiles>,
     /// Clients have to show a certificate that one of the authorities in this PEM file has signed.
@@ -337,8 +337,8 @@ pub struct TlsOptions {
     /// The protocols spoken inside, for ALPN. A peer that offers others only is refused; one that
     /// offers none is not.
     pub protocols: Vec<Vec<u8>>,
-    /// What somebody is told who begins with a capital letter, as HTTP in clear text does.
-    pub clear_text_answer: &'static [u8],
+    /// The response to a client that begins with a capital letter, as HTTP in plaintext does.
+    pub plaintext_response: &'static [u8],
     /// From accepting a connection to the end of its handshake.
     pub handshake_timeout_ns: u64,
     /// Bytes a peer may send before the handshake is over. It is looked at after each receive.
@@ -348,10 +348,10 @@ pub struct TlsOptions {
 /// The TLS of one server, for all its shards. Clones are handles of the same.
 #[derive(Clone)]
 pub struct TlsServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
 }
 
-struct Shared {
+struct ServerShared {
     options: TlsOptions,
     provider: Arc<CryptoProvider>,
     ticketer: Arc<dyn ProducesTickets>,
@@ -366,7 +366,7 @@ impl TlsServer {
         let provider = Arc::new(default_provider());
         let ticketer = Ticketer::new().map_err(|error| server_set_up_error(&error))?;
         let (config, warnings) = configure(&options, &provider, &ticketer)?;
-        let shared = Shared {
+        let shared = ServerShared {
             options,
             provider,
             ticketer,
@@ -419,7 +419,7 @@ impl fmt::Debug for TlsServer {
     }
 }
 
-impl Shared {
+impl ServerShared {
     fn config(&self) -> Arc<ServerConfig> {
         // A panic elsewhere leaves one whole configuration or the other.
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -429,7 +429,7 @@ impl Shared {
 
 /// What one shard knows of [`TlsServer`].
 pub(super) struct ServerSource {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     generation: u64,
     config: Arc<ServerConfig>,
 }
@@ -453,8 +453,8 @@ impl ServerSource {
         self.shared.options.handshake_bytes_max
     }
 
-    pub(super) fn clear_text_answer(&self) -> &'static [u8] {
-        self.shared.options.clear_text_answer
+    pub(super) fn plaintext_response(&self) -> &'static [u8] {
+        self.shared.options.plaintext_response
     }
 }
 

@@ -3,8 +3,8 @@
 use super::awaited::Awaited;
 use super::client::TlsClient;
 use super::client::TlsServer;
+use super::layer::LayerStep;
 use super::layer::Queued;
-use super::layer::Step;
 use super::layer::{Closing, Layer};
 use super::{TlsCounters, TlsFailure};
 use crate::address::{Address, Peer};
@@ -23,18 +23,18 @@ use std::net::IpAddr;
 /// A driver whose accepted sockets, or connected ones, speak TLS below and plaintext above.
 ///
 /// What is different from the driver below:
-/// - A socket is reported as accepted before its handshake, so that whoever counts connections
+/// - A socket is reported as accepted before its handshake, so that code that counts connections
 ///   counts it. It fails with `ETIMEDOUT` when the handshake takes too long and with `EPROTO` when
 ///   TLS does not allow what the peer does.
 /// - What is sent before the handshake is over waits for it, and counts as blocked.
 /// - [`Driver::close`] says goodbye to the peer (`close_notify`) unless bytes are dropped: so a peer
-///   can tell an answer that is whole from one that was cut.
+///   can tell a response that is whole from one that was cut.
 /// - [`Event::PeerFinished`] comes with the peer's goodbye, or with a FIN that it did not announce,
 ///   which [`TlsCounters::truncated`] counts: an owner whose peers say how long their messages are,
 ///   as HTTP requests do, finds out what was cut.
 /// - Sockets made by [`Driver::connect`] speak TLS only if it was made by [`Self::client`], those of
 ///   [`Driver::connect_tls`] always. They are reported as connected after their handshake, so that
-///   whoever times requests does not time it; but at once with [`TlsClient::behind_head`], whose
+///   timing of requests does not include it; but at once with [`TlsClient::behind_head`], whose
 ///   handshake begins with [`Driver::send_below_tls`].
 /// - [`DriverCounters`] are those of the driver below: of ciphertext.
 pub struct Tls<D> {
@@ -68,7 +68,7 @@ impl<D: Driver> Tls<D> {
         Self::over(inner, layer)
     }
 
-    /// As [`Self::new`], for who connects to others with [`Driver::connect_tls`]; what is accepted speaks
+    /// As [`Self::new`], for callers that connect to others with [`Driver::connect_tls`]; what is accepted speaks
     /// TLS only with a `server`.
     pub fn towards_others(inner: D, server: Option<&TlsServer>, mode: PoolMode) -> Self {
         let source = server.map(TlsServer::source);
@@ -76,9 +76,9 @@ impl<D: Driver> Tls<D> {
         Self::over(inner, layer)
     }
 
-    /// Clear text on all sockets, for [`Self::awaiting_heads`]: [`Driver::tls_counters`] has nothing to
+    /// Plaintext on all sockets, for [`Self::awaiting_heads`]: [`Driver::tls_counters`] has nothing to
     /// tell.
-    pub fn in_clear_text(inner: D, mode: PoolMode) -> Self {
+    pub fn in_plaintext(inner: D, mode: PoolMode) -> Self {
         let layer = Layer::new(None, None, mode, inner.clock_ns());
         Self {
             is_clear: true,
@@ -95,7 +95,7 @@ impl<D: Driver> Tls<D> {
         }
     }
 
-    /// The same, where every accepted socket begins with a head of the PROXY protocol, which says what
+    /// The same, where every accepted socket begins with a PROXY header, which says what
     /// [`Driver::peer`] is to answer. Such a socket is reported once its head is whole; one without it is
     /// closed. Head and handshake together may take `timeout_ns`, and `count_max` heads may be awaited at
     /// a time.
@@ -183,8 +183,8 @@ impl<D: Driver> Tls<D> {
     {
         loop {
             match self.layer.step(&mut self.inner, socket) {
-                Step::Nothing => return,
-                Step::Bytes(bytes) => {
+                LayerStep::Nothing => return,
+                LayerStep::Bytes(bytes) => {
                     let event = Event::Received {
                         socket,
                         bytes: &bytes,
@@ -192,7 +192,7 @@ impl<D: Driver> Tls<D> {
                     handler(self, pools, event);
                     self.layer.give_back(bytes);
                 }
-                Step::Finished => handler(self, pools, Event::PeerFinished { socket }),
+                LayerStep::Finished => handler(self, pools, Event::PeerFinished { socket }),
             }
         }
     }
@@ -222,7 +222,7 @@ impl<D: Driver> Driver for Tls<D> {
 
     fn peer(&self, socket: SocketId) -> Option<Peer> {
         let peer = self.inner.peer(socket);
-        // Who is gone stays gone, whatever was told of it.
+        // A closed socket stays closed, whatever was told of it.
         peer.map(|peer| self.told(socket).map_or(peer, |told| told.source))
     }
 

@@ -14,7 +14,7 @@ use super::awaited::Awaited;
 use super::awaited::Records;
 use super::client::ServerSource;
 use super::client::TlsClient;
-use super::session::{SealError, Session, Standing};
+use super::session::{ReadStatus, SealError, Session};
 use super::{TlsCounters, TlsFailure};
 
 /// Entries of an empty queue, and places of the table, that are kept whatever happens.
@@ -35,9 +35,9 @@ const UNREAD_NS: u64 = 200_000_000;
 
 /// All of [`super::Tls`] but the driver below it.
 pub(super) struct Layer {
-    /// For sockets that are accepted; without it they stay in clear text.
+    /// For sockets that are accepted; without it they stay in plaintext.
     pub(super) source: Option<ServerSource>,
-    /// For sockets that are connected; without it they stay in clear text.
+    /// For sockets that are connected; without it they stay in plaintext.
     pub(super) client: Option<TlsClient>,
     /// What the most patient of the clients so far takes of a server before its handshake is over.
     client_bytes_max: usize,
@@ -52,7 +52,7 @@ pub(super) struct Layer {
     /// What records are opened into; kept while there are sessions.
     pub(super) room: Buffer,
     pub(super) counters: TlsCounters,
-    /// Accepted sockets begin with a head of the PROXY protocol.
+    /// Accepted sockets begin with a PROXY header.
     pub(super) awaited: Option<Box<Awaited>>,
 }
 
@@ -195,7 +195,7 @@ impl Layer {
         server.unwrap_or(0).max(self.client_bytes_max)
     }
 
-    /// Takes in a socket that stays in clear text.
+    /// Takes in a socket that stays in plaintext.
     pub(super) fn take_clear(&mut self, socket: SocketId) -> Result<(), PoolError> {
         self.insert(Session::new(socket, None))
     }
@@ -512,7 +512,7 @@ impl Layer {
     }
 
     /// A peer that speaks TLS is spoken to first; the owner hears of it when the handshake is over, or at
-    /// once if it is for him to begin.
+    /// once if it is the owner that begins.
     fn note_connected<D: Driver>(&mut self, inner: &mut D, socket: SocketId) {
         let speaks_first = self
             .session(socket)
@@ -577,7 +577,7 @@ impl Layer {
 const ROOM_BYTES: usize = crate::pools::IO_BUFFER_BYTES;
 
 /// What the owner is to hear next of a socket.
-pub(super) enum Step {
+pub(super) enum LayerStep {
     /// Nothing for now.
     Nothing,
     /// Plaintext; the buffer goes back by [`Layer::give_back`].
@@ -588,28 +588,28 @@ pub(super) enum Step {
 
 impl Layer {
     /// Goes on with a socket until there is something to tell.
-    pub(super) fn step<D: Driver>(&mut self, inner: &mut D, socket: SocketId) -> Step {
+    pub(super) fn step<D: Driver>(&mut self, inner: &mut D, socket: SocketId) -> LayerStep {
         let Some(session) = self.session(socket) else {
-            return Step::Nothing;
+            return LayerStep::Nothing;
         };
         session.is_queued = false;
         if session.is_paused && !session.is_handshaking() {
-            return Step::Nothing;
+            return LayerStep::Nothing;
         }
         if !session.held.is_empty() && !session.is_paused {
-            return Step::Bytes(std::mem::take(&mut session.held));
+            return LayerStep::Bytes(std::mem::take(&mut session.held));
         }
         if session.is_clear() && !session.incoming.is_empty() {
-            return Step::Bytes(std::mem::take(&mut session.incoming));
+            return LayerStep::Bytes(std::mem::take(&mut session.incoming));
         }
         let may_open = !session.is_clear() && !session.awaits_head;
         if may_open && session.has_news() && !session.has_close_notify {
             let is_new_client_of_ours = session.deadline.is_some() && !session.is_client();
             if is_new_client_of_ours && self.is_turned_away(inner, socket) {
-                return Step::Nothing;
+                return LayerStep::Nothing;
             }
             if let Some(bytes) = self.open(inner, socket) {
-                return Step::Bytes(bytes);
+                return LayerStep::Bytes(bytes);
             }
         }
         self.finish(inner, socket)
@@ -625,7 +625,7 @@ impl Layer {
         let _ = self.open(inner, socket);
     }
 
-    /// Takes the buffer of [`Step::Bytes`] back.
+    /// Takes the buffer of [`LayerStep::Bytes`] back.
     pub(super) fn give_back(&mut self, mut bytes: Buffer) {
         if bytes.capacity() >= ROOM_BYTES && self.room.capacity() == 0 {
             bytes.clear();
@@ -649,12 +649,12 @@ impl Layer {
         let session = self.sessions.get_mut(handle)?;
         let standing = session.take_in(&mut self.room, &mut outgoing, &self.blocks);
         let plaintext = (!self.room.is_empty()).then(|| std::mem::take(&mut self.room));
-        if let Standing::Broken(failure) = standing {
+        if let ReadStatus::Broken(failure) = standing {
             self.fail(inner, socket, failure, outgoing);
             // What was whole before it is good.
             return plaintext;
         }
-        session.has_close_notify = matches!(standing, Standing::Finished);
+        session.has_close_notify = matches!(standing, ReadStatus::Finished);
         if !outgoing.is_empty() && inner.send(socket, outgoing) == SendOutcome::Blocked {
             session.is_blocked = true;
         }
@@ -717,11 +717,11 @@ impl Layer {
         };
         let mut answer = Buffer::new();
         let failure = if first.is_ascii_uppercase() {
-            let text = self.source.as_ref().map(ServerSource::clear_text_answer);
+            let text = self.source.as_ref().map(ServerSource::plaintext_response);
             let text = text.unwrap_or_default();
-            // Without memory it is closed without a word.
+            // Without memory it is closed silently.
             let _ = answer.extend_from_slice(&self.blocks, text);
-            TlsFailure::ClearText
+            TlsFailure::Plaintext
         } else {
             TlsFailure::NotTls
         };
@@ -730,23 +730,23 @@ impl Layer {
     }
 
     /// Nothing is left to be read: whether that is the end.
-    fn finish<D: Driver>(&mut self, inner: &mut D, socket: SocketId) -> Step {
+    fn finish<D: Driver>(&mut self, inner: &mut D, socket: SocketId) -> LayerStep {
         let Some(session) = self.session(socket) else {
-            return Step::Nothing;
+            return LayerStep::Nothing;
         };
         let is_over = session.has_fin || session.has_close_notify;
         if !is_over || session.has_told_finish || session.is_paused {
-            return Step::Nothing;
+            return LayerStep::Nothing;
         }
         if session.deadline.is_some() {
             self.fail(inner, socket, TlsFailure::Closed, Buffer::new());
-            return Step::Nothing;
+            return LayerStep::Nothing;
         }
         session.has_told_finish = true;
         if !session.is_clear() && !session.has_close_notify {
             self.counters.truncated += 1;
         }
-        Step::Finished
+        LayerStep::Finished
     }
 
     /// Whether the owner is to hear that the kernel is full.

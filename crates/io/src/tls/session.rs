@@ -1,6 +1,6 @@
 //! One connection's records: ciphertext in, plaintext and records out.
 //!
-//! Whoever calls sends what is outgoing.
+//! The caller sends what is outgoing.
 
 use super::TlsFailure;
 use super::awaited::{Records, Side};
@@ -24,14 +24,14 @@ const SMALL_RECORD_BYTES: usize = 64;
 /// does not.
 pub(super) struct Session {
     pub(super) socket: SocketId,
-    /// `None`: clear text.
+    /// `None`: plaintext.
     records: Option<Records>,
     /// Received and not consumed: bytes nobody has looked at, or the beginning of a record.
     pub(super) incoming: Buffer,
     /// How much of `incoming` rustls has been shown, and must be shown again: there is nothing whole
     /// in it. Invariant: at most `incoming.len()`.
     seen_bytes: usize,
-    /// Plaintext for an owner who paused meanwhile.
+    /// Plaintext for an owner that paused meanwhile.
     pub(super) held: Buffer,
     /// Plaintext given before the handshake was over.
     pub(super) waiting: Buffer,
@@ -49,7 +49,7 @@ pub(super) struct Session {
     pub(super) is_queued: bool,
     /// The driver below keeps bytes that the kernel did not take.
     pub(super) is_blocked: bool,
-    /// The owner was told so, or that his plaintext waits.
+    /// The owner was told so, or that its plaintext waits.
     pub(super) has_told_blocked: bool,
     /// The peer's FIN came.
     pub(super) has_fin: bool,
@@ -67,7 +67,7 @@ pub(super) struct Session {
 
 /// How a connection stands after its bytes were looked at.
 #[derive(Debug)]
-pub(super) enum Standing {
+pub(super) enum ReadStatus {
     /// Without more bytes nothing happens.
     Waiting,
     /// The room for plaintext is full, and there may be more.
@@ -94,7 +94,7 @@ impl From<PoolError> for SealError {
 }
 
 /// What one call of rustls led to.
-enum Turn {
+enum Progress {
     Again,
     Done,
     Finished,
@@ -183,7 +183,7 @@ impl Session {
         room: &mut Buffer,
         outgoing: &mut Buffer,
         pool: &BlockPool,
-    ) -> Standing {
+    ) -> ReadStatus {
         let Self {
             records,
             incoming,
@@ -196,7 +196,7 @@ impl Session {
             pool,
         };
         match records {
-            None => Standing::Waiting,
+            None => ReadStatus::Waiting,
             Some(Records::Server(records)) => pump.take_in(records, room, outgoing),
             Some(Records::Client(records)) => pump.take_in(&mut **records, room, outgoing),
         }
@@ -270,13 +270,13 @@ impl Pump<'_> {
         records: &mut S,
         room: &mut Buffer,
         outgoing: &mut Buffer,
-    ) -> Standing {
+    ) -> ReadStatus {
         let mut failure = None;
         loop {
             match failure {
                 // Nothing more is read; the alert, if there is one, is still to be encoded.
-                Some(failure) if !records.has_to_write() => return Standing::Broken(failure),
-                None if room.spare_bytes() < RECORD_PLAINTEXT_MAX => return Standing::Full,
+                Some(failure) if !records.has_to_write() => return ReadStatus::Broken(failure),
+                None if room.spare_bytes() < RECORD_PLAINTEXT_MAX => return ReadStatus::Full,
                 _ => {}
             }
             let UnbufferedStatus { discard, state } = records.process(self.incoming.as_mut_slice());
@@ -287,39 +287,39 @@ impl Pump<'_> {
                     while let Some(Ok(record)) = traffic.next_record() {
                         room.append_within_capacity(record.payload);
                     }
-                    Turn::Again
+                    Progress::Again
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     match encode(&mut data, outgoing, self.pool) {
-                        Ok(()) => Turn::Again,
-                        Err(_) => Turn::Broken(TlsFailure::Memory),
+                        Ok(()) => Progress::Again,
+                        Err(_) => Progress::Broken(TlsFailure::Memory),
                     }
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => {
                     data.done();
-                    Turn::Again
+                    Progress::Again
                 }
-                Ok(ConnectionState::PeerClosed) => Turn::Finished,
+                Ok(ConnectionState::PeerClosed) => Progress::Finished,
                 // None is accepted, so none is there; the other states need more bytes.
-                Ok(ConnectionState::ReadEarlyData(_)) => Turn::Broken(TlsFailure::Internal),
-                Ok(_) => Turn::Done,
-                Err(error) => Turn::Broken(TlsFailure::from_error(&error)),
+                Ok(ConnectionState::ReadEarlyData(_)) => Progress::Broken(TlsFailure::Internal),
+                Ok(_) => Progress::Done,
+                Err(error) => Progress::Broken(TlsFailure::from_error(&error)),
             };
             self.incoming.consume_front(discard);
             match (turn, failure) {
-                (Turn::Again, _) => {}
-                (_, Some(failure)) => return Standing::Broken(failure),
-                (Turn::Broken(found), None) => failure = Some(found),
-                (Turn::Finished, None) => {
+                (Progress::Again, _) => {}
+                (_, Some(failure)) => return ReadStatus::Broken(failure),
+                (Progress::Broken(found), None) => failure = Some(found),
+                (Progress::Finished, None) => {
                     self.incoming.release();
-                    return Standing::Finished;
+                    return ReadStatus::Finished;
                 }
-                (Turn::Done, None) => {
+                (Progress::Done, None) => {
                     *self.seen_bytes = self.incoming.len();
                     if self.incoming.is_empty() {
                         self.incoming.release();
                     }
-                    return Standing::Waiting;
+                    return ReadStatus::Waiting;
                 }
             }
         }

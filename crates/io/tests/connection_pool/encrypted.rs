@@ -186,7 +186,7 @@ fn the_clients_certificate_is_shown() {
     });
 }
 
-/// Goal: a driver without TLS never connects in clear text instead.
+/// Goal: a driver without TLS never connects in plaintext instead.
 #[test]
 fn a_driver_without_tls_refuses() {
     let authority = Authority::new();

@@ -2,7 +2,7 @@
 
 use crate::pond::{LATE_NS, MS, Pond, Seen, patient as config};
 use crate::world::{Peer, Upstream, World};
-use millpond_io::connection_pool::{AcquireError, AcquirePhase, Place, PoolConfig, Target};
+use millpond_io::connection_pool::{AcquireError, AcquirePhase, Endpoint, PoolConfig, Target};
 use millpond_io::{Driver, Errno};
 
 /// Goal: a parked connection whose peer closes is gone before anybody could get it.
@@ -101,7 +101,7 @@ pub(crate) fn a_silent_address_times_out<W: World>(world: &W) {
     );
     let key = pond.key(address, 1);
     let begin_ns = world.now_ns();
-    // The first runs into his own deadline, the second into that of connecting.
+    // The first runs into its own deadline, the second into that of connecting.
     pond.wait_for(key, 1, 50 * MS);
     pond.wait_for(key, 2, LATE_NS);
     let phase = AcquirePhase::Connect;
@@ -115,7 +115,7 @@ pub(crate) fn a_silent_address_times_out<W: World>(world: &W) {
 
 fn addresses(addresses: Vec<millpond_io::Address>) -> Target {
     Target {
-        place: Place::Addresses(addresses),
+        place: Endpoint::Addresses(addresses),
         ..Target::named("", 0)
     }
 }

@@ -1,4 +1,4 @@
-//! Names: looked up by a resolver, for as long as its answers hold.
+//! Names: looked up by a resolver, for as long as its responses hold.
 
 use crate::pond::{LATE_NS, MS, Pond, patient};
 use crate::world::{Peer, Upstream, World};
@@ -101,7 +101,7 @@ pub(crate) fn a_name_is_looked_up_again<W: World>(world: &W) {
     let key = pond.pool.add_key(Target::named("up.test", 80)).unwrap();
     let (lease, _peer) = pond.open(key, &upstreams[0]);
     current.store(ports[1], Ordering::Relaxed);
-    // In simulated time the answer is old long before the resolver's own clock says so.
+    // In simulated time the response is old long before the resolver's own clock says so.
     std::thread::sleep(std::time::Duration::from_millis(25));
     pond.settle();
     pond.settle();

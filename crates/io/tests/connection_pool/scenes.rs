@@ -38,7 +38,7 @@ pub(crate) fn waiters_are_served_in_order<W: World>(world: &W) {
     }
     assert_eq!(pond.pool.key_stats(key).waiting, 3);
     for token in 1..=3 {
-        assert_eq!(pond.outcomes.len(), 0, "nobody before his turn");
+        assert_eq!(pond.outcomes.len(), 0, "none before its turn");
         pond.give_back(lease);
         let [(of, Ok(next))] = &pond.outcomes[..] else {
             panic!("{:?}", pond.outcomes);
@@ -195,7 +195,7 @@ pub(crate) fn a_wait_ends_at_its_deadline<W: World>(world: &W) {
     pond.end(&[key]);
 }
 
-/// Goal: who has left the queue is passed over; a connection made for him is parked for the next.
+/// Goal: a request that left the queue is passed over; a connection made for it is parked for the next.
 pub(crate) fn who_cancels_gets_nothing<W: World>(world: &W) {
     let upstream = world.listen();
     let mut pond = Pond::new(world, config());
@@ -216,8 +216,8 @@ pub(crate) fn who_cancels_gets_nothing<W: World>(world: &W) {
     pond.end(&[key]);
 }
 
-/// Goal: who wants a connection to himself gets a new one, at the cap in the place of a parked one,
-/// and nobody gets it after him.
+/// Goal: a request that wants a connection of its own gets a new one, at the cap instead of a parked one,
+/// and no other request gets it afterwards.
 pub(crate) fn some_connections_serve_once<W: World>(world: &W) {
     let upstream = world.listen();
     let mut pond = Pond::new(world, config());
@@ -269,7 +269,7 @@ pub(crate) fn a_removed_key_leaves_nothing<W: World>(world: &W) {
     pond.end(&[key]);
 }
 
-/// Goal: beyond the limit of who may wait the answer is no, at once.
+/// Goal: beyond the limit of waiters a request fails at once.
 pub(crate) fn too_many_may_not_wait<W: World>(world: &W) {
     let upstream = world.listen();
     let mut pond = Pond::new(world, config());

@@ -5,7 +5,7 @@ use crate::world::{Remote, World};
 use millpond_io::{Driver, Event, SendOutcome};
 use std::io::{ErrorKind, Write};
 
-/// Goal: a peer that is still sending can read the answer that was given after its first bytes;
+/// Goal: a peer that is still sending can read the response that was given after its first bytes;
 /// a plain close would have destroyed it by a reset.
 pub(crate) fn the_answer_survives_unread_input<W: World>(world: &W) {
     let (mut pond, socket, peer) = Pond::connected(world);

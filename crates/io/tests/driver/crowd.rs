@@ -88,10 +88,10 @@ pub(crate) fn a_crowd_waits_behind_who_is_served<W: World>(world: &W) {
         came_before.iter().all(|before| *before <= 12),
         "{came_before:?}"
     );
-    assert!(pond.driver.counters().put_off > 0);
+    assert!(pond.driver.counters().deferred > 0);
 }
 
-/// Four hundred that did not read their answers were reported anew in every tick until they had their
+/// Four hundred that did not read their responses were reported anew in every tick until they had their
 /// turn, which took the kernel 60 us of each. Goal: who waits is told of once.
 pub(crate) fn who_waits_is_told_of_once<W: World>(world: &W) {
     const CROWD: u64 = 100;
@@ -100,7 +100,7 @@ pub(crate) fn who_waits_is_told_of_once<W: World>(world: &W) {
     for _ in 0..2 {
         pond.answers(&mut peer, regular);
     }
-    let before = pond.driver.counters().put_off;
+    let before = pond.driver.counters().deferred;
     for other in &mut crowd {
         other.write_all(b"x").unwrap();
     }
@@ -113,8 +113,8 @@ pub(crate) fn who_waits_is_told_of_once<W: World>(world: &W) {
             .filter(|seen| matches!(seen, Seen::Received(socket, _) if *socket != regular));
         received += others.count();
     }
-    let put_off = pond.driver.counters().put_off - before;
-    assert!(put_off <= CROWD, "{put_off}");
+    let deferred = pond.driver.counters().deferred - before;
+    assert!(deferred <= CROWD, "{deferred}");
 }
 
 /// A server that was asked to stop took a client that waited for its turn for an idle one, and reset it
@@ -180,7 +180,7 @@ pub(crate) fn turns_go_round<W: World>(world: &W) {
     assert!(least.is_some_and(|least| *least >= 10), "{received:?}");
 }
 
-/// A client that did not read its answers had sent so many requests that each of its turns was 64 KiB, which
+/// A client that did not read its responses had sent so many requests that each of its turns was 64 KiB, which
 /// took 140 us to receive and to put by. Goal: beside a regular nobody else receives more than 16 KiB at a
 /// time.
 pub(crate) fn turns_are_short_beside_regulars<W: World>(world: &W) {
@@ -234,7 +234,7 @@ pub(crate) fn who_resets_waits_for_a_turn<W: World>(world: &W) {
 }
 
 /// The other driver, too, closed all of those in one tick that it knew as regulars, 18 of a crowd that asked
-/// for files and reset the connections once the answer began. Goal: they end as strangers do.
+/// for files and reset the connections once the response began. Goal: they end as strangers do.
 pub(crate) fn who_was_answered_and_resets_waits_for_a_turn<W: World>(world: &W) {
     ends_take_turns(world, MayFail::Yes, |pond, (peer, regular), address| {
         let resetting = answered_crowd(world, pond, (peer, regular), address);
@@ -243,7 +243,7 @@ pub(crate) fn who_was_answered_and_resets_waits_for_a_turn<W: World>(world: &W) 
 }
 
 /// Closing who hung up takes the kernel some 30 us, and of 500 clients that sent a request and a FIN three
-/// were closed in each tick, once their answers had left: everybody else waited for 100 us. Goal: beside a
+/// were closed in each tick, once their responses had left: everybody else waited for 100 us. Goal: beside a
 /// regular few of them see their end in one tick, and all in the end.
 pub(crate) fn closes_take_turns<W: World>(world: &W) {
     const ROUNDS: usize = 10;
@@ -424,7 +424,7 @@ pub(crate) fn nobody_waits_without_regulars<W: World>(world: &W) {
         bytes.count()
     };
     pond.run_until(|seen| received(seen) == 100);
-    assert_eq!(pond.driver.counters().put_off, 0);
+    assert_eq!(pond.driver.counters().deferred, 0);
 }
 
 /// Each peer writes until nobody takes more.

@@ -171,7 +171,7 @@ pub(crate) fn a_send_to_a_gone_peer_fails<W: World>(world: &W) {
 }
 
 /// A server that refuses an upload answers, closes, and so resets; the upload's next send fails before the
-/// answer was read. Goal: all that had arrived is delivered, then the one failure; of a paused socket the
+/// response was read. Goal: all that had arrived is delivered, then the one failure; of a paused socket the
 /// failure alone.
 pub(crate) fn what_arrived_comes_before_a_failed_send<W: World>(world: &W) {
     // No more than the receiver takes at once: a reset drops what its sender still had.

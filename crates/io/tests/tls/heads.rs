@@ -1,5 +1,5 @@
-//! The PROXY protocol below TLS, or below clear text: nobody is heard of before his head is whole, what
-//! comes behind it is his first bytes, and who has none goes without a word.
+//! The PROXY protocol below TLS, or below plaintext: no connection is reported before its header is complete, what
+//! follows are its first bytes, and a connection without a header is closed without a message.
 
 use crate::scene::{End, Scene};
 use crate::tls_support::{Authority, HANDSHAKE_TIMEOUT_NS};
@@ -18,7 +18,7 @@ fn told() -> [Option<Peer>; 2] {
     ["192.0.2.7:4711", "198.51.100.1:443"].map(|text| Some(Peer::Inet(text.parse().unwrap())))
 }
 
-/// What is the server's answer to a peer in clear text.
+/// What is the server's response to a peer in plaintext.
 fn read(peer: &mut SimPeer, heard: &mut Vec<u8>) -> Option<PeerRead> {
     match peer.read(heard, 4_000) {
         PeerRead::Bytes(_) | PeerRead::Nothing => None,
@@ -36,7 +36,7 @@ fn heads_may_be_cut_anywhere() {
         let all = [head, b"through the mill"].concat();
         let every = (1..all.len() as u64).map(|cut| Cuts::At(vec![cut]));
         for cuts in every.chain([Cuts::ByChance, Cuts::EveryByte]) {
-            let mut scene = Scene::in_clear_text(COUNT_MAX);
+            let mut scene = Scene::in_plaintext(COUNT_MAX);
             let mut peer = scene.network.connect().unwrap();
             peer.set_cuts(cuts.clone());
             assert_eq!(peer.write(&all).unwrap(), all.len());
@@ -51,7 +51,7 @@ fn heads_may_be_cut_anywhere() {
             };
             let driver = &scene.driver;
             assert_eq!([driver.peer(socket), driver.destination(socket)], told());
-            assert_eq!(driver.tls_counters(), None, "nothing to tell in clear text");
+            assert_eq!(driver.tls_counters(), None, "nothing to tell in plaintext");
             drop(peer);
             scene.assert_empty();
             let counters = scene.heads();
@@ -94,8 +94,8 @@ fn handshakes_stand_behind_heads() {
     }
 }
 
-/// Goal: who sends no head, or half of one, goes in the way that is counted for him, and the owner has
-/// never heard of him.
+/// Goal: a connection that sends no header, or half of one, is closed and counted with its cause, and the owner has
+/// never seen it.
 #[test]
 fn the_headless_go_unheard() {
     use ProxyHeadFailure::{Closed, Malformed, Missing, Timeout};
@@ -107,7 +107,7 @@ fn the_headless_go_unheard() {
         ("PROXY TCP4 1.2", true, Closed),
         ("", true, Closed),
     ] {
-        let mut scene = Scene::in_clear_text(COUNT_MAX);
+        let mut scene = Scene::in_plaintext(COUNT_MAX);
         let start_ns = scene.network.now_ns();
         let mut peer = scene.network.connect().unwrap();
         peer.write(sent.as_bytes()).unwrap();
@@ -160,7 +160,7 @@ fn a_slow_head_leaves_less_time_for_the_handshake() {
 /// any more, who is here has a moment, for which whoever leaves has to wait.
 #[test]
 fn heads_awaited_are_bounded() {
-    let mut scene = Scene::in_clear_text(2);
+    let mut scene = Scene::in_plaintext(2);
     let mut peers: Vec<SimPeer> = (0..3).map(|_| scene.network.connect().unwrap()).collect();
     scene.tick(1_000_000);
     assert_eq!(scene.heads().awaited, 2);
@@ -196,7 +196,7 @@ fn storms_leave_no_head_behind() {
     for seed in 0..60 {
         let mut plan = FaultPlan::drawn(seed);
         plan.connect_failures = 0.0;
-        let mut scene = Scene::in_clear_text_with(seed, plan, COUNT_MAX);
+        let mut scene = Scene::in_plaintext_with(seed, plan, COUNT_MAX);
         let mut rng = fastrand::Rng::with_seed(seed);
         let all = [TOLD.as_bytes(), b"through the mill"].concat();
         let mut peers = Vec::new();

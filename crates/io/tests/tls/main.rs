@@ -19,7 +19,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
 use std::sync::Arc;
 use tls_support::{
-    Authority, CLEAR_TEXT_ANSWER, HANDSHAKE_BYTES_MAX, HANDSHAKE_TIMEOUT_NS, client,
+    Authority, HANDSHAKE_BYTES_MAX, HANDSHAKE_TIMEOUT_NS, PLAINTEXT_RESPONSE, client,
 };
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
@@ -161,10 +161,10 @@ fn endless_and_foreign_beginnings_end() {
         (&endless[..], TlsFailure::TooLong, None),
         (
             b"GET / HTTP/1.1\r\n",
-            TlsFailure::ClearText,
-            Some(CLEAR_TEXT_ANSWER),
+            TlsFailure::Plaintext,
+            Some(PLAINTEXT_RESPONSE),
         ),
-        (b"G", TlsFailure::ClearText, Some(CLEAR_TEXT_ANSWER)),
+        (b"G", TlsFailure::Plaintext, Some(PLAINTEXT_RESPONSE)),
         (b"\x00\x00", TlsFailure::NotTls, None),
         (b"\x16\x02\x00\x00\x01\x01", TlsFailure::Malformed, None),
         (

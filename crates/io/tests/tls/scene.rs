@@ -39,14 +39,14 @@ impl Scene {
         })
     }
 
-    /// Where it comes before clear text.
-    pub(crate) fn in_clear_text(count_max: usize) -> Self {
-        Self::in_clear_text_with(1, FaultPlan::none(), count_max)
+    /// Where it comes before plaintext.
+    pub(crate) fn in_plaintext(count_max: usize) -> Self {
+        Self::in_plaintext_with(1, FaultPlan::none(), count_max)
     }
 
-    pub(crate) fn in_clear_text_with(seed: u64, plan: FaultPlan, count_max: usize) -> Self {
+    pub(crate) fn in_plaintext_with(seed: u64, plan: FaultPlan, count_max: usize) -> Self {
         Self::over(seed, plan, |driver| {
-            Tls::in_clear_text(driver, PoolMode::On).awaiting_heads(
+            Tls::in_plaintext(driver, PoolMode::On).awaiting_heads(
                 HANDSHAKE_TIMEOUT_NS,
                 count_max,
                 PoolMode::On,

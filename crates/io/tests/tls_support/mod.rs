@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// The name in the certificate.
 pub(crate) const NAME: &str = "mill.test";
 
-/// What somebody in clear text is told.
-pub(crate) const CLEAR_TEXT_ANSWER: &[u8] = b"this port speaks TLS\n";
+/// What somebody in plaintext is told.
+pub(crate) const PLAINTEXT_RESPONSE: &[u8] = b"this port speaks TLS\n";
 
 /// Handshakes take no longer, and have no more bytes.
 pub(crate) const HANDSHAKE_TIMEOUT_NS: u64 = 10_000_000_000;
@@ -33,7 +33,7 @@ impl Authority {
             certificates: vec![files],
             client_authorities: None,
             protocols: vec![b"http/1.1".to_vec()],
-            clear_text_answer: CLEAR_TEXT_ANSWER,
+            plaintext_response: PLAINTEXT_RESPONSE,
             handshake_timeout_ns: HANDSHAKE_TIMEOUT_NS,
             handshake_bytes_max: HANDSHAKE_BYTES_MAX,
         };

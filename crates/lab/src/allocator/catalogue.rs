@@ -15,7 +15,7 @@ use super::selection::{Dialect, KNOWN, Known};
 use super::user::can_be_malloc;
 use super::{Allocator, GLIBC, MEMPOOL, base_name, discover, selection};
 
-/// Said to whoever looks for the one of an earlier comparison.
+/// Said to users that look for the one of an earlier comparison.
 pub const NOT_TO_BE_HAD: &str = "lockless (llalloc) is in no package registry, only on its author's \
     site: build it yourself and give it as lockless=/path/to/libllalloc.so";
 

@@ -1,4 +1,4 @@
-//! Settings in force by their effect: those that an allocator takes without a word and then passes over.
+//! Settings in force by their effect: those that an allocator takes silently and then passes over.
 //!
 //! That a name and a value are right is asked before (`tuning`), that they reach the server is proved in it
 //! (`presence`). A value can still change nothing: glibc keeps no block above the size of a heap in the arenas of
@@ -17,7 +17,7 @@ use millpond_measure::units::{format_bytes, parse_duration_ns};
 
 use crate::embedded;
 use crate::embedded::{PrivateDirectory, SharedObject};
-use crate::launch::{PROBE_STAGE, Place, read_answer};
+use crate::launch::{BlockOrigin, PROBE_STAGE, read_answer};
 use crate::subject::Launcher;
 
 use super::selection::Dialect;
@@ -30,7 +30,7 @@ const MMAP_THRESHOLD_BYTES: u64 = 128 << 10;
 const HEAP_BYTES: u64 = 64 << 20;
 /// A threshold nearer to the usual one is not probed: a block between both could lie on either side.
 const PROBED_DIFFERENCE_BYTES_MIN: u64 = 16 << 10;
-/// Larger blocks may be refused for want of address space.
+/// Larger blocks may be refused for lack of address space.
 const PROBED_BYTES_MAX: u64 = 256 << 20;
 
 /// The most that glibc takes of a tunable, though the dynamic linker's list has no bound, and what holds then.
@@ -159,7 +159,7 @@ impl Probe<'_> {
     }
 
     /// Where a block of `bytes` lies; `None` if that could not be learned.
-    fn place(&self, bytes: u64) -> Option<Place> {
+    fn place(&self, bytes: u64) -> Option<BlockOrigin> {
         let mut command = self.command(&[bytes]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let said = answer(&mut command, &self.allocator.environment, |child| {
@@ -225,19 +225,19 @@ fn mmap_threshold(probe: &Probe<'_>, value: u64) -> Option<String> {
     let is_raised = value > MMAP_THRESHOLD_BYTES;
     let shown = format_bytes(bytes as f64);
     match (probe.place(bytes)?, is_raised) {
-        (Place::Mapping, true) if value > HEAP_BYTES / 2 => Some(format!(
+        (BlockOrigin::Mapping, true) if value > HEAP_BYTES / 2 => Some(format!(
             "has no effect: the C library takes at most {} (half of a heap) and ignores more; a block of {shown} \
              is mapped by itself all the same, as by the usual threshold of {MMAP_THRESHOLD_BYTES}, which grows \
              with what is freed",
             HEAP_BYTES / 2
         )),
-        (Place::Mapping, true) => Some(format!(
+        (BlockOrigin::Mapping, true) => Some(format!(
             "has no effect: a block of {shown} is mapped by itself all the same"
         )),
-        (Place::Heap, false) => Some(format!(
+        (BlockOrigin::Heap, false) => Some(format!(
             "has no effect: a block of {shown} is not mapped by itself"
         )),
-        (Place::Heap, true) if value > HEAP_BYTES => Some(format!(
+        (BlockOrigin::Heap, true) if value > HEAP_BYTES => Some(format!(
             "has no effect beyond {HEAP_BYTES} in threads other than the first: their heaps are no larger, and \
              larger blocks are mapped by themselves all the same"
         )),

@@ -298,7 +298,7 @@ const MIMALLOC_CHOICES: &[Choice] = &[
     ),
     choice(
         &[":page_reclaim_on_free=0", ":abandoned_reclaim_on_free=1"],
-        "another rule for who takes over pages of threads that have ended",
+        "another rule for which thread takes over pages of ended threads",
     ),
     choice(
         &[":max_segment_reclaim=100"],

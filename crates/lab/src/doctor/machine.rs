@@ -275,11 +275,11 @@ fn exact_memory(machine: &Machine) -> Option<Finding> {
     Some(match machine.text("proc/self/smaps_rollup") {
         Some(text) if text.contains("Pss_Anon:") => ok(
             "memory counts",
-            "exact, shared pages told apart (smaps_rollup)",
+            "exact, shared pages distinguished (smaps_rollup)",
         ),
         Some(_) => weak(
             "memory counts",
-            "RSS only: this kernel does not tell a program's memory from its mapped files",
+            "RSS only: this kernel does not distinguish a program's memory from its mapped files",
         )
         .remedy("Linux 5.3 or newer"),
         None => weak(
@@ -382,7 +382,7 @@ fn neighbours(machine: &Machine) -> Option<Finding> {
         true => ok("other programs", format!("load average {load:.2}")),
         false => weak(
             "other programs",
-            format!("load average {load:.2}: somebody else uses the CPUs that are measured"),
+            format!("load average {load:.2}: other programs use the CPUs that are measured"),
         )
         .remedy("stop what runs besides; `top` names it"),
     })
@@ -405,7 +405,7 @@ fn one_cpu(machine: &Machine) -> Option<Finding> {
     (machine.cpus == 1).then(|| {
         weak(
             "one CPU",
-            "the load generator and the server take it from each other; neither can be told by itself",
+            "the load generator and the server take it from each other; neither can be measured by itself",
         )
         .remedy("two CPUs or more")
     })

@@ -95,7 +95,7 @@ pub struct Running {
     pub name: String,
     /// Its program; `None` without permission.
     pub program: Option<PathBuf>,
-    /// Who it runs as.
+    /// The user it runs as.
     pub user: String,
     /// How long it has been running.
     pub running_ns: Option<u64>,
@@ -281,7 +281,7 @@ impl Running {
             ),
         };
         let allocator = match &self.allocator {
-            None => "Its allocator could not be told.".to_owned(),
+            None => "Its allocator could not be determined.".to_owned(),
             Some(serving) => {
                 let fault = serving.fault().map(|fault| format!(" {fault}."));
                 format!(
@@ -421,7 +421,7 @@ fn jemalloc_prefix(looked: &Looked) -> &'static str {
 
 fn unreadable(user: &str, reason: &str) -> Finding {
     let found = format!(
-        "cannot be told: the process is user {user}'s, and may not be looked into ({reason})"
+        "cannot be determined: the process is user {user}'s, and may not be looked into ({reason})"
     );
     let remedy = "as root: sudo millpond doctor --pid PID (in a container: with CAP_SYS_PTRACE)";
     Finding::missing(Section::Allocator, "malloc", found).remedy(remedy)

@@ -1,7 +1,7 @@
 //! What `serve` and `proxy` need.
 
 use super::machine::Limit;
-use super::{Attempts, Finding, Machine, Section, State};
+use super::{Attempts, Finding, FindingState, Machine, Section};
 use millpond_io::listener::BACKLOG;
 use millpond_io::{DriverFeature, DriverFeatures, IoError, UringUnavailable};
 use millpond_measure::units::format_bytes;
@@ -40,15 +40,15 @@ fn missing(name: &'static str, found: impl Into<String>) -> Finding {
 /// One of the two has to be there.
 fn drivers(attempts: &Attempts) -> Vec<Finding> {
     let worst = match (&attempts.uring, &attempts.epoll) {
-        (Err(_), Err(_)) => State::Missing,
-        _ => State::Weak,
+        (Err(_), Err(_)) => FindingState::Missing,
+        _ => FindingState::Weak,
     };
     let uring = match &attempts.uring {
         Ok(features) => ok("io_uring", features_in_words(*features)),
         Err(error) => {
             let (why, remedy) = uring_unavailable(error);
             let stand_in = match worst {
-                State::Missing => "",
+                FindingState::Missing => "",
                 _ => "; servers use epoll by themselves",
             };
             Finding {
@@ -176,7 +176,7 @@ fn cpus(machine: &Machine) -> Finding {
             ),
         )
         .remedy(
-            "give whole CPUs in the place of a quota (--cpuset-cpus 0-1, AllowedCPUs=), and --shards as \
+            "give whole CPUs instead of a quota (--cpuset-cpus 0-1, AllowedCPUs=), and --shards as \
              many",
         ),
         _ => ok("CPUs", format!("{of_cpus}, no quota")),

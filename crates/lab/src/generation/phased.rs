@@ -270,7 +270,7 @@ impl Generation<'_> {
         Ok(requests)
     }
 
-    /// Loads the server for one phase; how many right answers there were.
+    /// Loads the server for one phase; how many right responses there were.
     fn load(
         &self,
         run: &mut Run,

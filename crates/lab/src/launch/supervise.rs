@@ -139,7 +139,7 @@ impl Supervisor {
             if pid != self.target {
                 continue;
             }
-            // First, so that whoever hears of the end knows it.
+            // First, so that an observer of the end knows it.
             let left = children_of(own_pid());
             if !left.is_empty() {
                 let list: Vec<String> = left.iter().map(ToString::to_string).collect();

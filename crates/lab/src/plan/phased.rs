@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millpond_measure::record::{PhaseKind, PhasePlan, PhaseSpec};
-use millpond_measure::statistics::{Claims, Looks, Sizes, can_claim};
+use millpond_measure::statistics::{Claims, InterimAnalyses, Sizes, can_claim};
 use millpond_measure::units::{format_duration_ns, format_rate};
 
 use super::{
@@ -152,7 +152,7 @@ impl Phased {
         };
         let pace = match rate {
             Some(per_s) => format!("at {}", format_rate(per_s)),
-            None => "as fast as answers come".to_owned(),
+            None => "as fast as responses come".to_owned(),
         };
         let path = spec.path.as_ref();
         let path = path.map_or_else(String::new, |path| format!(" for {path}"));
@@ -188,7 +188,7 @@ pub(super) enum UnpinnedShare {
 }
 
 impl UnpinnedShare {
-    /// Of `rounds`, after which the data are looked at the last of `looks` times.
+    /// Of `rounds`, after which the last of `looks` analyses is made.
     pub(super) fn rounds(self, rounds: u32, looks: usize, comparisons: usize) -> u32 {
         match self {
             Self::None => 0,
@@ -202,7 +202,7 @@ impl UnpinnedShare {
 fn fewest_rounds(rounds: u32, looks: usize, comparisons: usize) -> u32 {
     let claims = Claims {
         comparisons,
-        looks: Looks::planned(looks.max(1)),
+        looks: InterimAnalyses::planned(looks.max(1)),
         margin: 0.0,
     };
     let can = |count: &u32| can_claim(Sizes::Apart(*count as usize, rounds as usize), claims);
@@ -234,7 +234,7 @@ impl Plan {
             && is_kept(self.paced, plan.paced, paced)
     }
 
-    /// Whether memory on all CPUs is measured in this round, counted from 0: spread over those that are never given up.
+    /// Whether memory on all CPUs is measured in this round, counted from 0: spread over those that are never dropped.
     pub(crate) fn is_unpinned_round(&self, round: u32) -> bool {
         let certain = self.rounds_min.clamp(1, self.rounds.max(1));
         let count = u64::from(self.unpinned_rounds);
@@ -310,7 +310,7 @@ pub struct Known {
     pub left: Duration,
     /// From the start of a run to its first request, and from its last request to its end.
     pub overhead: Duration,
-    /// What a slice takes beyond its length: connections, and the last answers of the slowest candidate.
+    /// What a slice takes beyond its length: connections, and the last responses of the slowest candidate.
     pub tail: Duration,
     /// Closed loop throughput of the slowest candidate, per operation in order.
     pub slowest_per_s: Vec<f64>,

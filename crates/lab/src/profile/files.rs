@@ -224,7 +224,7 @@ impl Reader<'_> {
                 let place = self
                     .maps
                     .place(sample.pid, related(sample), call_of(address));
-                if let Place::File(file, offset) = place {
+                if let CodeLocation::File(file, offset) = place {
                     wanted.entry(file).or_default().insert(offset);
                 }
             }
@@ -241,13 +241,13 @@ impl Reader<'_> {
         let mut frames: Vec<String> = Vec::new();
         for &address in &sample.frames {
             match self.maps.place(sample.pid, relatives, call_of(address)) {
-                Place::File(file, _) if file == self.own => {}
-                Place::File(file, offset) => {
+                CodeLocation::File(file, _) if file == self.own => {}
+                CodeLocation::File(file, offset) => {
                     frames.extend(self.symbols.names(file, offset).iter().cloned());
                 }
-                Place::Generated => frames.push("[generated code]".to_owned()),
+                CodeLocation::Generated => frames.push("[generated code]".to_owned()),
                 // A chain that leads out of the code was none from here on.
-                Place::Nowhere => break,
+                CodeLocation::Nowhere => break,
             }
         }
         frames.dedup_by(|one, other| one == other && one.starts_with('['));
@@ -281,7 +281,7 @@ struct Code {
 
 /// Where an address is.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Place<'a> {
+pub(super) enum CodeLocation<'a> {
     /// In a file, at an offset.
     File(&'a PathBuf, u64),
     /// In memory without a file.
@@ -322,7 +322,7 @@ impl Maps {
 
     /// Where `address` is in `pid`, or in one of its program's other processes, if it was never
     /// looked at itself.
-    pub(super) fn place(&self, pid: u32, relatives: &[u32], address: u64) -> Place<'_> {
+    pub(super) fn place(&self, pid: u32, relatives: &[u32], address: u64) -> CodeLocation<'_> {
         let own = self.processes.get(&pid);
         let known = own.or_else(|| relatives.iter().find_map(|pid| self.processes.get(pid)));
         let code = known.and_then(|process| {
@@ -335,9 +335,9 @@ impl Maps {
                 start,
                 file_offset,
                 ..
-            }) => Place::File(file, address - start + file_offset),
-            Some(_) => Place::Generated,
-            None => Place::Nowhere,
+            }) => CodeLocation::File(file, address - start + file_offset),
+            Some(_) => CodeLocation::Generated,
+            None => CodeLocation::Nowhere,
         }
     }
 

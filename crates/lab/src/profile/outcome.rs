@@ -331,7 +331,7 @@ impl Side {
         };
         if found.dropped > 0 {
             notes.push(format!(
-                "{name}: {} allocation samples were dropped for want of room: raise --sample-bytes",
+                "{name}: {} allocation samples were dropped for lack of room: raise --sample-bytes",
                 found.dropped
             ));
         }

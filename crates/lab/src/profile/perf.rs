@@ -50,7 +50,7 @@ impl Perf {
             let perf = perf.args(words).stdin(Stdio::null()).output();
             perf.map_err(|_| "perf is not installed (Debian package linux-perf)".to_owned())
         };
-        // Asked to record what there is not, perf takes another clock without a word.
+        // Asked to record what there is not, perf takes another clock silently.
         let counted = run(&["stat", "-x,", "-e", "cycles", "--", "true"])?;
         let has_cycles =
             counted.status.success() && !String::from_utf8_lossy(&counted.stderr).contains("<not");
@@ -205,7 +205,7 @@ impl Recording {
             .filter(|line| !line.trim().is_empty())
             .collect();
         match lines.as_slice() {
-            [] => "it ended without a word".to_owned(),
+            [] => "it ended without output".to_owned(),
             lines => lines.join("; "),
         }
     }

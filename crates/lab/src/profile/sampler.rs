@@ -103,7 +103,7 @@ impl Sampler {
             .write(true)
             .create_new(true)
             .open(&path)?;
-        // A target may run as another user; who does not know the directory's name does not get here.
+        // A target may run as another user; a user that does not know the directory's name does not get here.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
         file.set_len(offset_bytes(RECORDS) + CAPACITY_WORDS * WORD_BYTES as u64)?;
         let sampler = Self {

@@ -23,7 +23,7 @@ fn sentence(answers: &Answers, connections: usize, backlog: Option<u32>) -> Stri
     failed.to_string()
 }
 
-/// A URL that answered 302 was measured without a word: an answer of 150 bytes for a page of 60 KiB.
+/// A URL that answered 302 was measured silently: a response of 150 bytes for a page of 60 KiB.
 ///
 /// Goal: answers that point elsewhere are known where most are such, over all phases.
 #[test]
@@ -73,7 +73,7 @@ fn a_share_is_too_large_when_chance_does_not_explain_it() {
     assert!(!is_above(0, 0, 0.001));
 }
 
-/// Goal: phases are judged together; one without a right answer, and a third one that everybody had to wait for, are
+/// Goal: phases are judged together; one without a right response, and a third one that everybody had to wait for, are
 /// too bad by themselves.
 #[test]
 fn phases_are_judged_together() {
@@ -101,7 +101,7 @@ fn phases_are_judged_together() {
 fn sentences_say_what_to_do() {
     assert_eq!(
         sentence(&answers(0, &[(404, 135)], 0), 64, None),
-        "135 of 135 answers had status 404: is http://127.0.0.1:8000/x the right URL (--url)?; 0.1 % may fail \
+        "135 of 135 responses had status 404: is http://127.0.0.1:8000/x the right URL (--url)?; 0.1 % may fail \
          (--errors-allowed)"
     );
     let told = sentence(&answers(0, &[(401, 9)], 0), 64, None);

@@ -13,12 +13,12 @@ fn this_machine_is_examined() {
     ] {
         let finding = findings.iter().find(|one| one.name == name);
         let finding = finding.unwrap_or_else(|| panic!("{name} in {findings:?}"));
-        assert_ne!(finding.state, State::Missing, "{finding:?}");
+        assert_ne!(finding.state, FindingState::Missing, "{finding:?}");
     }
     for finding in &findings {
         assert!(!finding.found.is_empty(), "{finding:?}");
         assert!(
-            finding.state == State::Ok || finding.remedy.is_some(),
+            finding.state == FindingState::Ok || finding.remedy.is_some(),
             "{finding:?}"
         );
     }

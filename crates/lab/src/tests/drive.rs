@@ -53,7 +53,7 @@ fn who_waits_in_vain_tells_a_hang() {
     record.errors.timeout = 2;
     assert!(watch.silence(&record).is_some());
     record.requests = 8;
-    assert_eq!(watch.silence(&record), None, "an answer came since");
+    assert_eq!(watch.silence(&record), None, "a response came since");
     let slow = Mode::ConstantRate { per_s: 0.5 };
     let patience = Watch::new(&Unobserved, &config(slow), 0.0).patience;
     assert_eq!(patience, Duration::from_secs(2));

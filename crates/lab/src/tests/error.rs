@@ -54,7 +54,7 @@ fn an_end_has_its_cause() {
 /// else ran; the sentence says which.
 #[test]
 fn silence_is_of_the_machine_or_of_the_server() {
-    let error = |is_disturbed| RunError::NoAnswer {
+    let error = |is_disturbed| RunError::NoResponse {
         window: Duration::from_millis(100),
         is_disturbed,
     };
@@ -62,7 +62,7 @@ fn silence_is_of_the_machine_or_of_the_server() {
     assert!(!RunError::Load("it ended".to_owned()).is_of_machine());
     assert_eq!(
         error(false).to_string(),
-        "no answer came within 100 ms of load"
+        "no response came within 100 ms of load"
     );
     assert!(error(true).to_string().contains("other programs"));
 }

@@ -7,8 +7,8 @@ fn lines_are_read() {
     assert_eq!(range(line), Some((0x55d0_c000, 0x55d0_e000)));
     assert_eq!(range("nothing"), None);
     let said = "noise\n1048576 mapping\n64 heap\n";
-    assert_eq!(read_answer(said, 1 << 20), Some(Place::Mapping));
-    assert_eq!(read_answer(said, 64), Some(Place::Heap));
+    assert_eq!(read_answer(said, 1 << 20), Some(BlockOrigin::Mapping));
+    assert_eq!(read_answer(said, 64), Some(BlockOrigin::Heap));
     assert_eq!(read_answer(said, 65), None);
-    assert_eq!(place_of_block(usize::MAX), Place::Unknown);
+    assert_eq!(place_of_block(usize::MAX), BlockOrigin::Unknown);
 }

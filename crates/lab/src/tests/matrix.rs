@@ -58,7 +58,7 @@ fn the_usual_set_is_small() {
 }
 
 /// Goal: variants come beside the allocators, on the server as it is; crossed, with each allocator too, under
-/// names that tell them apart. They are no baseline, and keep their names under a native allocator.
+/// names that distinguish them. They are no baseline, and keep their names under a native allocator.
 #[test]
 fn variants_come_beside_allocators() {
     let variants = ["py=env:A=1", "musl=command:x {port}"];

@@ -39,7 +39,7 @@ fn incomplete_rounds_do_not_count() {
     );
 }
 
-/// Goal: a candidate that is left out is in no look and in no result, and the rounds of the others count without it.
+/// Goal: a candidate that is left out is in no analysis and in no result, and the rounds of the others count without it.
 #[test]
 fn who_is_left_out_is_in_no_result() {
     let mut collection = collection();

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::{IDLE_DEFAULT, TIME_BUDGET_DEFAULT};
 
-/// Goal: a load program of the user's keeps its length; rounds are what is given up.
+/// Goal: a load program of the user's keeps its length; rounds are what is dropped.
 #[test]
 fn a_load_program_keeps_its_length() {
     let load = Duration::from_secs(2);
@@ -12,7 +12,7 @@ fn a_load_program_keeps_its_length() {
     };
     let plan = Plan::make(&known);
     assert_eq!(plan.throughput_phase, load);
-    // Two and a half seconds each: 24 rounds of four candidates fit, in two looks.
+    // Two and a half seconds each: 24 rounds of four candidates fit, with two analyses.
     assert_eq!((plan.rounds, plan.looks.as_slice()), (24, &[10, 24][..]));
     assert!(!plan.over_budget && plan.requests.is_empty());
     let tight = Known {
@@ -162,7 +162,7 @@ fn less_time_means_fewer_rounds_then_an_honest_overrun() {
     );
 }
 
-/// Goal: the slices of a round have the answers for a p99 together, if they need not be too long for it;
+/// Goal: the slices of a round have the responses for a p99 together, if they need not be too long for it;
 /// a slow server's connections are answered a few times in each slice.
 #[test]
 fn slices_are_long_enough() {
@@ -191,7 +191,7 @@ fn slices_are_long_enough() {
     assert_eq!(plan(1.0).slice, SLICE_CLOSED_MAX);
 }
 
-/// A server whose answers take 0.1 s got one request as its "equal work", and memory a firm verdict from it.
+/// A server whose responses take 0.1 s got one request as its "equal work", and memory a firm verdict from it.
 ///
 /// Goal: memory has a thousand requests and sixteen per connection, or gets no verdict and the plan says so.
 #[test]
@@ -251,7 +251,7 @@ fn memory_has_a_floor_of_work() {
     assert_eq!((plan.requests.as_slice(), plan.keys), (&[10][..], 10));
 }
 
-/// Goal: a server whose last answers come seconds after the end of a slice makes runs longer, and the plan says so.
+/// Goal: a server whose last responses come seconds after the end of a slice makes runs longer, and the plan says so.
 #[test]
 fn late_answers_are_part_of_a_run() {
     let slow = Known {
@@ -289,7 +289,7 @@ fn the_users_wishes_win() {
     );
 }
 
-/// Goal: time that ten rounds do not need becomes looks, not longer phases; few candidates are
+/// Goal: time that ten rounds do not need becomes interim analyses, not longer phases; few candidates are
 /// looked at early, and what is said of it is in the plan.
 #[test]
 fn ample_time_means_more_looks() {
@@ -326,7 +326,7 @@ fn ample_time_means_more_looks() {
         ..ample.clone()
     };
     assert_eq!(Plan::make(&fixed).looks, [40]);
-    // A whole night: the looks stay few.
+    // A whole night: the analyses stay few.
     let night = Known {
         left: Duration::from_secs(36_000),
         ..ample

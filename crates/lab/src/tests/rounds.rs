@@ -14,7 +14,7 @@ fn plan() -> Plan {
     })
 }
 
-/// Nothing ends it but its looks.
+/// Nothing ends it but its interim analyses.
 fn course<'a>(candidates: &'a [Candidate], plan: &'a Plan) -> Course<'a> {
     static RUNNING: AtomicBool = AtomicBool::new(false);
     Course {
@@ -132,7 +132,7 @@ fn who_crashes_twice_is_left_out() {
         .map(|one| one.name)
         .collect();
     assert_eq!(names, ["glibc", "glibc (again)", "y"]);
-    let mut of_machine = Strikes::default();
+    let mut of_machine = FailedRuns::default();
     for failure in [Some(FailureCause::Other), None, Some(FailureCause::Other)] {
         of_machine.add(failure.as_ref());
         assert!(!of_machine.is_out());
@@ -182,7 +182,7 @@ fn a_look_ends_what_is_decided() {
         };
         let mut notes = Vec::new();
         let is_over = rounds.is_answered(&course, &mut |event| notes.push(event.clone()));
-        assert_eq!(rounds.looked_after, [begun]);
+        assert_eq!(rounds.analysed_after, [begun]);
         assert_eq!(rounds.stopped.is_empty(), !is_over, "{}", rounds.stopped);
         (is_over, rounds.stopped, notes)
     };

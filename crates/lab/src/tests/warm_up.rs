@@ -60,7 +60,7 @@ fn what_changes_is_not_steady() {
 }
 
 /// A machine with neighbours: bursts of random length take a random part of the slices' time.
-fn restless(random: &mut fastrand::Rng, count: usize) -> Vec<f64> {
+fn noisy(random: &mut fastrand::Rng, count: usize) -> Vec<f64> {
     let mut left = 0_u32;
     let mut taken = 0.0;
     (0..count)
@@ -97,7 +97,7 @@ fn is_called_unsteady(per_s: &[f64], patience: usize) -> bool {
     unreachable!("there are slices enough")
 }
 
-/// Goal: slices that are restless and go nowhere are called unsteady in less than one of fifty
+/// Goal: slices that are noisy and go nowhere are called unsteady in less than one of fifty
 /// try-outs, however long these are; the old rule, that four values have to agree, would do so in far
 /// more.
 #[test]
@@ -106,7 +106,7 @@ fn noise_alone_is_no_drift() {
         let mut random = fastrand::Rng::with_seed(20_261_122 + patience as u64);
         let (mut alarms, mut disagree) = (0, 0);
         for _ in 0..2_000 {
-            let series = restless(&mut random, 2 * patience);
+            let series = noisy(&mut random, 2 * patience);
             alarms += u32::from(is_called_unsteady(&series, patience));
             disagree += u32::from(!slices(&series[..patience]).is_steady());
         }
@@ -156,7 +156,7 @@ fn drift_is_found_through_noise() {
         let mut random = fastrand::Rng::with_seed(7 + count as u64);
         let found = (0..500)
             .filter(|_| {
-                let mut series = restless(&mut random, count);
+                let mut series = noisy(&mut random, count);
                 for (index, rate) in series.iter_mut().enumerate() {
                     *rate *= f64::powi(per_slice, index as i32);
                 }
@@ -173,9 +173,9 @@ fn a_transient_among_noise_is_counted() {
     let mut random = fastrand::Rng::with_seed(3);
     let (mut counted, mut invented) = (0, 0);
     for _ in 0..200 {
-        let flat = slices(&restless(&mut random, 60));
+        let flat = slices(&noisy(&mut random, 60));
         invented += u32::from(flat.requests_before_drift_ended() > 0);
-        let rates: Vec<f64> = restless(&mut random, 60)
+        let rates: Vec<f64> = noisy(&mut random, 60)
             .iter()
             .enumerate()
             .map(|(index, rate)| rate * (1.0 - 0.9 * (-(index as f64) / 8.0).exp()))

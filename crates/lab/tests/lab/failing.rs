@@ -137,7 +137,7 @@ fn a_crash_in_the_rounds_leaves_out() {
     }
 }
 
-/// Goal: one request of a thousand that fails ends nothing: it is counted, and the answer is as always.
+/// Goal: one request of a thousand that fails ends nothing: it is counted, and the response is as always.
 #[test]
 fn a_failure_in_a_thousand_is_counted() {
     let directory = tempfile::tempdir().unwrap();
@@ -162,7 +162,7 @@ fn a_failure_in_a_thousand_is_counted() {
         config
     };
     let told = run(&none()).unwrap_err().to_string();
-    assert!(told.contains("answers had status 500"), "{told}");
+    assert!(told.contains("responses had status 500"), "{told}");
     assert!(told.contains("0 % may fail"), "{told}");
 }
 
@@ -186,7 +186,7 @@ fn a_tenth_of_failures_leaves_out() {
     let share = *failed as f64 / *requests as f64;
     assert!((0.05..0.2).contains(&share), "{left_out:?}");
     assert!(
-        left_out.sentence.contains("answers had status 500"),
+        left_out.sentence.contains("responses had status 500"),
         "{left_out:?}"
     );
     assert_eq!(names(&outcome).len(), 3);
@@ -204,6 +204,6 @@ fn a_wrong_url_is_named() {
     requests.plan.target.path += "nowhere";
     let text = requests.text.clone();
     let told = run(&config).unwrap_err().to_string();
-    assert!(told.contains("answers had status 404"), "{told}");
+    assert!(told.contains("responses had status 404"), "{told}");
     assert!(told.contains(&format!("is {text} the right URL")), "{told}");
 }

@@ -121,7 +121,7 @@ fn redis_has_phases() {
 }
 
 /// Goal: a server of another protocol is compared by the user's own load program: what that printed
-/// becomes measures, costs are per request, and the answers are checked before.
+/// becomes measures, costs are per request, and the responses are checked before.
 #[test]
 fn redis_is_compared_by_its_own_benchmark() {
     if !has_program("redis-server") || !has_program("redis-benchmark") {
@@ -253,7 +253,7 @@ fn loads_that_fail_are_told() {
     assert!(crash.contains("died while it was measured"), "{crash}");
 }
 
-/// Goal: a candidate whose answers differ from the baseline's is left out before it is timed.
+/// Goal: a candidate whose responses differ from the baseline's is left out before it is timed.
 #[test]
 fn other_answers_are_left_out() {
     if !has_program("redis-server") {

@@ -93,7 +93,7 @@ fn wrapper_that_drops_the_preload_is_caught() {
     );
 }
 
-/// Goal: a static program and one with its own malloc are told apart from a working preload.
+/// Goal: a static program and one with its own malloc are distinguished from a working preload.
 #[test]
 fn static_and_own_malloc_programs_are_caught() {
     let directory = tempfile::tempdir().unwrap();
@@ -380,6 +380,6 @@ fn spare_calls(allocator: &str) -> u64 {
 fn is_about(allocator: &str, found: u64, expected: u64) {
     assert!(
         (expected..=expected + spare_calls(allocator)).contains(&found),
-        "{allocator}: {found} in the place of {expected}"
+        "{allocator}: {found} instead of {expected}"
     );
 }

@@ -33,7 +33,7 @@ fn config(directory: &Path, words: &[String], address: SocketAddr) -> ProfileCon
     config
 }
 
-/// The server whose calls are known, asked `line` in the place of a load.
+/// The server whose calls are known, asked `line` instead of a load.
 fn known(directory: &Path, line: &str) -> ProfileConfig {
     let program = compile_c(directory, "known", include_str!("known_server.c"), &["-g"]);
     let address = free_address();
@@ -234,7 +234,7 @@ fn nginx_under_two_allocators() {
     let directory = tempfile::tempdir().unwrap();
     let address = free_address();
     let conf = directory.path().join("nginx.conf");
-    // Each answer needs memory for itself: a body of variables, in pools of their own.
+    // Each response needs memory for itself: a body of variables, in pools of their own.
     let text = format!(
         "worker_processes 2; pid {0}/pid; error_log {0}/error.log; daemon off; events {{ }}\n\
          http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p;\n\

@@ -126,7 +126,7 @@ fn script(code: &str) -> ServerRequests {
     requests
 }
 
-/// Goal: a script's requests are sent, at the port that the lab has given the server, and its answers judged; a script
+/// Goal: a script's requests are sent, at the port that the lab has given the server, and its responses judged; a script
 /// that fails is named before a server is started, or when it does.
 #[test]
 fn scripts_make_requests() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use millpond_lab::allocator;
-use millpond_lab::doctor::{Finding, Origin, Running, RunningError, State, examine_process};
+use millpond_lab::doctor::{Finding, FindingState, Origin, Running, RunningError, examine_process};
 
 use crate::common::{eventually, preloadable};
 use crate::presence::compile_c;
@@ -162,7 +162,7 @@ fn each_allocator_is_told() {
         }
         assert_eq!(running.glibc_heap.is_some(), one.library.is_none());
         assert_eq!(serving.fault(), None, "{}: {serving:?}", one.name);
-        assert_eq!(finding(&running, "malloc").state, State::Ok);
+        assert_eq!(finding(&running, "malloc").state, FindingState::Ok);
     }
 }
 
@@ -208,7 +208,7 @@ fn an_allocator_that_is_not_in_use_is_told() {
         }
         let running = Program::start(command.stderr(Stdio::null())).examine();
         let found = finding(&running, name);
-        assert_eq!(found.state, State::Weak);
+        assert_eq!(found.state, FindingState::Weak);
         assert!(found.found.contains(part), "{found:?}");
         assert_eq!(running.allocator.as_ref().unwrap().served[0].name, server);
         let headline = running.headline();
@@ -233,7 +233,7 @@ fn a_replaced_library_is_told() {
     let running = program.examine();
     let serving = running.allocator.as_ref().unwrap();
     assert!(serving.served[0].is_replaced, "{serving:?}");
-    assert_eq!(finding(&running, "replaced").state, State::Weak);
+    assert_eq!(finding(&running, "replaced").state, FindingState::Weak);
     assert!(serving.not_loaded.is_empty(), "{serving:?}");
 }
 

@@ -202,7 +202,7 @@ fn node_is_compared() {
     assert!(calls.len() == 1 && calls[0] > 0.1, "{calls:?}");
 }
 
-/// Goal: node's event loop is in the graphs.
+/// Goal: the Node.js event loop is in the graphs.
 #[test]
 #[ignore = "slow tier: a whole profile, 10 s"]
 fn node_is_profiled() {

@@ -269,7 +269,7 @@ fn killed_lab_leaves_nothing() {
     assert!(tree.iter().all(|&pid| !is_alive(pid)), "{tree:?}");
 }
 
-/// Goal: a server of another protocol is not waited for, and its answer is shown.
+/// Goal: a server of another protocol is not waited for, and its response is shown.
 #[test]
 fn redis_is_not_http() {
     if !has_program("redis-server") {

@@ -49,7 +49,7 @@ pub(super) fn assemble(
         let window = Window::of(schedule, watched, &total);
         record.duration_ns = window.end_ns.saturating_sub(schedule.window_start_ns());
         record.answered_within_ns = total
-            .last_answer_ns
+            .last_response_ns
             .saturating_sub(schedule.window_start_ns());
         record.rate_window = window.of_rate(schedule, shared.places(), &total);
         record.requests_per_s = record.rate_window.per_s();
@@ -163,7 +163,7 @@ fn addresses_of(shared: &Shared<'_>) -> Vec<LoadAddress> {
     .collect()
 }
 
-/// What ab tells of requests and answers.
+/// What ab tells of requests and responses.
 fn add_phases(record: &mut LoadRecord, total: &mut Outcome) {
     record.connect = total.phases.connect(&total.service);
     record.waiting = total.phases.waiting(&total.service);
@@ -228,7 +228,7 @@ fn unix_ns(at: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What each class came to, under its name. `is_of_all`: the rate is of all answers.
+/// What each class came to, under its name. `is_of_all`: the rate is of all responses.
 fn classes_of(config: &LoadConfig, total: &Outcome, is_of_all: bool) -> Vec<ClassRecord> {
     let Workload::Mix(mix) = &config.workload else {
         return Vec::new();
@@ -291,7 +291,7 @@ struct Window {
     is_by_count: bool,
 }
 
-/// A rate of fewer answers than this, or than there are places for requests, is none.
+/// A rate of fewer responses than this, or than there are places for requests, is none.
 const RATE_ANSWERS_MIN: u64 = 10;
 
 impl Window {
@@ -299,13 +299,13 @@ impl Window {
         let time_end_ns = schedule.window_end_ns().unwrap_or(u64::MAX);
         let end_ns = watched.end_ns.min(time_end_ns);
         let accounted = total.requests() + total.errors.total() - total.errors.connect;
-        let is_by_count = total.last_answer_ns <= end_ns
+        let is_by_count = total.last_response_ns <= end_ns
             && schedule
                 .requests_max()
                 .is_some_and(|requests_max| accounted >= requests_max);
         Self {
             end_ns: match is_by_count {
-                true => total.last_answer_ns,
+                true => total.last_response_ns,
                 false => end_ns,
             },
             // Until when nothing but the count ended it.
@@ -328,7 +328,7 @@ impl Window {
             .min(RATE_ANSWERS_MIN.max(places));
         let (end_ns, end) = match (is_over, schedule.pace()) {
             (true, _) if total.answered_in_window < answers_min => {
-                (total.last_answer_ns, RateWindowEnd::LastAnswer)
+                (total.last_response_ns, RateWindowEnd::LastAnswer)
             }
             (true, Pace::Closed) => (rate_end_ns, RateWindowEnd::NoRequestLeft),
             (true, Pace::Open(_)) => (rate_end_ns, RateWindowEnd::LastArrival),

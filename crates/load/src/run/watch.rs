@@ -252,7 +252,7 @@ struct Opening {
 /// each has been open.
 const TOGETHER_WITHIN_NS: u64 = 1_000_000_000;
 
-/// As long as an address takes to be given up, for each of them, and a moment between two.
+/// As long as an address takes to time out, for each of them, and a moment between two.
 fn first_within_ns(config: &LoadConfig) -> u64 {
     let addresses = config.target.addresses.len() as u64;
     config.timeout_ns.saturating_mul(2 * addresses - 1)
@@ -314,7 +314,7 @@ impl Opening {
 }
 
 /// Notices that a target is gone: no connection is up and none has come up for a while. Wanting
-/// both tells it from a server that closes every connection after its answer.
+/// both tells it from a server that closes every connection after its response.
 #[derive(Default)]
 struct GoneWatch {
     opened: u64,
@@ -371,7 +371,7 @@ impl WindowEdges {
         self.has_begun = true;
     }
 
-    /// The threads are done. At a constant rate they are so with the last answer, a moment before the window
+    /// The threads are done. At a constant rate they are so with the last response, a moment before the window
     /// ends.
     fn close(&mut self, observer: &dyn Observer) {
         if !self.has_begun {
@@ -448,7 +448,7 @@ impl Reporter {
         for (board, before) in shared.boards.iter().zip(&mut self.completed_by) {
             let (part, failed) = board.read();
             completed += part;
-            // As wrk counts: wrong answers too.
+            // As wrk counts: wrong responses too.
             let answers = part + failed.status + failed.validation;
             if !is_warm_up {
                 let fresh = answers.saturating_sub(*before);

@@ -63,7 +63,7 @@ impl Runner {
         match self.0 {}
     }
 
-    pub(crate) fn wants_answers(&self) -> bool {
+    pub(crate) fn wants_responses(&self) -> bool {
         match self.0 {}
     }
 

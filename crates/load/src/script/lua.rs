@@ -1,6 +1,6 @@
 //! Scripts with Lua: a main state, and one state for each thread.
 //!
-//! Whether a script makes its requests itself, delays them or looks at answers is decided once,
+//! Whether a script makes its requests itself, delays them or looks at responses is decided once,
 //! from the first thread after its `init`, so that a thread never asks Lua for what is not there.
 //! What `request()` returns is what leaves.
 
@@ -18,7 +18,7 @@ use memchr::memchr;
 use millpond_http::Method;
 use millpond_io::Address;
 use mlua::{FromLua, Lua, MetaMethod, UserData, UserDataMethods, Value};
-use runner::Wishes;
+use runner::ScriptNeeds;
 use runner::{ThreadFacts, ThreadHandle};
 use state::{ScriptState, Scripted, sentence};
 use stats::{Length, Stats};
@@ -67,7 +67,7 @@ impl Script {
             main.setup(handle)?;
             state.init(config)?;
             let first = runners.first().map(Runner::wishes);
-            let wishes = first.unwrap_or_else(|| Wishes::of(&state));
+            let wishes = first.unwrap_or_else(|| ScriptNeeds::of(&state));
             let mut runner = Runner::new(state, facts, wishes);
             // wrk proves the first thread only, and what a script counts then begins at 1 there.
             if first.is_none() || !wishes.is_dynamic {
@@ -135,7 +135,7 @@ impl Script {
         errors.set("status", number(kinds.status))?;
         errors.set("timeout", number(kinds.timeout))?;
         let summary = self.main.lua.create_table()?;
-        // All answers, as in wrk: those with a wrong status are answers too.
+        // All responses, as in wrk: those with a wrong status are responses too.
         let answers = record.requests + kinds.status + kinds.validation;
         summary.set("duration", number(record.duration_ns / 1_000))?;
         summary.set("requests", number(answers))?;
@@ -164,7 +164,7 @@ impl ScriptErrors {
 
 // Connections that wait before they ask again: for the script's `delay()`, or after its error.
 
-/// Who waits until when.
+/// Which connections wait until when.
 #[derive(Debug)]
 struct Pauses {
     /// Per connection; 0: it does not wait.
@@ -288,7 +288,7 @@ fn port_in(table: &str, service: &str) -> Option<u16> {
 
 // The requests in a string that a script returned: how many, and with which methods.
 
-/// Why a string cannot be sent: nobody could say which answers belong to it.
+/// Why a string cannot be sent: nobody could say which responses belong to it.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 enum BatchError {
     /// A place where no request can be recognised.

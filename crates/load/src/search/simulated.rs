@@ -133,9 +133,9 @@ fn a_queue_that_stalls_is_found_ten_times_of_ten() {
     }
 }
 
-/// Goal: a target far away, whose answers are long on their way, is not taken for one that falls
+/// Goal: a target far away, whose responses are long on their way, is not taken for one that falls
 /// behind: two hundred requests on their way are its usual state. Without a warm-up that state builds up
-/// inside the window, and a backlog can hide in it: then the objective alone bounds the answer.
+/// inside the window, and a backlog can hide in it: then the objective alone bounds the response.
 #[test]
 fn a_distant_target_is_not_an_overloaded_one() {
     for (delay_s, warm_up_s) in [(0.05, 0.25), (0.2, 0.25), (0.05, 0.0), (0.2, 0.0)] {

@@ -26,8 +26,8 @@ fn answer(
     batches.answered(index, &answered);
 }
 
-/// Goal: one sample a batch, from its first request's start to its last answer, whatever other
-/// connections do, and none of a batch with a wrong answer or a lost end.
+/// Goal: one sample a batch, from its first request's start to its last response, whatever other
+/// connections do, and none of a batch with a wrong response or a lost end.
 #[test]
 fn batches_are_timed_as_a_whole() {
     let mut batches = Batches::new(2);
@@ -38,7 +38,7 @@ fn batches_are_timed_as_a_whole() {
     let times = |clock: &LatencyHistogram| (clock.count(), clock.min(), clock.max());
     assert_eq!(times(&batches.clocks.response), (2, 140, 160));
     assert_eq!(times(&batches.clocks.service), (2, 129, 150));
-    // A wrong answer in the middle, then a batch whose connection was lost, then a whole one.
+    // A wrong response in the middle, then a batch whose connection was lost, then a whole one.
     answer(&mut batches, 0, [30, 30, 35], Some(30), true);
     answer(&mut batches, 0, [30, 30, 36], Some(30), false);
     answer(&mut batches, 0, [30, 30, 37], None, true);

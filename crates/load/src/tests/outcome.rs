@@ -42,8 +42,8 @@ fn an_answer_before_its_request_is_a_bug() {
     Outcome::new().answered(&flight(10, 20), 200, Judgement::Right, 19, true);
 }
 
-/// Goal: failures and wrong answers leave no sample in the clocks of right answers, each is counted once, and wrong
-/// answers have histograms of their own.
+/// Goal: failures and wrong responses leave no sample in the clocks of right responses, each is counted once, and wrong
+/// responses have histograms of their own.
 #[test]
 fn failures_are_no_samples_of_right_answers() {
     let mut outcome = Outcome::new();
@@ -79,7 +79,7 @@ fn failures_are_no_samples_of_right_answers() {
     assert!(outcome.unanswered.max() >= 8_000 && outcome.unanswered.min() <= 4_000);
 }
 
-/// Goal: warm-up leaves no trace but the throughput of answers inside the window.
+/// Goal: warm-up leaves no trace but the throughput of responses inside the window.
 #[test]
 fn warm_up_is_not_counted() {
     let mut outcome = Outcome::new();
@@ -111,6 +111,6 @@ fn merging_adds_every_counter() {
     two.sent = 2;
     one.merge(&two);
     assert_eq!((one.requests(), one.errors.total(), one.sent), (2, 4, 2));
-    assert_eq!((one.last_answer_ns, one.answered_in_window), (19, 2));
+    assert_eq!((one.last_response_ns, one.answered_in_window), (19, 2));
     assert_eq!(one.statuses().collect::<Vec<_>>(), [(200, 2)]);
 }

@@ -64,6 +64,6 @@ fn a_record_names_what_is_sent() {
         script.sha256
     );
     assert_eq!(sent.unix.as_deref(), Some("/run/x"));
-    assert_eq!(sent.tls, None, "in clear text");
+    assert_eq!(sent.tls, None, "in plaintext");
     assert_eq!(sent.requests[0].body_bytes, Some(2));
 }

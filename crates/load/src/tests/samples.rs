@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: the parts of a request are told apart, only right ones that count are kept, the stamp is
+/// Goal: the parts of a request are distinguished, only right ones that count are kept, the stamp is
 /// that of the last one, and the room is kept to.
 #[test]
 fn requests_become_rows() {

@@ -79,7 +79,7 @@ fn drifts_and_steps_are_not_steady() {
     assert!(steady_after(240, step).unwrap().0 >= 16);
 }
 
-/// Goal: slices with few answers are put together until they say something.
+/// Goal: slices with few responses are put together until they say something.
 #[test]
 fn few_answers_make_long_slices() {
     let mut steadiness = Steadiness::default();

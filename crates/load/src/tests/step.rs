@@ -49,7 +49,7 @@ fn a_backlog_is_a_miss() {
 }
 
 /// Goal: a rate whose latencies still hold, but not for longer, is a miss; what is on its way
-/// because answers take longer than the warm-up, or at one moment by chance, is none.
+/// because responses take longer than the warm-up, or at one moment by chance, is none.
 #[test]
 fn a_growing_backlog_is_a_miss() {
     let left =
@@ -71,7 +71,7 @@ fn a_growing_backlog_is_a_miss() {
     };
     assert_eq!(outcome("p99<500ms", slow(138)).0, StepOutcome::Met);
     assert_eq!(outcome("p99<500ms", slow(142)).0, StepOutcome::Missed);
-    // Answers that failed are no backlog.
+    // Responses that failed are no backlog.
     let failed = |record: &mut LoadRecord| {
         record.answered_in_window = 900;
         record.errors.status = 97;

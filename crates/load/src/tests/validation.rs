@@ -7,7 +7,7 @@ fn validator(body: BodyCheck) -> Validator {
 }
 
 fn judge(validator: &Validator, status: u16, parts: &[&[u8]]) -> Judgement {
-    let mut check = AnswerCheck::default();
+    let mut check = ResponseCheck::default();
     check.begin(status);
     parts
         .iter()
@@ -23,7 +23,7 @@ fn status_sets_hold_what_they_were_given() {
     assert!(!StatusSet::of(&[201]).contains(200));
 }
 
-/// Goal: the first answer sets the standard, whatever its split; any difference is caught.
+/// Goal: the first response sets the standard, whatever its split; any difference is caught.
 #[test]
 fn later_answers_must_equal_the_first() {
     let exact = validator(BodyCheck::Exact);
@@ -64,7 +64,7 @@ fn an_error_page_does_not_set_the_standard() {
 #[test]
 fn the_loser_of_the_race_to_be_first_is_compared_too() {
     let exact = validator(BodyCheck::Exact);
-    let (mut one, mut other) = (AnswerCheck::default(), AnswerCheck::default());
+    let (mut one, mut other) = (ResponseCheck::default(), ResponseCheck::default());
     one.begin(200);
     one.part(&exact, None, b"aaa");
     other.begin(200);
@@ -74,7 +74,7 @@ fn the_loser_of_the_race_to_be_first_is_compared_too() {
     assert_eq!(other.finish(&exact, None), Judgement::WrongBody);
 }
 
-/// Goal: an entity answer is held to its own key's value, not to another's.
+/// Goal: an entity response is held to its own key's value, not to another's.
 #[test]
 fn entity_answers_are_held_to_their_key() {
     let exact = validator(BodyCheck::Exact);
@@ -84,7 +84,7 @@ fn entity_answers_are_held_to_their_key() {
         .values
         .write(5, |stretch| body.extend_from_slice(stretch));
     let judge = |key: u64, body: &[u8]| {
-        let mut check = AnswerCheck::default();
+        let mut check = ResponseCheck::default();
         check.begin(200);
         body.chunks(33)
             .for_each(|part| check.part(&exact, Some(&sources.expected(key)), part));
@@ -104,7 +104,7 @@ fn what_a_user_knows_is_checked() {
         let validator = Validator::new(*validation);
         let expected = sources.expected(key);
         let results = [1, 2, 3, 7, 1_000].map(|size| {
-            let mut check = AnswerCheck::default();
+            let mut check = ResponseCheck::default();
             check.begin(200);
             for part in body.chunks(size) {
                 check.part(&validator, Some(&expected), part);

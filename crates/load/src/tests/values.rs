@@ -17,7 +17,7 @@ fn ids_are_padded_and_widen_only_when_they_must() {
     assert_eq!(key_digits(1_000_000_001), 10);
 }
 
-/// Goal: no two keys share a value, so an answer for the wrong key is always noticed.
+/// Goal: no two keys share a value, so a response for the wrong key is always noticed.
 #[test]
 fn values_differ_between_keys_and_seeds() {
     let values = Values::new(1, 64);

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
-    /// Goal: whatever the kernel says, the two parts of an answer are its service time.
+    /// Goal: whatever the kernel says, the two parts of a response are its service time.
     #[test]
     fn the_parts_add_up_to_service(
         written_ns in 1_u64..1 << 30, service_ns in 0_u64..1 << 30, stamp_ns in 0_u64..1 << 32,
@@ -16,7 +16,7 @@ proptest! {
     }
 }
 
-/// Goal: a slow thread samples every answer, a fast one a thousand a second, its first moment included.
+/// Goal: a slow thread samples every response, a fast one a thousand a second, its first moment included.
 #[test]
 fn the_sample_is_bounded() {
     const MS_NS: u64 = 1_000_000;

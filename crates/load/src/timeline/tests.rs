@@ -123,7 +123,7 @@ proptest! {
     }
 }
 
-/// The last answer came at the very beginning of a second, which then had no length and was left out,
+/// The last response came at the very beginning of a second, which then had no length and was left out,
 /// and its sample with it. Goal: it is a second, of which no rate can be told.
 #[test]
 fn a_moment_with_an_answer_is_a_second() {
@@ -197,7 +197,7 @@ fn warm_up_is_kept_apart() {
 }
 
 /// A request of the warm-up that failed in the window's first moments stood among the window's errors,
-/// second by second, and in the record nowhere. Goal: like a right answer, it is in neither.
+/// second by second, and in the record nowhere. Goal: like a right response, it is in neither.
 #[test]
 fn what_the_warm_up_leaves_behind_is_not_the_window_s() {
     let schedule = schedule(1_500, Some(4_000));

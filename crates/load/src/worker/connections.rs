@@ -13,7 +13,7 @@ use crate::samples::Batches;
 use crate::samples::Samples;
 use crate::schedule::Arrival;
 use crate::script::Runner;
-use crate::session::State;
+use crate::session::ConnectionState;
 
 use super::{
     CONNECTING_MAX, HOUSEKEEPING_NS, HOUSEKEEPING_NS_BEFORE_START, NOBODY, TRIM_NS, Worker,
@@ -34,7 +34,7 @@ impl Worker<'_> {
             let Some(index) = self.closed.pop_front() else {
                 break;
             };
-            let State::Closed { retry_ns } = self.sessions[index as usize].state else {
+            let ConnectionState::Closed { retry_ns } = self.sessions[index as usize].state else {
                 continue;
             };
             if retry_ns > now_ns {
@@ -73,7 +73,7 @@ impl Worker<'_> {
             self.by_slot.resize(slot + 1, NOBODY);
         }
         self.by_slot[slot] = index;
-        self.sessions[index as usize].state = State::Connecting {
+        self.sessions[index as usize].state = ConnectionState::Connecting {
             socket,
             since_ns: now_ns,
         };
@@ -101,7 +101,7 @@ impl Worker<'_> {
                 .address
                 .failed(self.shared.config.target.addresses.len());
         if is_left {
-            session.state = State::Closed { retry_ns: now_ns };
+            session.state = ConnectionState::Closed { retry_ns: now_ns };
             self.closed.push_front(index);
             self.next_housekeeping_ns = now_ns;
         }
@@ -123,7 +123,8 @@ impl Worker<'_> {
         now_ns: u64,
     ) {
         if let Some(began_ns) = driver.handshake_began_ns(socket)
-            && let State::Connecting { since_ns, .. } = self.sessions[index as usize].state
+            && let ConnectionState::Connecting { since_ns, .. } =
+                self.sessions[index as usize].state
         {
             self.openings.record(since_ns, began_ns, now_ns);
         }
@@ -137,7 +138,7 @@ impl Worker<'_> {
         if !self.sessions[index as usize].has_opened {
             self.shared.doors.reached.fetch_add(1, Ordering::Relaxed);
         }
-        if let State::Connecting { since_ns, .. } = self.sessions[index as usize].state {
+        if let ConnectionState::Connecting { since_ns, .. } = self.sessions[index as usize].state {
             self.outcome.opening.record(now_ns.saturating_sub(since_ns));
         }
         self.note_address(index);
@@ -218,7 +219,7 @@ impl Worker<'_> {
             }
         }
         session.closed(now_ns);
-        if session.state == (State::Closed { retry_ns: now_ns }) {
+        if session.state == (ConnectionState::Closed { retry_ns: now_ns }) {
             // Its place is taken at the end of this tick.
             self.next_housekeeping_ns = now_ns;
         }
@@ -239,7 +240,8 @@ impl Worker<'_> {
         self.has_ramp_ahead = true;
         for index in 0..self.sessions.len() as u32 {
             if self.place_of(index) > 0 {
-                self.sessions[index as usize].state = State::Closed { retry_ns: u64::MAX };
+                self.sessions[index as usize].state =
+                    ConnectionState::Closed { retry_ns: u64::MAX };
                 // Nobody waits for it.
                 self.settle(index);
             }
@@ -270,11 +272,11 @@ impl Worker<'_> {
     fn give_up_unopened<D: Driver>(&mut self, driver: &mut D) {
         let sessions = &mut self.sessions;
         for session in sessions.iter_mut().filter(|session| !session.has_opened) {
-            if let State::Connecting { socket, .. } = session.state {
+            if let ConnectionState::Connecting { socket, .. } = session.state {
                 driver.close(socket);
                 self.connecting -= 1;
             }
-            session.state = State::Closed { retry_ns: u64::MAX };
+            session.state = ConnectionState::Closed { retry_ns: u64::MAX };
             self.outcome.errors.connect += 1;
         }
         let failure = self.shared.doors.last_failure();
@@ -292,10 +294,10 @@ impl Worker<'_> {
         for index in 0..self.sessions.len() as u32 {
             let place = self.place_of(index) as u128;
             let session = &mut self.sessions[index as usize];
-            if session.state == (State::Closed { retry_ns: u64::MAX }) {
+            if session.state == (ConnectionState::Closed { retry_ns: u64::MAX }) {
                 let after_ns = u128::from(config.plan.ramp_ns) * place / config.connections as u128;
                 let retry_ns = start_ns + after_ns as u64;
-                session.state = State::Closed { retry_ns };
+                session.state = ConnectionState::Closed { retry_ns };
             }
         }
     }
@@ -311,10 +313,10 @@ impl Worker<'_> {
     }
 }
 
-// A worker's company: who besides the clocks looks at its answers.
+// What besides the clocks reads a worker's responses.
 
 impl Worker<'_> {
-    /// Brings in who is to look at answers in this run.
+    /// Adds what is to look at responses in this run.
     pub(super) fn give_listeners(&mut self) {
         let config = self.shared.config;
         if config.batch_latency {
@@ -335,7 +337,7 @@ impl Worker<'_> {
 
     /// Has a script make the requests.
     pub(crate) fn take_script(&mut self, script: Box<Runner>) {
-        self.has_listener |= script.wants_answers();
+        self.has_listener |= script.wants_responses();
         self.script = Some(script);
     }
 }
@@ -433,9 +435,9 @@ impl Worker<'_> {
         for index in 0..self.sessions.len() {
             let session = &self.sessions[index];
             let (socket, since_ns) = match session.state {
-                State::Closed { .. } => continue,
-                State::Connecting { socket, since_ns } => (socket, Some(since_ns)),
-                State::Open { socket } => (socket, session.oldest_written_ns()),
+                ConnectionState::Closed { .. } => continue,
+                ConnectionState::Connecting { socket, since_ns } => (socket, Some(since_ns)),
+                ConnectionState::Open { socket } => (socket, session.oldest_written_ns()),
             };
             if since_ns.is_none_or(|since_ns| now_ns.saturating_sub(since_ns) < timeout_ns) {
                 continue;
@@ -444,7 +446,7 @@ impl Worker<'_> {
             shard.driver.close(socket);
             if is_open {
                 let place = self.place_of(index as u32);
-                let what = || format!("no answer within {} ms", timeout_ns / 1_000_000);
+                let what = || format!("no response within {} ms", timeout_ns / 1_000_000);
                 let causes = &mut self.outcome.causes;
                 causes.note(LoadFailureKind::Timeout, now_ns, place, what, b"");
                 self.lost(index as u32, Phase::Timeout, now_ns);

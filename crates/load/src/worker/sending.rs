@@ -12,7 +12,7 @@ use crate::listener::Listener;
 use crate::outcome::{InFlight, Moment, Outcome, Phase};
 use crate::schedule::{Arrival, Schedule};
 use crate::script::Runner;
-use crate::session::{ResponseContext, State};
+use crate::session::{ConnectionState, ResponseContext};
 
 use super::Worker;
 
@@ -101,8 +101,8 @@ impl Worker<'_> {
         while let Some(free) = self.free.first(&mut self.sessions) {
             let index = free.index;
             let session = &self.sessions[index as usize];
-            // Who can take requests is open; who is not stands there no longer.
-            let State::Open { socket } = session.state else {
+            // Only open connections can take requests; a closed one is removed.
+            let ConnectionState::Open { socket } = session.state else {
                 self.free.take_first(&mut self.sessions, free);
                 continue;
             };
@@ -185,7 +185,7 @@ impl Worker<'_> {
     fn send_batch<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, index: u32) {
         let is_closed_loop = self.is_closed_loop;
         let session = &mut self.sessions[index as usize];
-        let State::Open { socket } = session.state else {
+        let ConnectionState::Open { socket } = session.state else {
             return;
         };
         self.now_ns = shard.driver.clock_ns();
@@ -362,7 +362,7 @@ impl Worker<'_> {
         self.outcome.failed(&request, Phase::Write, self.now_ns);
     }
 
-    /// What was claimed stays unsent; answers under way are waited for.
+    /// What was claimed stays unsent; responses under way are waited for.
     fn stop_sending(&mut self) {
         let now_ns = self.now_ns;
         if let Some(held) = self.held.take() {
@@ -374,9 +374,9 @@ impl Worker<'_> {
     }
 }
 
-// A worker's answers: received bytes go through their session, which is free, waiting or over then.
+// A worker's responses: received bytes go through their session, which is free, waiting or over then.
 //
-// All answers of one receive are complete at the same moment, the one at which its tick's wait
+// All responses of one receive are complete at the same moment, the one at which its tick's wait
 // ended; each is timed from the write of its own request.
 
 impl Worker<'_> {
@@ -406,7 +406,7 @@ impl Worker<'_> {
         self.feed(shard, index, socket, Input::Bytes(bytes));
     }
 
-    /// Most of what arrives is whole answers like the last one; true if this is, and it is counted.
+    /// Most of what arrives is whole responses like the last one; true if this is, and it is counted.
     #[inline]
     fn received_alike(&mut self, index: u32, now_ns: u64, bytes: &[u8]) -> bool {
         let moment = self.moment(now_ns);
@@ -444,7 +444,7 @@ impl Worker<'_> {
             script: self
                 .script
                 .as_deref_mut()
-                .filter(|runner| runner.wants_answers()),
+                .filter(|runner| runner.wants_responses()),
             cookies: self.cookies.as_deref_mut(),
             batches: self.batches.as_deref_mut(),
             samples: self.samples.as_deref_mut(),
@@ -496,7 +496,7 @@ impl Worker<'_> {
         }
     }
 
-    /// What a receive that was stamped found waiting for its answer.
+    /// What a receive that was stamped found waiting for its response.
     fn stamped<D: Driver>(&self, driver: &D, index: u32) -> Option<Stamped> {
         let stamp_ns = driver.received_at_ns()?;
         Some(Stamped {
@@ -507,7 +507,7 @@ impl Worker<'_> {
     }
 
     #[inline]
-    /// An answer was wrong.
+    /// A response was wrong.
     #[cold]
     fn note_wrong_answer(
         &mut self,
@@ -517,15 +517,15 @@ impl Worker<'_> {
         now_ns: u64,
     ) {
         let (kind, what) = match self.outcome.errors.status > statuses_before {
-            true => (LoadFailureKind::Status, "the answer has a wrong status"),
-            false => (LoadFailureKind::Content, "the answer has a wrong content"),
+            true => (LoadFailureKind::Status, "the response has a wrong status"),
+            false => (LoadFailureKind::Content, "the response has a wrong content"),
         };
         let place = self.place_of(index);
         let causes = &mut self.outcome.causes;
         causes.note(kind, now_ns, place, || what.to_owned(), input.bytes());
     }
 
-    /// An answer is not taken, and its connection is over.
+    /// A response is not taken, and its connection is over.
     #[cold]
     fn refused(&mut self, index: u32, input: Input<'_>, error: &ClientError, now_ns: u64) {
         let (kind, place) = (kind_of(error), self.place_of(index));
@@ -559,15 +559,15 @@ impl Worker<'_> {
 /// A receive with the kernel's stamp, before its bytes are looked at.
 struct Stamped {
     stamp_ns: u64,
-    /// The request whose answer may be in it.
+    /// The request whose response may be in it.
     request: InFlight,
-    /// Right answers until then.
+    /// Right responses until then.
     right_before: u64,
 }
 
 impl Stamped {
-    /// Its kernel service time in nanoseconds, if it is one right answer. The stamp is that of the
-    /// last byte: of several answers, the first ones came earlier.
+    /// Its kernel service time in nanoseconds, if it is one right response. The stamp is that of the
+    /// last byte: of several responses, the first ones came earlier.
     fn note(&self, outcome: &mut Outcome, answers: usize, now_ns: u64) -> Option<u64> {
         let is_right = outcome.requests() == self.right_before + 1;
         (answers == 1 && is_right && self.request.counted)

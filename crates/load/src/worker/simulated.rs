@@ -19,10 +19,10 @@ use std::rc::Rc;
 const MS_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000 * MS_NS;
 
-/// How often the server looks for requests and due answers.
+/// How often the server looks for requests and due responses.
 const LOOK_NS: u64 = 20_000;
 
-/// How much later than the server meant an answer may be seen: its look, and the worker's tick.
+/// How much later than the server meant a response may be seen: its look, and the worker's tick.
 const SLACK_NS: u64 = 2 * LOOK_NS + 10_000;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -35,7 +35,7 @@ fn address() -> Address {
 struct Served {
     peer: SimPeer,
     unread: Vec<u8>,
-    /// When the answers in front leave.
+    /// When the responses in front leave.
     due_ns: VecDeque<u64>,
     unsent: Vec<u8>,
 }
@@ -161,8 +161,8 @@ fn run(
     }
 }
 
-/// Goal: a generator whose ticks take up to 0.2 ms sends late and sees answers late, and its clocks say so. Those that
-/// leave its stalls out have only what it cannot know: that it woke late for an answer, while nothing else was due.
+/// Goal: a generator whose ticks take up to 0.2 ms sends late and sees responses late, and its clocks say so. Those that
+/// leave its stalls out have only what it cannot know: that it woke late for a response, while nothing else was due.
 #[test]
 fn stalls_of_the_generator_are_left_out() {
     let plan = FaultPlan {
@@ -189,7 +189,7 @@ fn stalls_of_the_generator_are_left_out() {
     assert!(is_shorter, "{all} {rest}");
 }
 
-/// Goal: the last second of an open loop lasts as long as the window, however early the last answer came: a thread
+/// Goal: the last second of an open loop lasts as long as the window, however early the last response came: a thread
 /// that was done a millisecond before once made it a millisecond shorter, and its rate higher.
 #[test]
 fn the_last_second_lasts_as_long_as_the_window() {

@@ -162,7 +162,7 @@ fn templates_are_whole_requests() {
 
 /// Goal: values of several sizes are announced as long as they are, and expected so.
 #[test]
-fn values_of_several_sizes_are_announced_rightly() {
+fn values_of_several_sizes_are_announced_correctly() {
     let class = |name: &str, method, body, expects_value| RequestClass {
         method,
         body,

@@ -1,5 +1,5 @@
 //! Servers that misbehave in one way each, in time, at the close and in TLS: exact counts, verdict and text, and beside
-//! them what wrk, ab and curl make of the same servers. Answers that are wrong in their bytes are in `causes.rs`.
+//! them what wrk, ab and curl make of the same servers. Responses that are wrong in their bytes are in `causes.rs`.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod modes;
@@ -85,7 +85,7 @@ fn ours(mode: &Mode) -> Result<(), String> {
     match is_right && is_told && server.connections() >= mode.connections {
         true => Ok(()),
         false => Err(format!(
-            "{right} right, {failures:?}, {verdict:?}, {} connections, in place of {} right, {:?}, {:?}, {} \
+            "{right} right, {failures:?}, {verdict:?}, {} connections, instead of {} right, {:?}, {:?}, {} \
              connections; {:?} is told: {is_told}\n{text}",
             server.connections(),
             mode.right,
@@ -126,19 +126,19 @@ fn hold(modes: &[Mode], check: fn(&Mode) -> Result<(), String>) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Goal: an answer that is late or comes in pieces is a right answer, and one that does not come is a timeout.
+/// Goal: a response that is late or comes in pieces is a right response, and one that does not come is a timeout.
 #[test]
 fn late_and_slow_answers() {
     hold(TIMING, ours);
 }
 
-/// Goal: connections that end with an answer are no failure; each that ends without one costs one request.
+/// Goal: connections that end with a response are no failure; each that ends without one costs one request.
 #[test]
 fn connections_that_end() {
     hold(CLOSES, ours);
 }
 
-/// Goal: bytes that no request asked for are a failure; answers that differ are none, unless their status is wrong.
+/// Goal: bytes that no request asked for are a failure; responses that differ are none, unless their status is wrong.
 #[test]
 fn answers_nobody_asked_for() {
     hold(ANSWERS, ours);

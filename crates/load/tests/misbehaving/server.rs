@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A right answer. ab speaks HTTP/1.0 and keeps a connection only if it is told that it may.
+/// A right response. ab speaks HTTP/1.0 and keeps a connection only if it is told that it may.
 pub(crate) const OK: &str =
     "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok";
 
@@ -97,7 +97,7 @@ impl Talk {
         while self.request() {}
     }
 
-    /// A right answer to each request.
+    /// A right response to each request.
     pub(crate) fn serve(&mut self) {
         self.answer_all(OK);
     }

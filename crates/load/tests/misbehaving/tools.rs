@@ -16,7 +16,7 @@ pub(crate) fn check(mode: &Mode) -> Result<(), String> {
     }
     for (tool, ask, expected) in columns {
         if let Some(found) = ask(mode).filter(|found| found != expected) {
-            return Err(format!("{tool} says {found:?} in place of {expected:?}"));
+            return Err(format!("{tool} says {found:?} instead of {expected:?}"));
         }
     }
     Ok(())

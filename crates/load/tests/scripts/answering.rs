@@ -1,11 +1,11 @@
-//! What a script sees of the answers, and how they are timed.
+//! What a script sees of the responses, and how they are timed.
 
 use crate::scripted::{ScriptFile, counted, noting, run, run_well, server};
 use crate::support::{Reply, TestServer, get};
 use millpond_io::DriverChoice;
 use millpond_load::{LoadRecord, Stop};
 
-/// Goal: `response()` sees every answer as it was received, without the framing of its body.
+/// Goal: `response()` sees every response as it was received, without the framing of its body.
 #[test]
 fn answers_are_shown_to_a_script_that_asks() {
     let chunked =
@@ -33,7 +33,7 @@ fn answers_are_shown_to_a_script_that_asks() {
     );
 }
 
-/// Goal: an answer that comes in pieces is shown whole, whichever connection it is on.
+/// Goal: a response that comes in pieces is shown whole, whichever connection it is on.
 #[test]
 fn answers_in_pieces_are_shown_whole() {
     let body: Vec<u8> = (0..300_000u32).map(|at| b'a' + (at % 23) as u8).collect();
@@ -53,7 +53,7 @@ fn answers_in_pieces_are_shown_whole() {
 }
 
 /// Goal: a function gets what it takes, whichever it takes, also when the script puts another in its
-/// place or heads change from answer to answer, and each answer has a table of its own.
+/// place or heads change from response to response, and each response has a table of its own.
 #[test]
 fn answers_are_told_as_far_as_they_are_asked_for() {
     let server = TestServer::start(|seen| {
@@ -100,7 +100,7 @@ fn answers_are_told_as_far_as_they_are_asked_for() {
     assert_eq!(script.notes().lines().collect::<Vec<_>>(), expected);
 }
 
-/// Goal: with `-B` a batch has one sample, that of its last answer, and requests have theirs.
+/// Goal: with `-B` a batch has one sample, that of its last response, and requests have theirs.
 #[test]
 fn strings_of_requests_are_timed_as_a_whole() {
     let server = server();
@@ -122,7 +122,7 @@ fn strings_of_requests_are_timed_as_a_whole() {
 }
 
 /// Goal: both kernel interfaces carry scripts, with connections that the server closes in between:
-/// requests without an answer are asked for anew.
+/// requests without a response are asked for anew.
 #[test]
 fn closed_connections_are_replaced_on_both_drivers() {
     for driver in [DriverChoice::Epoll, DriverChoice::Auto] {

@@ -58,7 +58,7 @@ pub(crate) struct Unwatched;
 
 impl Observer for Unwatched {}
 
-/// Says hello, to HEAD without a body: who waits for one does not see the next answer.
+/// Says hello, to HEAD without a body: who waits for one does not see the next response.
 pub(crate) fn server() -> TestServer {
     TestServer::start(|seen| {
         let mut reply = Reply::ok(b"hello");

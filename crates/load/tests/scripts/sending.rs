@@ -168,7 +168,7 @@ fn delays_come_before_requests() {
     assert_eq!(script.notes().lines().count(), 6);
     // Five delays passed; had one been counted, the mean would be at least a fifth of it.
     assert_eq!(record.requests, 5);
-    assert!(record.slip.max() == 0, "a closed loop has no slip");
+    assert!(record.slip.max() == 0, "a closed loop has no send delay");
 }
 
 /// Goal: at a rate it is requests that are counted, whatever strings they come in, and every

@@ -1,7 +1,7 @@
 //! The three questions: most throughput, lowest latency, least memory.
 //!
 //! Each is answered from one set of comparisons, every candidate against the baseline, which is
-//! what the table shows; nothing is compared a second time. Whoever is better with proof leads, by
+//! what the table shows; nothing is compared a second time. A candidate that is proved better leads, by
 //! the best estimate; else the baseline does. "Best" is a set: the leader, and all that its
 //! interval does not tell from them. The answer says what was proved of the others, too: the same,
 //! worse, or undecided.
@@ -201,7 +201,7 @@ struct Answer<'a> {
     /// The worst estimate first.
     worse: Vec<&'a Comparison>,
     open: Vec<&'a Comparison>,
-    /// Those of whom nothing can be relied on.
+    /// Those of which nothing can be relied on.
     unjudged: Vec<&'a Comparison>,
 }
 
@@ -266,7 +266,7 @@ impl<'a> Answer<'a> {
         match self.leaders().as_slice() {
             names if !self.better.is_empty() && names.len() <= NAMES_MAX => names.join(" / "),
             [first, others @ ..] if !self.better.is_empty() => {
-                format!("{first} and {} not told from it", others.len())
+                format!("{first} and {} not distinguished from it", others.len())
             }
             _ if open == 0 && worse == 0 && same > 0 => {
                 format!("All the same within {}", self.margin())
@@ -279,7 +279,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The answer, and whom it leaves out: "all the same" is not said of somebody who was not judged.
+    /// The answer, and whom it leaves out: "all the same" is not said of a candidate that was not judged.
     fn sentence(&self, what: &str) -> String {
         let mut parts = vec![self.lead(what)];
         if !self.better.is_empty() {
@@ -322,7 +322,7 @@ impl<'a> Answer<'a> {
             let how = if self.is_equal {
                 format!("the same within {}", self.margin())
             } else {
-                "not told apart".to_owned()
+                "not distinguished".to_owned()
             };
             let plural = what.replace("gives", "give").replace("needs", "need");
             let leaders = match leaders.as_slice() {

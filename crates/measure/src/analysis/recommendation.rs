@@ -123,7 +123,7 @@ pub(super) fn recommend(field: &Field<'_>, verdicts: &Verdicts) -> Recommendatio
             .map(|(key, name, verdict)| Topic { key, name, verdict })
             .collect(),
         others: field
-            .entrants()
+            .all_candidates()
             .filter(|one| !std::ptr::eq(*one, field.baseline))
             .map(|one| one.name.as_str())
             .collect(),
@@ -187,7 +187,7 @@ impl Advisor<'_, '_> {
             .collect()
     }
 
-    /// Who to take for each topic in which something was proved better: one candidate for as many as
+    /// Which candidate to take for each topic in which something was proved better: one candidate for as many as
     /// possible; of several, the one that costs the least elsewhere, then the best estimate.
     fn winners(&self) -> Vec<Winner<'_>> {
         let contenders: Vec<(&Topic<'_>, Vec<&str>)> = self
@@ -433,7 +433,7 @@ fn join(parts: &[String]) -> String {
 
 // The front of memory against CPU per request and throughput, by what was proved.
 
-/// The axes. Latency rules nobody out, but who is proved better in it is not ruled out by who is not.
+/// The axes. Latency rules no candidate out, but one that is proved better in it is not ruled out by one that is not.
 const AXES: [&str; 3] = ["throughput", "memory", "cpu"];
 
 impl Advisor<'_, '_> {
@@ -520,16 +520,14 @@ impl Advisor<'_, '_> {
             return (text, differences);
         }
         let Some(difference) = differences.iter().find(|one| one.candidate == name) else {
-            let text = format!("Why {name}, nothing that was counted tells.");
+            let text = format!("Why {name}: no measure explains it.");
             return (text, differences);
         };
         let text = match evidence.words(difference) {
-            // Who is faster and dearer is not faster because it is dearer.
+            // A candidate that is faster and dearer is not faster because it is dearer.
             Some(words) if difference.change < 0.0 => format!("Why {name}: {words}."),
             Some(words) => format!("{name} is better although {words}."),
-            None => format!(
-                "Why {name}, the rounds do not tell: the cost of a request is not decided, or the same."
-            ),
+            None => format!("Why {name}: unknown, the cost of a request is undecided or the same."),
         };
         (text, differences)
     }
@@ -555,8 +553,8 @@ impl Advisor<'_, '_> {
                 Unit::Ratio.format(own),
                 Unit::Ratio.format(baseline)
             ),
-            Some(_) => format!("Why {name}, nothing that was counted tells."),
-            None => format!("Why {name}, was not counted."),
+            Some(_) => format!("Why {name}: no measure explains it."),
+            None => format!("Why {name}: not measured."),
         }
     }
 }
@@ -620,7 +618,7 @@ impl Advisor<'_, '_> {
             pairs.filter(|(topic, name)| of(topic, name)).count()
         };
         let open = count(&is_open);
-        // A tail of latency takes the most rounds. Who is no better in all else is no reason to switch meanwhile.
+        // A tail of latency takes the most rounds. A candidate that is no better in all else is no reason to switch meanwhile.
         let decisive = count(&|topic, name| is_open(topic, name) && topic.key != "latency");
         let same = count(&|topic, name| topic.is(name, &Verdict::Equivalent));
         let all = self.topics.len() * self.others.len();
@@ -641,7 +639,7 @@ impl Advisor<'_, '_> {
                 }
                 (_, open) if open < all => format!("Nothing is proved better than {baseline}"),
                 _ => {
-                    format!("The evidence does not tell whether anything is better than {baseline}")
+                    format!("The evidence does not show whether anything is better than {baseline}")
                 }
             };
             let proved: Vec<String> = self.topics.iter().map(|it| self.proved(it)).collect();

@@ -1,7 +1,7 @@
 //! Settings of one allocator: what each changes, and the front of memory against CPU per request.
 //!
 //! Reads the comparisons with the default that the table has, with their correction for so many candidates, and adds no
-//! test of its own. On the front by estimates is only who certainly needs less of one than the default, and the default: a
+//! test of its own. On the front by estimates is only a candidate that certainly needs less of one than the default, and the default: a
 //! setting that changes nothing is the default with noise, and one whose price is proved and whose gain is not is no choice;
 //! either would stand on a front of estimates half of the times by chance.
 
@@ -41,7 +41,7 @@ pub(super) fn of(field: &Field<'_>, memory: &QuestionVerdict) -> Option<Settings
         effect: SettingEffect::Default,
         ..SettingAnswer::default()
     }];
-    settings.extend(field.entrants().filter(is_setting).map(|one| {
+    settings.extend(field.all_candidates().filter(is_setting).map(|one| {
         let (memory, cpu) = (find(memory, &one.name), find(&cpu, &one.name));
         SettingAnswer {
             candidate: one.name.clone(),
@@ -201,7 +201,7 @@ fn mark_front(settings: &mut [SettingAnswer]) -> Vec<String> {
         .collect()
 }
 
-/// Whether neither memory nor CPU tells two settings apart.
+/// Whether neither memory nor CPU distinguishes two settings.
 fn is_alike(settings: &[SettingAnswer], one: usize, other: usize) -> bool {
     let (one, other) = (&settings[one], &settings[other]);
     let is_told = |a: &Option<Comparison>, b: &Option<Comparison>| {
@@ -211,7 +211,7 @@ fn is_alike(settings: &[SettingAnswer], one: usize, other: usize) -> bool {
     !is_told(&one.memory, &other.memory) && !is_told(&one.cpu, &other.cpu)
 }
 
-/// How many do what, and who is on the front.
+/// How many do what, and which are on the front.
 fn summary(found: &SettingsFront) -> String {
     let count = |effect| {
         let all = found.settings.iter();

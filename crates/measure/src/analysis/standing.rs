@@ -1,7 +1,7 @@
 //! How two candidates stand to each other, read from the comparisons of both with the baseline.
 //!
 //! There is one set of comparisons for each measure: that of the table. Against the baseline its verdict
-//! holds. Two candidates are told apart by their two intervals alone: what lies between their furthest ends
+//! holds. Two candidates are distinguished by their two intervals alone: what lies between their furthest ends
 //! is where their own ratio can lie. That is more cautious than a comparison of the two would be, needs no
 //! other correction, and everybody can check it on the page.
 
@@ -149,7 +149,7 @@ fn couples<'a>(field: &Field<'a>) -> Vec<(&'a CandidateRounds, &'a CandidateRoun
         })
     };
     field
-        .entrants()
+        .all_candidates()
         .filter(|one| one.pools == Some(PoolSetting::On))
         .filter_map(|on| Some((on, find(&on.allocator, PoolSetting::Off)?)))
         .collect()
@@ -260,7 +260,7 @@ pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<Open
         return Vec::new();
     };
     let verdicts = question::answer_all(&field);
-    let has_others = field.entrants().count() > 1;
+    let has_others = field.all_candidates().count() > 1;
     // Settings are judged by it, where it does not stand for throughput already.
     let cpu = settings_front::is_asked(&field).then(|| question::answer(&field, &question::CPU));
     let cpu = cpu.filter(|cpu| cpu.measures != verdicts.throughput.measures);

@@ -376,7 +376,7 @@ pub(super) fn differences(
     };
     let reason = self_difference_reason(field, &field.compare(&[pinned]));
     let measured = field
-        .entrants()
+        .all_candidates()
         .filter(|one| one.median(unpinned).is_some());
     let mut samples: Vec<TwoSamples> = measured
         .map(|one| both_ways(one, pinned, unpinned, &rule, reason.as_ref()))

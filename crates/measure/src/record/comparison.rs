@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::analysis::Design;
 use crate::environment::{Environment, MAPPINGS_SHARE};
-use crate::statistics::{Comparison, Looks, Verdict};
+use crate::statistics::{Comparison, InterimAnalyses, Verdict};
 use crate::units::format_percent;
 
 use super::{
@@ -95,7 +95,7 @@ pub struct Settings {
     pub memory_requests: u64,
     /// The same per operation (`put`, `get`).
     pub work_requests: BTreeMap<String, u64>,
-    /// The user's own command that makes the load, in the place of our generator.
+    /// The user's own command that makes the load, instead of our generator.
     pub load_command: Option<String>,
     /// How often that runs in each run before the time that counts.
     pub load_warm_ups: u32,
@@ -139,7 +139,7 @@ pub struct Settings {
     /// Up to which difference two candidates count as the same.
     pub margins: Margins,
     /// When the data were looked at, and why there were no more rounds.
-    pub looks: LookSettings,
+    pub looks: InterimSettings,
     /// Between the end of the work and the reading of what was retained.
     pub idle_ns: u64,
     /// Requests before the first phase of each run, which count nowhere, per operation.
@@ -158,24 +158,24 @@ pub struct Settings {
 /// When the data of a comparison were looked at.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct LookSettings {
-    /// The rounds after which they were to be looked at, chosen before the first round: a comparison
-    /// ends at the first look that finds every verdict decided, or at the last. One entry, or none in
+pub struct InterimSettings {
+    /// The rounds after which they were to be analysed, chosen before the first round: a comparison
+    /// ends at the first interim analysis that finds every verdict decided, or at the last. One entry, or none in
     /// old records: the number of rounds was fixed.
     pub planned: Vec<u32>,
     /// The rounds after which they were, the last time included.
     pub done: Vec<u32>,
-    /// The chance of a false claim at each look, of 0.05 in all.
+    /// The chance of a false claim at each interim analysis, of 0.05 in all.
     pub significance: f64,
     /// Why no more rounds were run, as a sentence.
     pub stopped: String,
 }
 
-impl LookSettings {
-    /// What each look may claim.
+impl InterimSettings {
+    /// What each analysis may claim.
     #[must_use]
-    pub fn looks(&self) -> Looks {
-        Looks::planned(self.planned.len())
+    pub fn looks(&self) -> InterimAnalyses {
+        InterimAnalyses::planned(self.planned.len())
     }
 }
 
@@ -594,7 +594,7 @@ impl Regression {
 //
 // A 99th percentile varies more than a rate and matters less for each percent, and instructions vary
 // hardly at all, so there are three. A comparison has its own (`compare --margin`), and they stand in the
-// record's settings: whoever judges its rounds again uses those.
+// record's settings: a later analysis of its rounds uses those.
 
 /// Which of the margins holds for a quantity.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

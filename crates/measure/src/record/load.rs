@@ -24,15 +24,15 @@ fn is_zero(count: &u64) -> bool {
 pub struct LoadErrors {
     /// Connections that could not be opened.
     pub connect: u64,
-    /// Connections that broke while an answer was awaited, or answers that are not HTTP.
+    /// Connections that broke while a response was awaited, or responses that are not HTTP.
     pub read: u64,
     /// Requests that could not be sent.
     pub write: u64,
-    /// Requests without an answer in time.
+    /// Requests without a response in time.
     pub timeout: u64,
-    /// Answers with a status above 399.
+    /// Responses with a status above 399.
     pub status: u64,
-    /// Answers whose content was not what was stored.
+    /// Responses whose content was not what was stored.
     pub validation: u64,
 }
 
@@ -105,28 +105,28 @@ pub struct LoadHistograms {
     pub service: LatencyHistogram,
     /// From the intended start to the actual send.
     pub slip: LatencyHistogram,
-    /// Of wrong answers: from the intended start to the last byte.
+    /// Of wrong responses: from the intended start to the last byte.
     #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
     pub wrong_response: LatencyHistogram,
-    /// Of wrong answers: from the actual send to the last byte.
+    /// Of wrong responses: from the actual send to the last byte.
     #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
     pub wrong_service: LatencyHistogram,
-    /// The part of slip that is the generator's own.
+    /// The part of the send delay that is the generator's own.
     pub lateness: LatencyHistogram,
-    /// The rest of slip: no connection was free.
+    /// The rest of the send delay: no connection was free.
     pub blocked: LatencyHistogram,
-    /// Ages of requests that were given up.
+    /// Ages of requests that timed out.
     pub unanswered: LatencyHistogram,
-    /// From an answer's arrival in the kernel to the generator being awake for it, of a sample.
+    /// From a response's arrival in the kernel to the generator being awake for it, of a sample.
     pub wake_delay: LatencyHistogram,
-    /// From the actual send to the answer's arrival in the kernel, of the same sample.
+    /// From the actual send to the response's arrival in the kernel, of the same sample.
     pub kernel_service: LatencyHistogram,
     /// Service time of the same sample.
     #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
     pub sampled_service: LatencyHistogram,
     /// Connecting; 0 for all but the first request on a connection.
     pub connect: LatencyHistogram,
-    /// From the actual send to the head of the answer.
+    /// From the actual send to the head of the response.
     pub waiting: LatencyHistogram,
     /// Connecting and service.
     pub total: LatencyHistogram,
@@ -144,7 +144,7 @@ pub struct LoadHistograms {
     /// The same from the actual send.
     #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
     pub batch_service: LatencyHistogram,
-    /// No times: answers per second of single threads, right and wrong, a sample every quarter of a second.
+    /// No times: responses per second of single threads, right and wrong, a sample every quarter of a second.
     pub thread_rates: LatencyHistogram,
     /// Of each class of requests; empty if there is one.
     pub classes: Vec<ClassHistograms>,
@@ -195,11 +195,11 @@ pub struct LoadReport {
     pub pipeline: u32,
     /// Kernel interface of the generator: `epoll` or `uring`.
     pub driver: String,
-    /// How long one of its threads looked for answers before it slept, at most; 0: not at all.
+    /// How long one of its threads polled for responses before it slept, at most; 0: not at all.
     pub busy_poll_ns: u64,
-    /// Looks of that kind that found something.
+    /// Busy polls that found something.
     pub spins_paid: u64,
-    /// Looks of that kind in vain.
+    /// Busy polls that found nothing.
     pub spins_vain: u64,
     /// Time that all of them took.
     pub spun_ns: u64,
@@ -228,18 +228,18 @@ pub struct LoadReport {
     pub unsent: u64,
     /// Requests under way when the run was cut off.
     pub abandoned: u64,
-    /// Right answers that the rate is of, whenever their requests left.
+    /// Right responses that the rate is of, whenever their requests left.
     pub answered_in_window: u64,
-    /// Right answers to requests that count.
+    /// Right responses to requests that count.
     pub requests: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
     /// From asking for a connection to having it, of all that came up, before the window too.
     pub opening_ns: LatencySummary,
-    /// Of `opening_ns` over TLS: until the connection below stood; absent in clear text.
+    /// Of `opening_ns` over TLS: until the connection below stood; absent in plaintext.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport_ns: Option<LatencySummary>,
-    /// Of `opening_ns` over TLS: the handshake; absent in clear text.
+    /// Of `opening_ns` over TLS: the handshake; absent in plaintext.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake_ns: Option<LatencySummary>,
     /// With `-B`: whole batches, from the intended start of the first request to the last byte of all.
@@ -248,7 +248,7 @@ pub struct LoadReport {
     /// With `-B`: the same from the actual send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_service_ns: Option<LatencySummary>,
-    /// Handshakes; absent in clear text.
+    /// Handshakes; absent in plaintext.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<LoadTls>,
     /// What came of the cookies that the server set; absent if nobody kept any.
@@ -257,65 +257,65 @@ pub struct LoadReport {
     /// How the warm-up went; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<LoadWarmUp>,
-    /// Wrong answers, among the failures, by what is wrong with them.
+    /// Wrong responses, among the failures, by what is wrong with them.
     pub wrong_answers: WrongAnswers,
     /// Each class of requests by itself; empty if there is one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<LoadClass>,
-    /// Length of the window, or the time until the last answer if a count ended the run.
+    /// Length of the window, or the time until the last response if a count ended the run.
     pub duration_ns: u64,
-    /// Right answers per second of `rate_window`.
+    /// Right responses per second of `rate_window`.
     pub requests_per_s: f64,
-    /// All answers per second of `rate_window`, right and wrong; absent in records of earlier versions.
+    /// All responses per second of `rate_window`, right and wrong; absent in records of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_answers_per_s: Option<f64>,
     /// What the rate is of; absent in records of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_window: Option<LoadRateWindow>,
-    /// The Server field of the first answer.
+    /// The Server field of the first response.
     pub server: String,
     /// Length of the first body.
     pub document_bytes: u64,
     /// Bytes of bodies.
     pub body_bytes: u64,
-    /// Answers that left their connection open.
+    /// Responses that left their connection open.
     pub keep_alive_requests: u64,
     /// Bytes received in the window, heads included.
     pub bytes_received: u64,
-    /// Bytes received behind the window, while answers were waited for; 0 in records of earlier versions.
+    /// Bytes received behind the window, while responses were waited for; 0 in records of earlier versions.
     pub drained_bytes: u64,
-    /// From the beginning of the window to the last answer, those that came behind it included; 0 in records of
+    /// From the beginning of the window to the last response, those that came behind it included; 0 in records of
     /// earlier versions.
     pub answered_within_ns: u64,
     /// From the intended start to the last byte.
     pub response_ns: LatencySummary,
     /// From the actual send to the last byte.
     pub service_ns: LatencySummary,
-    /// Of all answers, right and wrong: from the intended start to the last byte; absent in records of earlier
-    /// versions. `response_ns` and `service_ns` are of right answers.
+    /// Of all responses, right and wrong: from the intended start to the last byte; absent in records of earlier
+    /// versions. `response_ns` and `service_ns` are of right responses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_response_ns: Option<LatencySummary>,
-    /// Of all answers, right and wrong: from the actual send to the last byte; absent in records of earlier versions.
+    /// Of all responses, right and wrong: from the actual send to the last byte; absent in records of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_service_ns: Option<LatencySummary>,
     /// Connecting; 0 for all but the first request on a connection.
     pub connect_ns: LatencySummary,
-    /// From the actual send to the head of the answer.
+    /// From the actual send to the head of the response.
     pub waiting_ns: LatencySummary,
     /// From the intended start to the actual send.
     pub slip_ns: LatencySummary,
-    /// The part of slip that is the generator's own; `None` in the closed loop.
+    /// The part of the send delay that is the generator's own; `None` in the closed loop.
     pub client_late_ns: Option<LatencySummary>,
-    /// The rest of slip: no connection was free; `None` in the closed loop.
+    /// The rest of the send delay: no connection was free; `None` in the closed loop.
     pub no_connection_ns: Option<LatencySummary>,
-    /// From an answer's arrival in the kernel to the generator being awake for it, of a sample.
+    /// From a response's arrival in the kernel to the generator being awake for it, of a sample.
     pub wake_delay_ns: Option<LatencySummary>,
-    /// From the actual send to the answer's arrival in the kernel, of the same sample.
+    /// From the actual send to the response's arrival in the kernel, of the same sample.
     pub kernel_service_ns: Option<LatencySummary>,
     /// Service time of the same sample, of which the two above are the parts; absent in records of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled_service_ns: Option<LatencySummary>,
-    /// Answers by status code.
+    /// Responses by status code.
     pub statuses: BTreeMap<u16, u64>,
     /// The failures by cause, with the first of each; finer than `errors`, which they add up to. Absent without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -363,9 +363,9 @@ impl LoadReport {
     }
 }
 
-// The requests of one class in a load run, and what was wrong with wrong answers.
+// The requests of one class in a load run, and what was wrong with wrong responses.
 
-/// Wrong answers by the first thing that was wrong with them.
+/// Wrong responses by the first thing that was wrong with them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WrongAnswers {
@@ -377,7 +377,7 @@ pub struct WrongAnswers {
     pub checksum: u64,
     /// Without the key that was asked for.
     pub echo: u64,
-    /// Not what was stored, or not what the first answer was.
+    /// Not what was stored, or not what the first response was.
     pub content: u64,
 }
 
@@ -449,11 +449,11 @@ impl LoadTls {
 pub struct LoadClass {
     /// As it was named: an operation of a mix, or a URL.
     pub name: String,
-    /// Right answers.
+    /// Right responses.
     pub requests: u64,
     /// Failures by phase; those before anything was sent belong to no class.
     pub errors: LoadErrors,
-    /// Right answers per second.
+    /// Right responses per second.
     pub requests_per_s: f64,
     /// From the intended start to the last byte.
     pub response_ns: LatencySummary,
@@ -482,7 +482,7 @@ pub enum RateWindowEnd {
 }
 
 impl RateWindowEnd {
-    /// Behind "N answers in T, ".
+    /// Behind "N responses in T, ".
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -500,9 +500,9 @@ impl RateWindowEnd {
 pub struct LoadRateWindow {
     /// Its length.
     pub duration_ns: u64,
-    /// Right answers in it, whenever their requests left.
+    /// Right responses in it, whenever their requests left.
     pub answers: u64,
-    /// Wrong answers in it; 0 in records of earlier versions.
+    /// Wrong responses in it; 0 in records of earlier versions.
     pub wrong_answers: u64,
     /// Of those, how many have a wrong status; 0 in records of earlier versions.
     pub wrong_statuses: u64,
@@ -513,13 +513,13 @@ pub struct LoadRateWindow {
 }
 
 impl LoadRateWindow {
-    /// Right answers per second.
+    /// Right responses per second.
     #[must_use]
     pub fn per_s(&self) -> f64 {
         self.rate_of(self.answers)
     }
 
-    /// All answers in it, right and wrong.
+    /// All responses in it, right and wrong.
     #[must_use]
     pub const fn all_answers(&self) -> u64 {
         self.answers + self.wrong_answers
@@ -590,7 +590,7 @@ impl LoadOutage {
 
 // What came of the cookies that a server set.
 
-/// Set-Cookie fields of all answers, warm-up included, by what came of them.
+/// Set-Cookie fields of all responses, warm-up included, by what came of them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoadCookies {
@@ -600,7 +600,7 @@ pub struct LoadCookies {
     pub deleted: u64,
     /// There was no room for it, so the requests lacked it.
     pub overflowed: u64,
-    /// It was no cookie, or one for TLS alone on a connection in clear text.
+    /// It was no cookie, or one for TLS alone on a connection in plaintext.
     pub unusable: u64,
 }
 
@@ -671,9 +671,9 @@ pub enum SearchEnd {
 pub struct SearchStep {
     /// The rate that was offered.
     pub rate_per_s: f64,
-    /// Right answers per second.
+    /// Right responses per second.
     pub requests_per_s: f64,
-    /// Right answers.
+    /// Right responses.
     pub requests: u64,
     /// What it came to.
     pub outcome: StepOutcome,
@@ -729,7 +729,7 @@ pub struct SearchReport {
     pub pipeline: u32,
     /// How arrivals lay within the rate, in words.
     pub arrivals: String,
-    /// Answers per second in a closed loop before the search, which is where it began.
+    /// Responses per second in a closed loop before the search, which is where it began.
     pub closed_loop_per_s: Option<f64>,
     /// Counted time of each step.
     pub step_ns: u64,
@@ -886,7 +886,7 @@ pub enum RunPart {
     /// What is counted.
     #[default]
     Window,
-    /// After it: answers to requests that were due in the window.
+    /// After it: responses to requests that were due in the window.
     Drain,
 }
 
@@ -902,7 +902,7 @@ pub struct LoadSecond {
     pub start_ns: u64,
     /// A second; less where a part of the run ended.
     pub duration_ns: u64,
-    /// Right answers that arrived in it.
+    /// Right responses that arrived in it.
     pub requests: u64,
     /// The same per second.
     pub requests_per_s: f64,
@@ -910,11 +910,11 @@ pub struct LoadSecond {
     pub bytes_received: u64,
     /// Counted requests that left in it.
     pub sent: u64,
-    /// Arrivals given up unsent in it, because they were later than the deadline.
+    /// Arrivals dropped unsent in it, because they were later than the deadline.
     pub shed: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
-    /// From the intended start to the last byte, of the answers that arrived in it.
+    /// From the intended start to the last byte, of the responses that arrived in it.
     pub response_ns: LatencySummary,
     /// From the actual send to the last byte.
     pub service_ns: LatencySummary,

@@ -237,7 +237,7 @@ quantities! {
     /// CPU time in the kernel, as above.
     SystemCpu = "system_cpu_per_request_ns", "system CPU/req", Nanoseconds, LowerIsBetter, Usual,
         wall false;
-    /// Branches in user mode that went the other way than foretold. Who else runs on a core trains
+    /// Branches in user mode that went the other way than foretold. What else runs on a core trains
     /// its predictor and fills its caches, so these four need a quiet machine.
     BranchMisses = "branch_misses_per_request", "branch misses/req", Count, LowerIsBetter, Usual,
         wall true;
@@ -275,7 +275,7 @@ quantities! {
 }
 
 impl Quantity {
-    /// Whether more or less of it is better or worse for whoever reads the report. What is not judged is shown, and
+    /// Whether more or less of it is better or worse for readers of the report. What is not judged is shown, and
     /// compared with nothing.
     #[must_use]
     pub const fn is_judged(self) -> bool {
@@ -418,7 +418,7 @@ pub enum RecordError {
         found: u32,
         /// Of this program.
         known: u32,
-        /// Who wrote it.
+        /// What wrote it.
         version: String,
     },
 }
@@ -471,7 +471,7 @@ pub const CORE_DISTANCE_CHANGE_MIN: f64 = 0.4;
 pub struct SliceColumns {
     /// The cycle of each, counted from 0. Slices of one cycle are paired.
     pub cycle: Vec<u32>,
-    /// Right answers in its counted part.
+    /// Right responses in its counted part.
     pub requests: Vec<u64>,
     /// The same per second.
     pub per_s: Vec<f64>,
@@ -547,7 +547,7 @@ impl SliceColumns {
 pub struct PacedColumns {
     /// The cycle of each, counted from 0. One in which the CPUs were moved from one candidate to the next is missing.
     pub cycle: Vec<u32>,
-    /// Right answers in its counted part.
+    /// Right responses in its counted part.
     pub requests: Vec<u64>,
     /// Their median response time.
     pub p50_ns: Vec<u64>,

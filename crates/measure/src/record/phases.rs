@@ -51,7 +51,7 @@ pub struct PhaseSpec {
     /// Connections, if others than usual.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
-    /// Requests per second; `None`: the common rate of steady phases, as fast as answers come in bursts.
+    /// Requests per second; `None`: the common rate of steady phases, as fast as responses come in bursts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
     /// What is asked for, if not what the other phases ask for.
@@ -117,7 +117,7 @@ pub struct PhaseEnd {
     pub cycle: u32,
     /// Its place in the cycle, from 0.
     pub place: u32,
-    /// Right answers.
+    /// Right responses.
     pub requests: u64,
     /// What the program keeps in memory by itself; of resident memory where that cannot be read.
     pub memory_bytes: u64,
@@ -220,7 +220,7 @@ pub struct PhaseHeap {
     /// What the program asked malloc for and has not given back; `None` where the samples are too few to say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_bytes: Option<u64>,
-    /// Private memory by who holds it.
+    /// Private memory by what holds it.
     pub held: Vec<Held>,
 }
 
@@ -297,7 +297,7 @@ pub struct PhasesAnswer {
 
 // Memory of one run over time: every sample while it is measured, and in the record what a drawing can show.
 
-/// More points are not told apart in a drawing, and a record holds hundreds of runs.
+/// More points cannot be distinguished in a drawing, and a record holds hundreds of runs.
 const POINTS_MAX: usize = 48;
 
 /// What a run was at, for a time.
@@ -692,7 +692,7 @@ pub struct SettingsFront {
     pub settings: Vec<SettingAnswer>,
     /// Candidates on the front, the least memory first.
     pub front: Vec<String>,
-    /// How many do what, and who is on the front.
+    /// How many do what, and which are on the front.
     pub sentence: String,
 }
 

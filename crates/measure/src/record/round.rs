@@ -373,7 +373,7 @@ impl CandidateRounds {
     }
 }
 
-// How much of a server an allocator can change at all: calls of malloc, and who holds its memory.
+// How much of a server an allocator can change at all: calls of malloc, and what holds its memory.
 
 /// Fewer heap calls than this per request, and an allocator has next to nothing to do with a request.
 const CALLS_MIN: f64 = 0.1;
@@ -382,7 +382,7 @@ const SHARE_MIN: f64 = 0.01;
 /// From this share on an allocator of the program's own, or a runtime's heap, is what a user has to know first.
 const SHARE_MUCH: f64 = 0.25;
 
-/// Who holds memory.
+/// What holds memory.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Holder {
@@ -405,7 +405,7 @@ pub enum Holder {
         /// The file name of its object.
         object: String,
     },
-    /// Nobody who could be found: mapped by system calls of its own.
+    /// Nothing that could be found: mapped by system calls of its own.
     Unknown,
     /// Stacks of threads.
     Stacks,
@@ -485,7 +485,7 @@ impl Holder {
 /// Memory of one holder.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Held {
-    /// Who.
+    /// The holder.
     #[serde(flatten)]
     pub holder: Holder,
     /// How much, over all processes of the server, shared pages divided by their users.
@@ -508,14 +508,14 @@ pub struct HeapUse {
 pub struct Reach {
     /// Per request, by operation (`put`, `get`, `request`).
     pub per_request: BTreeMap<String, HeapUse>,
-    /// Private memory by who holds it, the most first; empty where it could not be read.
+    /// Private memory by what holds it, the most first; empty where it could not be read.
     pub held: Vec<Held>,
     /// Of what malloc holds: bytes that the program asked for and has not given back; `None` where the samples are too
     /// few to say.
     pub live_bytes: Option<u64>,
     /// Resident pages of files, shared pages divided by their users.
     pub file_bytes: u64,
-    /// Mappings that could not be noted with who made them.
+    /// Mappings that could not be noted with what made them.
     pub unnoted: u64,
 }
 
@@ -818,12 +818,12 @@ pub enum FailureCause {
     },
     /// It ran, and answered no more.
     Hung {
-        /// Answers before that, of the run that failed.
+        /// Responses before that, of the run that failed.
         after_requests: u64,
-        /// How long no answer came.
+        /// How long no response came.
         silent_ns: u64,
     },
-    /// The kernel killed a process of it for want of memory.
+    /// The kernel killed a process of it for lack of memory.
     KilledForMemory {
         /// The lowest limit of its control groups; absent if they have none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -852,17 +852,17 @@ pub enum FailureCause {
         failed: u64,
         /// Of how many.
         requests: u64,
-        /// Answers with a status above 399, by status.
+        /// Responses with a status above 399, by status.
         #[serde(default)]
         statuses: BTreeMap<String, u64>,
-        /// Requests without an answer in time.
+        /// Requests without a response in time.
         #[serde(default)]
         timeouts: u64,
         /// Connections that could not be opened.
         #[serde(default)]
         connects: u64,
     },
-    /// Its answers are not those of the baseline, or a check of the user's failed.
+    /// Its responses are not those of the baseline, or a check of the user's failed.
     WrongAnswers,
     /// The allocator could not be proved to be in use.
     NotInUse,
@@ -885,7 +885,7 @@ impl FailureCause {
             None => what.to_owned(),
         };
         match self {
-            // What the kernel does for want of memory has a cause of its own.
+            // What the kernel does for lack of memory has a cause of its own.
             Self::Crashed {
                 signal: Some(9), ..
             } => "killed (SIGKILL), not for memory".to_owned(),
@@ -903,7 +903,7 @@ impl FailureCause {
             Self::Crashed { .. } => "ended".to_owned(),
             Self::Hung { after_requests, .. } => {
                 format!(
-                    "hung after {} answers",
+                    "hung after {} responses",
                     format_count(*after_requests as f64)
                 )
             }
@@ -936,7 +936,7 @@ impl FailureCause {
                 };
                 format!("{} of requests failed{kinds}", format_percent(share))
             }
-            Self::WrongAnswers => "wrong answers".to_owned(),
+            Self::WrongAnswers => "wrong responses".to_owned(),
             Self::NotInUse => "allocator not in use".to_owned(),
             Self::NeverServed { waited_ns } => {
                 format!(
@@ -1062,9 +1062,9 @@ impl LoadAddress {
 pub struct LoadConnectionSet {
     /// Which repetition of the run it belongs to, from 0.
     pub repetition: u64,
-    /// Right answers to requests that count.
+    /// Right responses to requests that count.
     pub requests: u64,
-    /// Right answers per second.
+    /// Right responses per second.
     pub requests_per_s: f64,
     /// Median response time.
     pub response_p50_ns: u64,
@@ -1139,7 +1139,7 @@ impl LoadConnectionSets {
         }
     }
 
-    /// What the spread means for who has one run; `None` of fewer than two sets.
+    /// What the spread means for a single run; `None` of fewer than two sets.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         if self.sets.len() < 2 {
@@ -1169,17 +1169,17 @@ pub enum LoadFailureKind {
     Tls,
     /// A request could not be sent.
     Write,
-    /// The connection ended before the answer was complete.
+    /// The connection ended before the response was complete.
     Read,
-    /// The answer is no well-formed HTTP.
+    /// The response is no well-formed HTTP.
     Framing,
-    /// The answer is larger than the generator takes.
+    /// The response is larger than the generator takes.
     Limit,
-    /// No answer came in time.
+    /// No response came in time.
     Timeout,
-    /// The answer's status is wrong.
+    /// The response's status is wrong.
     Status,
-    /// The answer's content is wrong.
+    /// The response's content is wrong.
     Content,
 }
 

@@ -1,8 +1,8 @@
 //! ab's text (ApacheBench 2.3), line for line: whole milliseconds, its rows, its warnings.
 //!
 //! ab knows a closed loop only. *Connect* is charged to the first request on a connection, as there;
-//! *Processing* is the service clock, *Waiting* the part of it until the head of the answer, *Total*
-//! connecting and service. The times of wrong answers, which ab mixes with those of right ones, are not in its rows.
+//! *Processing* is the service clock, *Waiting* the part of it until the head of the response, *Total*
+//! connecting and service. The times of wrong responses, which ab mixes with those of right ones, are not in its rows.
 //! The rate is ab's own: all complete requests over the time until the last, those behind the window included, and so
 //! are the bytes. The record has the rate without them.
 
@@ -53,7 +53,7 @@ pub fn text(report: &LoadReport, times: &Times<'_>, style: Style) -> String {
     text + &counts(report, style) + &table(times) + &percentages(times.total)
 }
 
-/// What ab prints before the first answer, and of a target that it cannot reach nothing else.
+/// What ab prints before the first response, and of a target that it cannot reach nothing else.
 #[must_use]
 pub fn banner(version: &str, url: &str) -> String {
     let (host, ..) = parts(url);

@@ -13,7 +13,7 @@ pub struct Row {
     pub started_unix_s: u64,
     /// Connecting.
     pub connect_us: u64,
-    /// From the write to the head of the answer.
+    /// From the write to the head of the response.
     pub waiting_us: u64,
     /// All of it.
     pub total_us: u64,

@@ -96,7 +96,7 @@ pub fn text(report: &LoadReport) -> String {
     format!("{}\n{}\n", names.join(","), values.join(","))
 }
 
-// A line for each request, in the order of writing, for who wants to see what percentiles hide: which
+// A line for each request, in the order of writing, to see what percentiles hide: which
 // requests were slow, when, and what else happened then.
 //
 // Comma-separated, under a line of names; times are nanoseconds, a field that does not apply is
@@ -111,7 +111,7 @@ pub struct Row {
     pub slip_ns: u64,
     /// Connecting, before the write, if that was for it.
     pub connect_ns: u64,
-    /// From the write to the head of the answer.
+    /// From the write to the head of the response.
     pub waiting_ns: u64,
     /// From the write to the last byte.
     pub service_ns: u64,

@@ -1,7 +1,7 @@
 //! HdrHistogram's own files: the interval log (`.hlog`) and its compressed histograms alone.
 //!
 //! Both are read by every tool of HdrHistogram, and both end with a remark that holds the counts of
-//! the run as JSON, so that files can be merged into one record. Tags tell the clocks apart:
+//! the run as JSON, so that files can be merged into one record. Tags distinguish the clocks:
 //! `response`, `service`, `slip`, and with `warm_up.` in front what does not count.
 
 use crate::histogram::{EncodedError, LatencyHistogram};

@@ -1,4 +1,4 @@
-//! Verdicts as JUnit XML, the form in which build servers show tests.
+//! Verdicts as JUnit XML, the form in which CI shows tests.
 //!
 //! One case for each thing that was judged. A failure is what the measured server did wrong; an error is
 //! what keeps the measurement from saying; what the rounds could not decide is skipped, never passed.

@@ -161,7 +161,7 @@ pub(super) fn comment(one: &SettingAnswer) -> String {
         one.setting, one.what_it_changes, one.sentence
     );
     if !one.alike.is_empty() {
-        text += &format!("; not told from {}", one.alike.join("; "));
+        text += &format!("; not distinguished from {}", one.alike.join("; "));
     }
     text
 }

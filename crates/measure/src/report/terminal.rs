@@ -628,7 +628,7 @@ pub(crate) fn shell_quoted(word: &str) -> String {
 // The named colours of a terminal (green, yellow, dim) are chosen by its theme for one background, and
 // its yellow is next to invisible on white. These come from the fixed part of the table of 256, as
 // bright as is halfway between black and white, so they can be read on both. Nothing is said by colour
-// alone: who sees none finds the same in marks and words.
+// alone: without them the same is in marks and words.
 
 /// What a colour says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

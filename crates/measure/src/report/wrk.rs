@@ -66,7 +66,7 @@ pub(super) fn statistics(latency: &LatencyHistogram, rates: &SampleSummary) -> S
     text
 }
 
-/// What the rows of counts are of, right and wrong answers alike, as wrk counts.
+/// What the rows of counts are of, right and wrong responses alike, as wrk counts.
 struct Counted {
     answers: u64,
     wrong_statuses: u64,
@@ -75,7 +75,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Of the window that the rate is of, so that answers over time are the rate. Where a number of requests ends the
+    /// Of the window that the rate is of, so that responses over time are the rate. Where a number of requests ends the
     /// run, and in records of earlier versions, all of them.
     fn of(report: &LoadReport) -> Self {
         let errors = &report.errors;
@@ -157,7 +157,7 @@ pub fn clocks(report: &LoadReport) -> String {
         text += &format!("  Later than the deadline, not sent: {}\n", report.shed);
     }
     if report.errors.validation > 0 {
-        text += &format!("  Wrong content in answers: {}", report.errors.validation);
+        text += &format!("  Wrong content in responses: {}", report.errors.validation);
         let kinds = report.wrong_answers.contents();
         let kinds = kinds.iter().map(|(what, count)| format!("{what} {count}"));
         let kinds = kinds.collect::<Vec<_>>().join(", ");
@@ -198,7 +198,7 @@ pub fn clocks(report: &LoadReport) -> String {
 /// Share of failures above which the first of each kind is printed.
 const FAILURES_SHOWN_SHARE: f64 = 0.01;
 
-/// Answers by status.
+/// Responses by status.
 fn status_line(report: &LoadReport) -> String {
     if report.statuses.is_empty() {
         return String::new();
@@ -228,20 +228,20 @@ fn sample_line(report: &LoadReport) -> String {
         return String::new();
     };
     let sentence = format!(
-        "  Sample: Wake, Kernel and Sampled, their sum, are of {} of {} right answers",
+        "  Sample: Wake, Kernel and Sampled, their sum, are of {} of {} right responses",
         sample.count, report.service_ns.count
     );
     wrapped(&sentence, WIDTH, "    ")
 }
 
-/// Which rows are of which answers, where some were wrong.
+/// Which rows are of which responses, where some were wrong.
 fn populations_line(report: &LoadReport) -> String {
     let has_wrong = report.errors.status + report.errors.validation > 0;
     let Some(window) = report.rate_window.filter(|_| has_wrong) else {
         return String::new();
     };
     let sentence = format!(
-        "  Answers: {} right ({:.2}/s), {} wrong; Response and Service are of right ones, the rows All and \
+        "  Responses: {} right ({:.2}/s), {} wrong; Response and Service are of right ones, the rows All and \
          what stands above of both",
         window.answers, report.requests_per_s, window.wrong_answers
     );
@@ -255,7 +255,7 @@ fn rate_window_line(report: &LoadReport) -> String {
         return String::new();
     }
     let sentence = format!(
-        "  Rate: of {} answers in {}, {}",
+        "  Rate: of {} responses in {}, {}",
         window.answers,
         format_time_us(window.duration_ns as f64 / 1e3),
         window.end.words()
@@ -332,15 +332,15 @@ fn verdict_lines(report: &LoadReport) -> String {
     wrapped(&format!("  {sentence}"), WIDTH, "    ")
 }
 
-/// The table of the three clocks, and of the parts of slip and service that are known.
+/// The table of the three clocks, and of the parts of send delay and service that are known.
 fn clock_rows(report: &LoadReport) -> String {
     let mut text = format!(
         "\n  {:<10}{:>10}{:>10}{:>10}{:>10}{:>10}\n",
         "Clocks", "50%", "90%", "99%", "99.9%", "max"
     );
     let parts = [
-        ("Late", &report.client_late_ns, "slip: generator"),
-        ("Blocked", &report.no_connection_ns, "slip: none free"),
+        ("Late", &report.client_late_ns, "delay: generator"),
+        ("Blocked", &report.no_connection_ns, "delay: none free"),
         ("Wake", &report.wake_delay_ns, "service: unread"),
         ("Kernel", &report.kernel_service_ns, "service: outside"),
         ("Sampled", &report.sampled_service_ns, "Wake and Kernel"),
@@ -348,7 +348,7 @@ fn clock_rows(report: &LoadReport) -> String {
     let clocks = [
         ("Response", &report.response_ns, "since it was due"),
         ("Service", &report.service_ns, "since it left"),
-        ("Slip", &report.slip_ns, "before it left"),
+        ("Delay", &report.slip_ns, "before it left"),
     ];
     // Connections that stay are opened once, which says little.
     let has_churn = report.opening_ns.count > u64::from(report.connections) || report.tls.is_some();
@@ -386,7 +386,7 @@ const fn handshakes_of(report: &LoadReport) -> [ClockRow<'_, Option<LatencySumma
     ]
 }
 
-/// The clocks of all answers, where some were wrong.
+/// The clocks of all responses, where some were wrong.
 const fn all_answers_of(report: &LoadReport) -> [ClockRow<'_, Option<LatencySummary>>; 2] {
     let (response, service) = if report.errors.status + report.errors.validation > 0 {
         (&report.all_response_ns, &report.all_service_ns)
@@ -473,7 +473,7 @@ pub fn format_binary(value: f64) -> String {
     scaled(value, 1_024.0, &["", "K", "M", "G", "T"], 2)
 }
 
-// wrk2's text: wrk's, with HdrHistogram's spectrum in the place of the short distribution.
+// wrk2's text: wrk's, with HdrHistogram's spectrum instead of the short distribution.
 //
 // *Recorded* is from the intended start, *uncorrected* from the actual send: the response and the
 // service clock of the same run. wrk2 throws its first ten seconds away and says what they were like, a line for each

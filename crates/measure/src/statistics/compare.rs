@@ -8,11 +8,11 @@
 //!
 //! Two rounds or more with the very same ratio need no test: such a number does not vary.
 //!
-//! Where the data are looked at several times, 5 %, 95 % and 90 % are shared out: see [`Looks`].
+//! Where there are several interim analyses, 5 %, 95 % and 90 % are shared out: see [`InterimAnalyses`].
 
 use super::{
-    Claims, Comparison, Direction, Found, Interval, Looks, Sizes, Verdict, detectable, holm,
-    median, midpoint, rounds_needed, signed_rank_interval,
+    Claims, Comparison, Direction, Found, InterimAnalyses, Interval, Sizes, Verdict, detectable,
+    holm, median, midpoint, rounds_needed, signed_rank_interval,
 };
 
 /// The two values of one round.
@@ -51,7 +51,7 @@ pub struct Rule {
     /// The smallest relative difference worth acting on (0.02 = 2 %).
     pub margin: f64,
     /// How often the data are looked at, this time included.
-    pub looks: Looks,
+    pub looks: InterimAnalyses,
 }
 
 impl Rule {

@@ -1,10 +1,10 @@
 //! What so many rounds can show, and how many it takes to decide, by simulation of the procedure itself.
 //!
 //! The formulas of textbooks hold for means of many normal values. Here it is ranks of 6 to 30 rounds, a
-//! part of the error for each candidate and each look, "equivalent" before "better", and a spread that is
+//! part of the error for each candidate and each interim analysis, "equivalent" before "better", and a spread that is
 //! known from the same few rounds: by formula, what was said to be found in 80 % was found in 23 to 57 %. So
 //! the verdicts of [`DRAWS`] normal samples with a spread of 1 are worked out once for each number of
-//! rounds, comparisons and looks, from a fixed seed, and kept: a few milliseconds each.
+//! rounds, comparisons and analyses, from a fixed seed, and kept: a few milliseconds each.
 //!
 //! The spread of real rounds is measured by the width of their own interval, divided by the widths that the
 //! simulated samples have, each of them in turn. That carries the error of the estimate into the answer, and
@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Interval, Looks, inverse_normal, rank_sum, walsh_averages};
+use super::{InterimAnalyses, Interval, inverse_normal, rank_sum, walsh_averages};
 
 /// The chance of a false claim one accepts, over all comparisons of one measure together.
 pub const SIGNIFICANCE: f64 = 0.05;
@@ -84,7 +84,7 @@ pub struct Claims {
     /// Comparisons that are judged together.
     pub comparisons: usize,
     /// How often the data are looked at.
-    pub looks: Looks,
+    pub looks: InterimAnalyses,
     /// Logarithm of what counts as the same.
     pub margin: f64,
 }
@@ -215,7 +215,7 @@ pub fn rounds_needed(found: &Found, sizes: Sizes, claims: Claims) -> usize {
 /// What the half width of a comparison's interval is multiplied by, on average, where there are `to` paired rounds in
 /// place of `from`.
 #[must_use]
-pub fn width_ratio(from: usize, to: usize, looks: Looks) -> f64 {
+pub fn width_ratio(from: usize, to: usize, looks: InterimAnalyses) -> f64 {
     // The claim of a comparison that stands alone is made by its interval.
     let claims = Claims {
         comparisons: 1,
@@ -262,7 +262,7 @@ fn mean_half_width(samples: &[Sample]) -> f64 {
     samples.iter().map(Sample::half_width).sum::<f64>() / samples.len() as f64
 }
 
-/// What decides which samples are simulated: sizes, comparisons, looks.
+/// What decides which samples are simulated: sizes, comparisons, analyses.
 type Key = (Sizes, usize, usize);
 
 /// The simulated samples for such data, and what their intervals are to be multiplied by.

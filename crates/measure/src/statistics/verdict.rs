@@ -367,21 +367,21 @@ impl TwoSamples {
 
 // Looking at the data more than once without paying for it in false claims.
 //
-// The sum of the parts bounds the chance of a false claim at any look (Bonferroni), whatever the
-// distribution, the dependence of looks and candidates on each other, and the distances between the
-// looks, because the test at each look is exact. The intervals are repeated confidence intervals in the
-// sense of Jennison & Turnbull (J. R. Stat. Soc. B 51, 1989): with 95 % all looks' intervals hold the
+// The sum of the parts bounds the chance of a false claim at any analysis (Bonferroni), whatever the
+// distribution, the dependence of analyses and candidates on each other, and the distances between the
+// analyses, because the test at each is exact. The intervals are repeated confidence intervals in the
+// sense of Jennison & Turnbull (J. R. Stat. Soc. B 51, 1989): with 95 % the intervals of all analyses hold the
 // truth together, so the one at which the comparison stopped does, why ever it stopped.
 
-/// More looks than this cost more rounds than stopping early saves.
+/// More analyses than this cost more rounds than stopping early saves.
 const LOOKS_MAX: u32 = 4;
 
-/// How often the data of a comparison are to be looked at, and so what each look may claim.
+/// How many interim analyses a comparison has, and so what each may claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Looks(u32);
+pub struct InterimAnalyses(u32);
 
-impl Looks {
-    /// The number of rounds is fixed: one look, which has all of the 5 %.
+impl InterimAnalyses {
+    /// The number of rounds is fixed: one analysis, which has all of the 5 %.
     pub const ONE: Self = Self(1);
 
     /// So many were planned before the first round; none counts as one.
@@ -396,13 +396,13 @@ impl Looks {
         self.0 as usize
     }
 
-    /// The chance of a false claim of a difference at one look.
+    /// The chance of a false claim of a difference at one analysis.
     #[must_use]
     pub fn significance(self) -> f64 {
         SIGNIFICANCE / f64::from(self.0)
     }
 
-    /// The confidence of one look's intervals, with which those of all looks hold with 95 %.
+    /// The confidence of one analysis' intervals, with which those of all hold with 95 %.
     #[must_use]
     pub fn confidence(self) -> f64 {
         1.0 - self.significance()
@@ -415,11 +415,11 @@ impl Looks {
     }
 }
 
-/// After which rounds to look, if there is time for `last` rounds and `comparisons` are made at once:
-/// first after `first`, or as many as a claim at that look needs, then in equal ratios of about two. With
-/// less than a third more than the first look there is only the last one.
+/// After which rounds to analyse the data, if there is time for `last` rounds and `comparisons` are made at once:
+/// first after `first`, or as many as a claim at that analysis needs, then in equal ratios of about two. With
+/// less than a third more than the first analysis there is only the last one.
 #[must_use]
-pub fn look_rounds(first: u32, last: u32, comparisons: usize) -> Vec<u32> {
+pub fn interim_rounds(first: u32, last: u32, comparisons: usize) -> Vec<u32> {
     let room = f64::from(last) / f64::from(first.max(1));
     let doublings = if room > 1.0 { room.log2().round() } else { 0.0 };
     let count = (doublings as u32 + 1).min(LOOKS_MAX);
@@ -436,7 +436,7 @@ pub fn look_rounds(first: u32, last: u32, comparisons: usize) -> Vec<u32> {
     looks
 }
 
-/// Between the first look and the last one; below it, stopping early saves too little.
+/// Between the first analysis and the last one; below it, stopping early saves too little.
 const FIRST_TO_LAST_MIN: f64 = 4.0 / 3.0;
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ fn what_is_refused_costs_the_others_nothing() {
             if lost.contains(&kind) {
                 return Err(io::Error::from_raw_os_error(2));
             }
-            // A software event in the place of a hardware one: there need not be a PMU here.
+            // A software event instead of a hardware one: there need not be a PMU here.
             let stand_in = if kind.is_hardware() {
                 CounterKind::TaskClock
             } else {

@@ -16,7 +16,7 @@ fn nothing_missing_is_one_line() {
     assert!(lines[0].contains("in user mode and in the kernel"));
 }
 
-/// Goal: every cause of missing counters is told apart, one line each, and the line says what
+/// Goal: every cause of missing counters is distinguished, one line each, and the line says what
 /// stands in or what to do.
 #[test]
 fn every_cause_has_its_line() {

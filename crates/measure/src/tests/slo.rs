@@ -40,7 +40,7 @@ fn objectives_are_judged_one_by_one() {
     let expected = [true, false, true, false, true, true, true, false];
     assert_eq!(judged(slo, &nobody, 0), expected);
     assert_eq!(judged("errors<1%, errors<0.5%", &nobody, 1), [true, false]);
-    // There was no open loop: a promise about slip is not kept by silence.
+    // There was no open loop: a promise about the send delay is not kept by silence.
     assert_eq!(judged("slip.p99<1s", &nobody, 0), [false]);
 }
 
@@ -56,14 +56,14 @@ fn the_unanswered_count_with_their_age() {
     assert_eq!(judged("service.p90<95ms", &times([500; 20]), 20), [true]);
 }
 
-/// `p99<5ms` was met while 4 % of the answers were 503s after 20 ms.
+/// `p99<5ms` was met while 4 % of the responses were 503s after 20 ms.
 ///
 /// Goal: each failed request takes a place among the slowest, of every clock that has an end; the figure beside
 /// it is that of the successful ones.
 #[test]
 fn failed_requests_are_slower_than_any_objective() {
     let none = times([]);
-    // 100 right answers of 1 to 100 ms, and as many failures as make 4 % of all.
+    // 100 right responses of 1 to 100 ms, and as many failures as make 4 % of all.
     assert_eq!(
         judged("p99<1h,p96.2<1h,max<1h,mean<1h", &none, 4),
         [false; 4]

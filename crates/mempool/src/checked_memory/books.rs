@@ -408,7 +408,7 @@ impl Books {
 impl Drop for Books {
     /// Gives everything back but what is still lent, whose holders outlive their pool.
     fn drop(&mut self) {
-        // Reported before, by those who may report.
+        // Reported before, by the code that may report.
         let _ = self.empty_quarantine();
         self.slots.forget_lent();
     }
@@ -633,7 +633,7 @@ impl Quarantine {
         self.len
     }
 
-    /// The newest of all. Whoever calls takes the oldest out while [`is_over`](Self::is_over).
+    /// The newest of all. The caller takes the oldest out while [`is_over`](Self::is_over).
     pub(super) fn push(&mut self, address: usize, bytes: usize) {
         assert!(
             self.len < self.ring.len(),

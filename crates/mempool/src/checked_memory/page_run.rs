@@ -5,8 +5,8 @@
 //! ```
 //! The block lies as far back as its alignment allows, so that the first byte behind it is, but for
 //! less than the alignment, the guard page's first. When it is freed its data pages become what the
-//! guard pages are: whoever touches them faults there and then. Without guards the pages on either
-//! side belong to whoever has them, and what was freed is poisoned like all else.
+//! guard pages are: an access faults there and then. Without guards the pages on either
+//! side belong to other owners, and what was freed is poisoned like all else.
 //! Absent on purpose: a handler for the fault. A debugger or the core file shows the instruction,
 //! and a library has no business with the process's signals.
 
@@ -26,7 +26,7 @@ use crate::{Checks, PoolError, pages};
 
 use super::books::Books;
 
-/// The pages of one block. Whoever holds the only copy releases it.
+/// The pages of one block. The holder of the only copy releases it.
 /// Invariant: `data_bytes` from `data` are inside the `mapped_bytes` from `mapped`.
 #[derive(Clone, Copy)]
 pub(super) struct PageRun {
@@ -417,7 +417,7 @@ pub(super) fn enter<'a>(
 ) -> Result<&'a Entry, PoolError> {
     let mut first = lock();
     let known = place.load(Ordering::Acquire);
-    // SAFETY: whoever holds the place keeps what it points to until `leave`.
+    // SAFETY: the holder of the place keeps what it points to until `leave`.
     if let Some(entry) = unsafe { known.as_ref() } {
         return Ok(entry);
     }
@@ -488,7 +488,7 @@ fn lock() -> MutexGuard<'static, First> {
     FIRST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-// The bytes that tell fresh, freed and forbidden memory apart, and finding the one that changed.
+// The bytes that distinguish fresh, freed and forbidden memory, and finding the one that changed.
 //
 // The values are those debuggers' users know from other systems. None is 0 or a letter, which
 // stray writes mostly are, and none makes a pointer.

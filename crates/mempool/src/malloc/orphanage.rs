@@ -1,11 +1,11 @@
 //! Heaps whose threads ended, and where heaps come from.
 //!
-//! A thread's first allocation takes an orphan over, whole, or gets a new heap; its end leaves the
+//! A thread's first allocation takes an abandoned heap over, whole, or gets a new heap; its end leaves the
 //! heap here. So there are as many heaps as there were threads at once, and what a dead thread left
 //! is the next one's to use.
 //!
-//! An orphan's blocks are still freed by others. Who sends a parcel to a home asks afterwards
-//! whether it is an orphan's, and if so, puts the blocks back to their chunks itself; the orphan's
+//! An abandoned heap's blocks are still freed by others. A thread that sends a batch to a home asks afterwards
+//! whether it is an abandoned heap's, and if so, puts the blocks back to their chunks itself; the abandoned heap's
 //! owner, while it is one, is the lock. They are a few pages, and live blocks may name them.
 #![allow(unsafe_code)]
 use super::thread_heap::{HeapFigures, ThreadHeap};
@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct AbandonedHeaps {
     first: *mut ThreadHeap,
-    orphan_count: usize,
+    abandoned_count: usize,
     heap_count: usize,
     /// Memory for heaps to come.
     spare: *mut ThreadHeap,
@@ -30,9 +30,9 @@ struct AbandonedHeaps {
 // SAFETY: the heaps are reached under the lock only.
 unsafe impl Send for AbandonedHeaps {}
 
-static ORPHANAGE: Mutex<AbandonedHeaps> = Mutex::new(AbandonedHeaps {
+static ABANDONED: Mutex<AbandonedHeaps> = Mutex::new(AbandonedHeaps {
     first: ptr::null_mut(),
-    orphan_count: 0,
+    abandoned_count: 0,
     heap_count: 0,
     spare: ptr::null_mut(),
     spare_count: 0,
@@ -40,21 +40,21 @@ static ORPHANAGE: Mutex<AbandonedHeaps> = Mutex::new(AbandonedHeaps {
 
 fn lock() -> MutexGuard<'static, AbandonedHeaps> {
     // Nothing under the lock panics half-way through a change.
-    ORPHANAGE.lock().unwrap_or_else(PoisonError::into_inner)
+    ABANDONED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AbandonedHeaps {
-    /// An orphan, or a new heap; the caller owns it. None when the system has no memory.
+    /// An abandoned heap, or a new heap; the caller owns it. None when the system has no memory.
     fn take(&mut self) -> Option<NonNull<ThreadHeap>> {
         let Some(heap) = NonNull::new(self.first) else {
             return self.make();
         };
-        // SAFETY: heaps live forever, and orphans' links are the lock's.
+        // SAFETY: heaps live forever, and abandoned heaps' links are the lock's.
         unsafe {
             self.first = *heap.as_ref().next.get();
-            heap.as_ref().orphan.clear();
+            heap.as_ref().abandoned.clear();
         }
-        self.orphan_count -= 1;
+        self.abandoned_count -= 1;
         Some(heap)
     }
 
@@ -76,30 +76,30 @@ impl AbandonedHeaps {
         Some(heap)
     }
 
-    /// Makes a heap an orphan.
+    /// Marks a heap as abandoned.
     ///
     /// # Safety
     /// The caller owns the heap, and stops doing so.
     unsafe fn put(&mut self, heap: NonNull<ThreadHeap>) {
-        // SAFETY: heaps live forever, and orphans' links are the lock's.
+        // SAFETY: heaps live forever, and abandoned heaps' links are the lock's.
         unsafe { *heap.as_ref().next.get() = self.first };
         self.first = heap.as_ptr();
-        self.orphan_count += 1;
+        self.abandoned_count += 1;
         // SAFETY: the lock owns it now.
         unsafe {
-            // Either this sees what was sent before, or its sender sees the orphan.
-            heap.as_ref().orphan.set();
-            settle_orphan(heap);
+            // Either this sees what was sent before, or its sender sees the abandoned heap.
+            heap.as_ref().abandoned.set();
+            settle_abandoned(heap);
         }
     }
 }
 
-/// Puts all that came home to an orphan back to its chunks.
+/// Puts all that came home to an abandoned heap back to its chunks.
 ///
 /// # Safety
-/// The heap is an orphan, and the caller has the lock.
-unsafe fn settle_orphan(heap: NonNull<ThreadHeap>) {
-    // SAFETY: an orphan's owner is the lock.
+/// The heap is abandoned, and the caller has the lock.
+unsafe fn settle_abandoned(heap: NonNull<ThreadHeap>) {
+    // SAFETY: an abandoned heap's owner is the lock.
     unsafe {
         let owned = ThreadHeap::owned(heap);
         owned.absorb(heap.as_ref().remote().take());
@@ -112,55 +112,55 @@ pub(super) fn adopt() -> Option<NonNull<ThreadHeap>> {
     lock().take()
 }
 
-/// Leaves a heap to whoever comes next.
+/// Leaves a heap to the next thread.
 ///
 /// # Safety
-/// The caller owns the heap, has sent its parcels, and stops using it.
+/// The caller owns the heap, has sent its batches, and stops using it.
 pub(super) unsafe fn leave(heap: NonNull<ThreadHeap>) {
     // SAFETY: the caller's promise, passed on.
     unsafe { lock().put(heap) };
 }
 
-/// Sends a parcel home, and looks after it there when nobody else will.
-pub(super) fn deliver(parcel: AddressedBatch) {
-    let home = parcel.home();
-    parcel.send();
-    // SAFETY: parcels of this module go to heaps, which live forever.
-    let mark = &unsafe { ThreadHeap::of_home(home) }.orphan;
+/// Sends a batch home, and looks after it there when nobody else will.
+pub(super) fn deliver(batch: AddressedBatch) {
+    let home = batch.home();
+    batch.send();
+    // SAFETY: batches of this module go to heaps, which live forever.
+    let mark = &unsafe { ThreadHeap::of_home(home) }.abandoned;
     if mark.is_set_after_send() {
         let _guard = lock();
         if mark.is_set() {
-            // SAFETY: orphans stay orphans while the lock is held.
-            unsafe { settle_orphan(home.cast()) };
+            // SAFETY: abandoned heaps stay so while the lock is held.
+            unsafe { settle_abandoned(home.cast()) };
         }
     }
 }
 
-/// One block of a class for a thread that has no heap any more: an orphan lends it.
+/// One block of a class for a thread that has no heap any more: an abandoned heap lends it.
 pub(super) fn lend(class: SizeClass) -> Option<NonNull<u8>> {
-    let mut orphanage = lock();
-    let heap = orphanage.take()?;
+    let mut abandoned = lock();
+    let heap = abandoned.take()?;
     // SAFETY: just taken, so ours until it is put back.
     unsafe {
         let owned = ThreadHeap::owned(heap);
         let block = owned
             .pop(class)
             .or_else(|| owned.pop_slow(class, ThreadHeap::home(heap)));
-        orphanage.put(heap);
+        abandoned.put(heap);
         block
     }
 }
 
-/// Gives whole chunks that are free in orphans to the store, and pages of others to the system;
+/// Gives whole chunks that are free in abandoned heaps to the store, and pages of others to the system;
 /// returns how many bytes the latter were.
 pub(super) fn trim_all() -> usize {
-    let orphanage = lock();
+    let abandoned = lock();
     let mut page_bytes = 0;
-    let mut next = orphanage.first;
+    let mut next = abandoned.first;
     while let Some(heap) = NonNull::new(next) {
-        // SAFETY: listed heaps are orphans, and we have the lock.
+        // SAFETY: listed heaps are abandoned, and we have the lock.
         unsafe {
-            settle_orphan(heap);
+            settle_abandoned(heap);
             page_bytes += ThreadHeap::owned(heap).empty_pages();
             next = *heap.as_ref().next.get();
         }
@@ -170,28 +170,28 @@ pub(super) fn trim_all() -> usize {
 
 /// What is known of the process's heaps.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct OrphanageFigures {
+pub(super) struct AbandonedFigures {
     pub(super) heap_count: usize,
-    pub(super) orphan_count: usize,
-    pub(super) orphans: HeapFigures,
+    pub(super) abandoned_count: usize,
+    pub(super) abandoned: HeapFigures,
 }
 
-/// The figures of all orphans.
-pub(super) fn figures() -> OrphanageFigures {
-    let orphanage = lock();
-    let mut orphans = HeapFigures::default();
-    let mut next = orphanage.first;
+/// The figures of all abandoned heaps.
+pub(super) fn figures() -> AbandonedFigures {
+    let abandoned = lock();
+    let mut blocks = HeapFigures::default();
+    let mut next = abandoned.first;
     while let Some(heap) = NonNull::new(next) {
         // SAFETY: as in `settle_all`.
         unsafe {
-            orphans.add(ThreadHeap::owned(heap).figures());
+            blocks.add(ThreadHeap::owned(heap).figures());
             next = *heap.as_ref().next.get();
         }
     }
-    OrphanageFigures {
-        heap_count: orphanage.heap_count,
-        orphan_count: orphanage.orphan_count,
-        orphans,
+    AbandonedFigures {
+        heap_count: abandoned.heap_count,
+        abandoned_count: abandoned.abandoned_count,
+        abandoned: blocks,
     }
 }
 

@@ -1,7 +1,7 @@
 //! One thread's blocks of all classes, as malloc needs them: bounded, and never torn down.
 //!
 //! Malloc pops from the front list of the size's class, free pushes to it. A heap has one owner:
-//! the thread whose slot names it, or, while it is an orphan, the orphanage's lock.
+//! the thread whose slot names it, or, while it is abandoned, the lock of the abandoned heaps.
 //!
 //! Pools are swept by their users; nobody sweeps a malloc. So every so many frees a front list is
 //! looked at, and what is more than a bound goes back to its chunks; a chunk that is whole again
@@ -25,7 +25,7 @@ use crate::chunk_store;
 use crate::chunk_store::GiveBack;
 use crate::coarse_clock::now_ms;
 use crate::free_list::FreeList;
-use crate::outbox::OrphanMark;
+use crate::outbox::AbandonedMark;
 use crate::outbox::{AddressedBatch, Outbox};
 use crate::remote_free::RemoteFrees;
 use crate::size_class::{BLOCK_BYTES, CLASS_COUNT, SizeClass};
@@ -99,13 +99,13 @@ pub(super) struct ThreadHeap {
     /// First, so that a block's home and its heap are one address.
     remote: RemoteFrees,
     owned: UnsafeCell<OwnerPart>,
-    /// Whether no thread owns it, so that whoever sends blocks home has to look after them.
-    pub(super) orphan: OrphanMark,
-    /// The next orphan. Under the orphanage's lock.
+    /// Whether no thread owns it, so that threads that send blocks home have to look after them.
+    pub(super) abandoned: AbandonedMark,
+    /// The next abandoned heap. Under the lock of the abandoned heaps.
     pub(super) next: UnsafeCell<*mut ThreadHeap>,
 }
 
-/// `RemoteFrees` wants to know who frees a closed home. Heaps are never closed.
+/// `RemoteFrees` wants to know which thread frees a closed home. Heaps are never closed.
 unsafe fn never_buried(_home: NonNull<RemoteFrees>) {}
 
 impl ThreadHeap {
@@ -119,7 +119,7 @@ impl ThreadHeap {
         // SAFETY: the caller's promise; every field is written before anyone reads it.
         unsafe {
             (&raw mut (*heap).remote).write(RemoteFrees::new(never_buried, LONG_CLASS));
-            (&raw mut (*heap).orphan).write(OrphanMark::new());
+            (&raw mut (*heap).abandoned).write(AbandonedMark::new());
             (&raw mut (*heap).next).write(UnsafeCell::new(ptr::null_mut()));
             let owned = UnsafeCell::raw_get(&raw const (*heap).owned);
             (&raw mut (*owned).outbox).write(Outbox::new());
@@ -302,8 +302,8 @@ impl OwnerPart {
         unsafe { self.outbox.add(home, block, block_bytes, index as u16) }
     }
 
-    /// One of the parcels under way, whichever.
-    pub(super) fn take_parcel(&mut self) -> Option<AddressedBatch> {
+    /// One of the batches under way, whichever.
+    pub(super) fn take_batch(&mut self) -> Option<AddressedBatch> {
         self.outbox.take_any()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask loom` runs these on the very code of `remote_free`, `outbox` and `batch`. A model
 //! holds when no order breaks an assertion and no two accesses are left without an order: each
-//! block has a guard that its user, its taker and the one who buries the pool touch, and the last
+//! block has a guard that its user, its taker and the thread that frees the pool touch, and the last
 //! of them also claims the atomics for itself, as freeing their memory would.
 //!
 //! A model that cannot fail shows nothing, so each says which faults, planted by hand, it caught.
@@ -19,7 +19,7 @@ use std::rc::Rc;
 const BLOCKS: usize = 4;
 const BLOCK_BYTES: usize = 32;
 
-/// A pool that knows who may touch what. loom runs its threads one at a time on a single thread of
+/// A pool that knows which thread may touch what. loom runs its threads one at a time on a single thread of
 /// the system, so what is not under test may be a plain number.
 #[repr(C)]
 struct Home {
@@ -28,7 +28,7 @@ struct Home {
     guards: [UnsafeCell<()>; BLOCKS],
     taken: [Cell<bool>; BLOCKS],
     books: UnsafeCell<()>,
-    burials: Cell<u32>,
+    frees: Cell<u32>,
 }
 
 /// A home as each thread of a model has it. Its memory goes with the last of these.
@@ -41,12 +41,12 @@ unsafe impl Send for Handle {}
 impl Handle {
     pub(crate) fn new() -> Self {
         Self(Rc::new(Home {
-            remote: RemoteFrees::new(bury, u16::MAX),
+            remote: RemoteFrees::new(free_pool, u16::MAX),
             memory: std::cell::UnsafeCell::new([[0; BLOCK_BYTES / 8]; BLOCKS]),
             guards: std::array::from_fn(|_| UnsafeCell::new(())),
             taken: Default::default(),
             books: UnsafeCell::new(()),
-            burials: Cell::new(0),
+            frees: Cell::new(0),
         }))
     }
 
@@ -121,24 +121,24 @@ impl Handle {
         unsafe { RemoteFrees::leave(self.remote(), live_count - home_count) };
     }
 
-    /// Waits for the burial, which no thread announces. One that never comes exceeds the number
+    /// Waits for the free, which no thread announces. One that never comes exceeds the number
     /// of steps loom grants a model.
     fn wait_for_burial(&self) {
-        while self.0.burials.get() == 0 {
+        while self.0.frees.get() == 0 {
             thread::yield_now();
         }
     }
 }
 
-/// Whoever is called here must be alone with the home, so it may have all of it for itself.
-unsafe fn bury(remote: NonNull<RemoteFrees>) {
+/// The callee must be alone with the home, so it may have all of it for itself.
+unsafe fn free_pool(remote: NonNull<RemoteFrees>) {
     // SAFETY: every `remote` of these models is the field of a living home, by a pointer to all of
     // it, and loom's threads take turns.
     unsafe {
         let home = remote.byte_sub(offset_of!(Home, remote)).cast::<Home>();
-        let burials = &(*home.as_ptr()).burials;
-        burials.set(burials.get() + 1);
-        assert_eq!(burials.get(), 1, "a pool is buried once");
+        let frees = &(*home.as_ptr()).frees;
+        frees.set(frees.get() + 1);
+        assert_eq!(frees.get(), 1, "a pool is freed once");
         for guard in &(*home.as_ptr()).guards {
             guard.with_mut(|_| ());
         }
@@ -153,7 +153,7 @@ unsafe fn bury(remote: NonNull<RemoteFrees>) {
 /// pushes, drains and the last drain interleave.
 ///
 /// Caught: `push` or `take` with relaxed order; `push` by a plain store, and `take` by a load and a
-/// store, in place of the exchange.
+/// store, instead of the exchange.
 #[test]
 fn freers_against_drain() {
     loom::model(|| {
@@ -173,7 +173,7 @@ fn freers_against_drain() {
     });
 }
 
-/// Goal: when the owner leaves while two threads send batches, exactly one of the three buries the
+/// Goal: when the owner leaves while two threads send batches, exactly one of the three frees the
 /// pool, after everybody's accesses, and no block is taken twice.
 ///
 /// Caught: `close`, `retire` or `leave` with relaxed order, the last two also with only one of its
@@ -190,7 +190,7 @@ fn leave_against_last_batches() {
         let early = home.absorb(home.0.remote.take());
         home.close_and_leave(BLOCKS - early);
         freers.into_iter().for_each(|freer| freer.join().unwrap());
-        assert_eq!(home.0.burials.get(), 1);
+        assert_eq!(home.0.frees.get(), 1);
     });
 }
 
@@ -218,7 +218,7 @@ fn leave_against_direct_blocks() {
         // SAFETY: called once, by the owner.
         unsafe { RemoteFrees::leave(home.remote(), 2 - count) };
         freers.into_iter().for_each(|freer| freer.join().unwrap());
-        assert_eq!(home.0.burials.get(), 1);
+        assert_eq!(home.0.frees.get(), 1);
     });
 }
 
@@ -272,6 +272,6 @@ fn flush_reaches_every_home() {
             home.close_and_leave(1);
         }
         freer.join().unwrap();
-        assert!(homes.iter().all(|home| home.0.burials.get() == 1));
+        assert!(homes.iter().all(|home| home.0.frees.get() == 1));
     });
 }

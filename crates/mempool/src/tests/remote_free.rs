@@ -3,11 +3,11 @@ use crate::outbox::{self, Outbox};
 use std::mem::offset_of;
 use std::sync::atomic::AtomicU32;
 
-/// A pool of 16-byte blocks that only counts its burials.
+/// A pool of 16-byte blocks that only counts its frees.
 #[repr(C)]
 struct Home {
     remote: RemoteFrees,
-    burials: AtomicU32,
+    frees: AtomicU32,
     blocks: [[u64; 2]; 200],
 }
 
@@ -15,7 +15,7 @@ impl Home {
     fn new() -> Box<Self> {
         Box::new(Self {
             remote: RemoteFrees::new(note_burial, u16::MAX),
-            burials: AtomicU32::new(0),
+            frees: AtomicU32::new(0),
             blocks: [[0; 2]; 200],
         })
     }
@@ -26,7 +26,7 @@ unsafe fn note_burial(remote: NonNull<RemoteFrees>) {
     // pointer to all of it.
     unsafe {
         let home = remote.byte_sub(offset_of!(Home, remote)).cast::<Home>();
-        (*home.as_ptr()).burials.fetch_add(1, Ordering::Relaxed);
+        (*home.as_ptr()).frees.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -45,9 +45,9 @@ impl HomePointer {
         unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).blocks[index]).cast() }
     }
 
-    fn burials(self) -> u32 {
+    fn frees(self) -> u32 {
         // SAFETY: the home lives.
-        unsafe { (*self.0.as_ptr()).burials.load(Ordering::Relaxed) }
+        unsafe { (*self.0.as_ptr()).frees.load(Ordering::Relaxed) }
     }
 
     fn leave(self, away_count: usize) {
@@ -71,7 +71,7 @@ fn with_home(test: impl FnOnce(HomePointer)) {
     drop(unsafe { Box::from_raw(home.as_ptr()) });
 }
 
-/// Goal: whoever comes last, and only that one, buries the pool, whether the owner leaves
+/// Goal: the thread that comes last, and only that one, frees the pool, whether the owner leaves
 /// before the blocks or after them.
 #[test]
 fn exactly_the_last_one_buries() {
@@ -85,20 +85,20 @@ fn exactly_the_last_one_buries() {
         home.note_direct();
         home.leave(3);
         home.note_direct();
-        assert_eq!(home.burials(), 0);
+        assert_eq!(home.frees(), 0);
         home.note_direct();
-        assert_eq!(home.burials(), 1);
+        assert_eq!(home.frees(), 1);
     });
 }
 
-/// Goal: an owner who comes last, after all blocks or without any, buries the pool.
+/// Goal: an owner that comes last, after all blocks or without any, frees the pool.
 #[test]
 fn owner_can_be_the_last() {
     for away_count in 0..3 {
         with_home(|home| {
             (0..away_count).for_each(|_| home.note_direct());
             home.leave(away_count);
-            assert_eq!(home.burials(), 1);
+            assert_eq!(home.frees(), 1);
         });
     }
 }
@@ -111,15 +111,15 @@ fn late_batches_count_their_blocks() {
         home.leave(101);
         for index in 0..100 {
             // SAFETY: the blocks are 16 bytes and in nobody's hands.
-            let parcel = unsafe { outbox.add(home.remote(), home.block(index), 16, 0) };
-            assert_eq!(parcel.is_some(), index == 63);
-            parcel.into_iter().for_each(outbox::AddressedBatch::send);
+            let batch = unsafe { outbox.add(home.remote(), home.block(index), 16, 0) };
+            assert_eq!(batch.is_some(), index == 63);
+            batch.into_iter().for_each(outbox::AddressedBatch::send);
         }
         drop(outbox);
-        assert_eq!(home.burials(), 0);
+        assert_eq!(home.frees(), 0);
         // SAFETY: as above.
         unsafe { RemoteFrees::push(home.remote(), Batch::of_one(home.block(100), 0)) };
-        assert_eq!(home.burials(), 1);
+        assert_eq!(home.frees(), 1);
     });
 }
 
@@ -138,8 +138,8 @@ fn batches_go_to_their_own_home() {
         for step in 0..count {
             let home = homes[(step * 5 + round) % count];
             // SAFETY: the blocks are 16 bytes and in nobody's hands.
-            let parcel = unsafe { outbox.add(home.remote(), home.block(round), 16, round as u16) };
-            parcel.into_iter().for_each(outbox::AddressedBatch::send);
+            let batch = unsafe { outbox.add(home.remote(), home.block(round), 16, round as u16) };
+            batch.into_iter().for_each(outbox::AddressedBatch::send);
         }
     }
     drop(outbox);

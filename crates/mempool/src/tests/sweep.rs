@@ -24,7 +24,7 @@ fn sweep_goes_by_the_low_water_mark() {
 }
 
 /// Goal: a sweep in parts makes no more calls at a time than its limit says, and gives back in the end
-/// what a whole one does. After a crowd a whole one made so many that a shard stood still for
+/// what a whole one does. After a flood a whole one made so many that a shard stood still for
 /// milliseconds.
 #[test]
 fn a_sweep_in_parts_makes_few_calls_at_a_time() {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: a thread that never asked is taken for nobody's owner, not even of an orphaned pool.
+/// Goal: a thread that never asked is taken for nobody's owner, not even of an abandoned pool.
 #[test]
 fn unnumbered_thread_owns_nothing() {
     let owner = current();

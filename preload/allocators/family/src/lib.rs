@@ -26,7 +26,7 @@ pub fn set_errno(code: c_int) {
     unsafe { *__errno_location() = code }
 }
 
-/// The answer of a function that cannot give what was asked for.
+/// The result of a function that cannot give what was asked for.
 pub fn out_of_memory() -> *mut c_void {
     set_errno(ENOMEM);
     core::ptr::null_mut()

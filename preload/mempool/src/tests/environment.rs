@@ -6,7 +6,7 @@ fn longest_line_fits() {
     let most = usize::MAX;
     let stats = MallocStats {
         heap_count: most,
-        orphan_count: most,
+        abandoned_count: most,
         live_count: most,
         live_bytes: most,
         cached_bytes: most,

@@ -9,7 +9,7 @@ use crate::harness::{
     Running, demand_bound, demand_mapped, eventually, find_program, preloaded, run,
 };
 
-/// One command in Redis's inline form, and the first line of the answer.
+/// One command in Redis's inline form, and the first line of the response.
 fn ask(socket: &Path, command: &str) -> String {
     let mut stream = UnixStream::connect(socket).expect("redis listens");
     stream

@@ -91,7 +91,7 @@ struct Latency {
     response_p50_us: f64,
 }
 
-/// Whom one round asks, in this order or the other way round.
+/// The servers one round asks, in this order or the other way round.
 const PLAINTEXT: usize = 0;
 const GET: usize = 1;
 const PUT_OFF: usize = 2;

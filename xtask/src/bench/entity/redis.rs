@@ -1,4 +1,4 @@
-//! GET and PUT of 64 connections beside redis: with a sync before each answer and once a second, 1 KiB and 1 MiB, and
+//! GET and PUT of 64 connections beside redis: with a sync before each response and once a second, 1 KiB and 1 MiB, and
 //! what both hold in memory for the same data.
 //!
 //! redis-benchmark asks redis, one request at a time on each connection; `millpond load` asks ours

@@ -185,7 +185,7 @@ fn figures(rival: &str, runs: &[Run], connections: usize) -> Vec<Figure> {
     figures
 }
 
-/// Reads ab's text; fewer answers than asked for are no measurement.
+/// Reads ab's text; fewer responses than asked for are no measurement.
 fn parse(text: &str, requests: usize) -> Result<Ab, String> {
     let number = |begin: &str| {
         let line = text
@@ -198,7 +198,7 @@ fn parse(text: &str, requests: usize) -> Result<Ab, String> {
     };
     let complete = number("Complete requests:")?;
     if complete < requests as f64 {
-        return Err(format!("ab had {complete} answers, not {requests}"));
+        return Err(format!("ab had {complete} responses, not {requests}"));
     }
     let wrong = number("Non-2xx responses:").unwrap_or(0.0);
     Ok(Ab {

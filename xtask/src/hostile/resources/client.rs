@@ -1,6 +1,6 @@
-//! One connection of a well-behaved client: a request, its whole answer, the next request.
+//! One connection of a well-behaved client: a request, its whole response, the next request.
 //!
-//! No parser of ours: a server that framed its answers wrongly would agree with itself.
+//! No parser of ours: a server that framed its responses wrongly would agree with itself.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ use super::writer::{Writer, Writing};
 /// Longest wait for a byte: a hang ends as a failure.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// A whole answer.
+/// A whole response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -169,7 +169,7 @@ fn read_chunks(stream: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Goal: both framings are read to their end, and an answer that is cut is an error.
+/// Goal: both framings are read to their end, and a response that is cut is an error.
 #[test]
 fn answers_are_whole_or_errors() {
     let plain =

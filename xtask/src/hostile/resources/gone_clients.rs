@@ -11,7 +11,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 const GONE: usize = 1200;
-/// Far less than `--drain-timeout` and than the upstream's late answer.
+/// Far less than `--drain-timeout` and than the upstream's late response.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
 pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {

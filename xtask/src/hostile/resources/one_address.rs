@@ -15,8 +15,8 @@ use std::time::Duration;
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const SLOW: usize = 300;
 const CONNECTIONS_MAX: &str = "200";
-const STRIKES: &str =
-    "millpond_http_limit_strikes_total{shard=\"0\",limit=\"connections_per_address_max\"}";
+const LIMIT_HITS: &str =
+    "millpond_http_limit_exceeded_total{shard=\"0\",limit=\"connections_per_address_max\"}";
 
 pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
     if !scene.has_own_network {
@@ -41,13 +41,13 @@ pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
     let (slow, read) = beside(scene.time(), attack, good)?;
     read.check()?;
     let metrics = stage.server.metrics()?;
-    let strikes = metrics.get(STRIKES).copied().unwrap_or_default();
-    if strikes < 1.0 {
+    let limit_hits = metrics.get(LIMIT_HITS).copied().unwrap_or_default();
+    if limit_hits < 1.0 {
         return Err(format!(
             "none of {slow} connections from {ELSEWHERE} was refused"
         ));
     }
-    let seen = json!({ "slow_heads": slow, "refused": strikes, "reader": read.summary() });
+    let seen = json!({ "slow_heads": slow, "refused": limit_hits, "reader": read.summary() });
     let judged = stage.judge(Extra::default(), &seen)?;
     stage.stop(STOP_MAX)?;
     Ok(Outcome::Stood(judged))

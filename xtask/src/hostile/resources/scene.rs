@@ -313,10 +313,10 @@ impl Stage {
 /// Failures that are quoted; all are counted.
 const QUOTED_MAX: usize = 3;
 
-/// Behind this it gives up.
+/// Behind this it stops.
 const REFUSED_MAX: Duration = Duration::from_secs(30);
 
-/// What it asks for, in turn, with the length of the whole answer.
+/// What it asks for, in turn, with the length of the whole response.
 pub(super) type Targets<'a> = &'a [(&'a str, usize)];
 
 /// What it was answered.

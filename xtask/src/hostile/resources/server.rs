@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// The same, on `address` if one is given, and with an early end told apart from a failure to start at all.
+    /// The same, on `address` if one is given, and with an early end distinguished from a failure to start at all.
     pub(crate) fn try_start(
         launch: &Launch,
         words: &[&str],
@@ -190,7 +190,7 @@ impl Server {
         }
     }
 
-    /// SIGKILL, as when a process is ended for want of memory.
+    /// SIGKILL, as when a process is ended for lack of memory.
     pub(crate) fn kill(mut self) {
         self.signal(Signal::KILL);
         // It was started by us: the status can be had, and says nothing new.
@@ -288,7 +288,7 @@ struct Counters {
     open: AtomicU64,
     late_requests: AtomicU64,
     upgrades: AtomicU64,
-    /// Connections that were closed while their answer was due.
+    /// Connections that were closed while their response was due.
     cancelled: AtomicU64,
 }
 
@@ -331,7 +331,7 @@ impl Upstream {
         self.counters.late_requests.load(Ordering::Relaxed)
     }
 
-    /// Late requests whose connection was closed before their answer.
+    /// Late requests whose connection was closed before their response.
     pub(super) fn cancelled(&self) -> u64 {
         self.counters.cancelled.load(Ordering::Relaxed)
     }
@@ -366,7 +366,7 @@ fn serve(mut stream: TcpStream, counters: &Counters) -> std::io::Result<()> {
     }
 }
 
-/// Waits until a late answer is due; whether the connection is closed before.
+/// Waits until a late response is due; whether the connection is closed before.
 fn is_closed_before(stream: &mut TcpStream, counters: &Counters) -> std::io::Result<bool> {
     counters.late_requests.fetch_add(1, Ordering::Relaxed);
     stream.set_read_timeout(Some(LATE))?;

@@ -1,6 +1,6 @@
 //! A reader of a 60 MB value at 20 KB/s and 64 range reads at 18 KB/s, beside reads of large values and ranges.
 //!
-//! Memory for answers and the number of open ranges were theirs for as long as they liked.
+//! Memory for responses and the number of open ranges were theirs for as long as they liked.
 
 use super::client::Client;
 use super::scene::Read;
@@ -61,7 +61,7 @@ pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
 /// Readers that were cut are in the log.
 fn check_logged(stage: &Stage) -> Result<(), String> {
     let metrics = stage.server.metrics()?;
-    let cut = sum(&metrics, "millpond_entity_slow_readers_cut_total");
+    let cut = sum(&metrics, "millpond_entity_slow_readers_disconnected_total");
     let said = stage.server.said();
     match cut > 0.0 && !said.contains("readers of large values and ranges cut") {
         true => Err(format!(

@@ -176,7 +176,7 @@ impl Writer {
             .all(|&status| status == 201 || status >= 500)
         {
             true => Ok(()),
-            false => Err(format!("a write has a wrong answer: {}", self.summary())),
+            false => Err(format!("a write has a wrong response: {}", self.summary())),
         }
     }
 
@@ -185,7 +185,7 @@ impl Writer {
         self.client = client;
     }
 
-    /// The answers were of these statuses, none without Retry-After where it belongs, and every request had one.
+    /// The responses were of these statuses, none without Retry-After where it belongs, and every request had one.
     pub(crate) fn check_statuses(&self, allowed: &[u16]) -> Result<(), String> {
         let is_allowed = self.statuses.keys().all(|status| allowed.contains(status));
         match is_allowed && self.failures == 0 && self.without_retry_after == 0 && self.stored() > 0
@@ -218,7 +218,7 @@ impl Writer {
         }
     }
 
-    /// The same from a server that may refuse: an error is a wrong answer, otherwise the first refusal, if there was one.
+    /// The same from a server that may refuse: an error is a wrong response, otherwise the first refusal, if there was one.
     pub(crate) fn read_back(&self, client: &mut Client) -> Result<Option<String>, String> {
         for (key, told) in &self.told {
             let target = self.target(*key);
@@ -369,7 +369,7 @@ fn flood_part(address: SocketAddr, stop: &Stop, count: usize) -> std::io::Result
             stream.write_all(REQUEST)?;
         }
         for stream in &mut streams {
-            // An answer of a few hundred bytes comes in one piece.
+            // A response of a few hundred bytes comes in one piece.
             if stream.read(&mut [0; 1024])? == 0 {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }

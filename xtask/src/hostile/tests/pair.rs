@@ -33,7 +33,7 @@ fn judged(pairs: Pairs) -> (bool, Value) {
 
 /// Goal: a pair from which the hypervisor took time is taken again, and what is judged is without it.
 #[test]
-fn a_restless_pair_is_taken_again() {
+fn a_noisy_pair_is_taken_again() {
     let mut pairs = Pairs::new(2, 4);
     for steal_share in [0.0, 0.3, 0.005] {
         assert!(pairs.wants_more());

@@ -51,7 +51,7 @@ fn more_stalls_beside_an_attack_are_left_in() {
     assert_eq!([0, 2].map(|from| stalls.of_server_since(from)), [1, 0]);
 }
 
-/// Goal: what was stolen is a share of all time, guests counted once; less than that is no answer.
+/// Goal: what was stolen is a share of all time, guests counted once; less than that is unknown.
 #[test]
 fn steal_is_a_share_of_a_cpus_time() {
     let read = |text: &str| CpuTicks::parse(text, 1);
@@ -71,7 +71,7 @@ fn steal_is_a_share_of_a_cpus_time() {
     }
 }
 
-/// Goal: who is told that it is over looks no further, and lines are read as they are written.
+/// Goal: a thread that is told of the end stops looking, and lines are read as they are written.
 #[test]
 fn watchers_end_and_are_read() {
     assert_eq!(watch(&AtomicBool::new(true)), []);

@@ -40,7 +40,7 @@ fn every_request_is_answered() {
     }
 }
 
-/// Goal: an answer of another length is a failure, not a success: the client counts on what was
+/// Goal: a response of another length is a failure, not a success: the client counts on what was
 /// agreed on.
 #[test]
 fn other_answers_are_failures() {

@@ -458,7 +458,7 @@ impl CompareFlags {
         Ok((exit, file))
     }
 
-    /// Puts the preset's server and load in the place of the user's.
+    /// Replaces the user's server and load by the preset's.
     pub(super) fn prepare(&mut self, preset: Preset) -> Result<(), Failure> {
         if self.allocators.is_none() {
             self.allocators = Some(preset.allocators_here());
@@ -494,7 +494,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The script and the answer, in files.
+/// The script and the response, in files.
 fn everscale_files(directory: &Path) -> Result<(PathBuf, PathBuf), Failure> {
     let files = directory.join("files");
     let script = directory.join("everscale.lua");

@@ -192,7 +192,7 @@ impl LengthFlags {
     }
 }
 
-// The user's own load program in the place of ours, and what its output says.
+// The user's own load program instead of ours, and what its output says.
 
 // No doc comment: clap would show it as what the command does.
 #[derive(Args, Debug)]
@@ -207,13 +207,13 @@ pub(in crate::flags) struct LoadCommandFlags {
     /// unit and direction. The first group of the pattern counts, of its last match
     #[arg(long, value_name = "METRIC", value_parser = Metric::parse, requires = "load_cmd")]
     load_metric: Vec<Metric>,
-    /// When it is given up
+    /// When it is stopped
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2m")]
     load_within: u64,
     /// How often it runs in each run before the time that counts, for servers that warm up
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000), default_value = "0", requires = "load_cmd")]
     load_warm_up: u32,
-    /// Where your server listens, on 127.0.0.1, in the place of --url
+    /// Where your server listens, on 127.0.0.1, instead of --url
     #[arg(
         long,
         value_name = "PORT",
@@ -301,10 +301,10 @@ const ALL: [Earlier; 4] = [
             figure("malloc, pools", "174,323/s, peak 194,263", RATE, "mempool"),
         ],
         comparable: "connections, requests on each, the request byte for byte, no pipelining, the size \
-                     of the answer, loopback; and the ratios between allocators.",
+                     of the response, loopback; and the ratios between allocators.",
         not_comparable: "the rates: other hardware, 3 client and 3 server threads there. Client and server \
                          are two processes here, as a server under another allocator has to be \
-                         (--one-process has both in one); our answer is a file with Content-Length, theirs came in chunks; theirs made no \
+                         (--one-process has both in one); our response is a file with Content-Length, theirs came in chunks; theirs made no \
                          heap calls at all in a steady state, with pools or without, ours runs with its \
                          pools off. One run of each then, with drifts of 4 to 11 % in it: the \
                          differences that were published are within its noise.",
@@ -321,7 +321,7 @@ const ALL: [Earlier; 4] = [
             figure("tcmalloc, memory", "85.0 MB", RSS, "tcmalloc"),
             figure("jemalloc, memory", "70.4 MB", RSS, "jemalloc"),
         ],
-        comparable: "connections, depth, the request, an answer of a few words; and the ratios between \
+        comparable: "connections, depth, the request, a response of a few words; and the ratios between \
                      allocators (tcmalloc 1.29x malloc then).",
         not_comparable: "the rates: 20 cores with the generator on another machine there. haywire made 14 \
                          heap calls per request, our server with its pools off makes far fewer, so an \

@@ -268,7 +268,7 @@ fn words_of(arg: &Arg, setting: &Setting) -> Result<Vec<OsString>, String> {
     }
 }
 
-/// What help shows in the place of the value.
+/// What help shows instead of the value.
 pub(super) fn value_name(arg: &Arg) -> String {
     let names = arg.get_value_names().unwrap_or_default();
     let names: Vec<&str> = names.iter().map(clap::builder::Str::as_str).collect();

@@ -22,7 +22,7 @@ use millpond_io::tls::{BlockingTls, TlsClient};
 use crate::flags::url::Url;
 use crate::output;
 
-/// Entities of one answer: a server that stops meanwhile waits for no more.
+/// Entities of one response: a server that stops meanwhile waits for no more.
 const PIECE_ENTITIES: u32 = 1000;
 
 /// Connections of an import: what comes on several shares the server's syncs.
@@ -38,7 +38,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// An export that is cut goes on behind its last entity, unless it was cut so often in a row before the next one.
 const CUTS_MAX: u32 = 5;
 
-/// Of an answer that is no success: a sentence.
+/// Of a response that is no success: a sentence.
 const SENTENCE_BYTES_MAX: usize = 500;
 
 /// Writes all entities of a server, and a last line.
@@ -92,7 +92,7 @@ pub(super) fn export(server: Server<'_>, out: &mut dyn Write) -> Result<Exported
             Some(next) => first = format!("after={}", percent_encoded(&next)),
             None => {
                 return Err(format!(
-                    "the server's answer has no last line behind {entities} entities: it sends no ranges as lines"
+                    "the server's response has no last line behind {entities} entities: it sends no ranges as lines"
                 ));
             }
         }
@@ -129,7 +129,7 @@ impl Cuts {
     }
 }
 
-/// The lines of answers, of which only entities and the last end are written.
+/// The lines of responses, of which only entities and the last end are written.
 struct Pieces<'a> {
     out: &'a mut dyn Write,
     line: Vec<u8>,
@@ -212,7 +212,7 @@ fn id_of(head: &[u8]) -> Result<Vec<u8>, String> {
     match (read["id"].as_str(), read["id_base64"].as_str()) {
         (Some(id), _) => Ok(id.as_bytes().to_vec()),
         (None, Some(coded)) => STANDARD.decode(coded).map_err(|error| error.to_string()),
-        (None, None) => Err("the server's answer has a line without an id".to_owned()),
+        (None, None) => Err("the server's response has a line without an id".to_owned()),
     }
 }
 
@@ -397,21 +397,21 @@ fn put(connection: &mut Connection<'_>, entity: &ParsedEntity) -> Result<(), Str
     ))
 }
 
-// One connection to an entity server, one request after another: for exports and imports, which wait for each answer.
+// One connection to an entity server, one request after another: for exports and imports, which wait for each response.
 
 /// A server that is silent for so long does not answer any more.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 const READ_BYTES: usize = 64 << 10;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
 pub(super) enum ClientFailure {
     /// The connection; another one may do.
     Connection(String),
-    /// What came is no answer that is understood.
+    /// What came is no response that is understood.
     Answer(String),
-    /// Whoever took the body did not want it.
+    /// The consumer of the body refused it.
     Sink(String),
 }
 
@@ -437,7 +437,7 @@ pub(super) struct Server<'a> {
     pub(super) authorization: Option<&'a str>,
 }
 
-/// A socket, in clear text or not.
+/// A socket, in plaintext or not.
 enum Stream {
     Clear(TcpStream),
     Tls(Box<BlockingTls>),
@@ -468,10 +468,10 @@ impl Write for Stream {
     }
 }
 
-/// Takes a piece of a body, and the status of its answer.
+/// Takes a piece of a body, and the status of its response.
 pub(super) type Sink<'a> = dyn FnMut(u16, &[u8]) -> Result<(), String> + 'a;
 
-/// The head of an answer whose body was read.
+/// The head of a response whose body was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -500,7 +500,7 @@ impl<'a> Connection<'a> {
         })
     }
 
-    /// Sends a request and hands over the body of its answer, piece by piece, with the status.
+    /// Sends a request and hands over the body of its response, piece by piece, with the status.
     pub(super) fn ask(
         &mut self,
         method: Method,
@@ -529,7 +529,7 @@ impl<'a> Connection<'a> {
             Some(stream) => stream,
             None => self.connect()?,
         };
-        // A server that refuses a body may close before it has all of it; its answer says why.
+        // A server that refuses a body may close before it has all of it; its response says why.
         let sent = stream
             .write_all(&head)
             .and_then(|()| stream.write_all(body.unwrap_or_default()))
@@ -602,7 +602,7 @@ impl<'a> Connection<'a> {
         head
     }
 
-    /// The answer, and whether the connection goes on.
+    /// The response, and whether the connection goes on.
     fn receive(
         &mut self,
         stream: &mut Stream,
@@ -622,7 +622,7 @@ impl<'a> Connection<'a> {
             if self.received.is_empty() && read_more(stream, &mut self.received)? == 0 {
                 match decoding.ends_with_close() {
                     true => break,
-                    false => return Err(broken(&"it ended within an answer")),
+                    false => return Err(broken(&"it ended within a response")),
                 }
             }
             let step = decoding.decode(&self.received);
@@ -646,7 +646,7 @@ impl<'a> Connection<'a> {
                     let named = fields.value_of(&self.received, b"Retry-After");
                     let has_retry_after = named.is_some();
                     self.received.drain(..head.head_bytes);
-                    // What is said before the answer is none.
+                    // What is said before the response is none.
                     if head.status.code() < 200 {
                         continue;
                     }
@@ -654,7 +654,7 @@ impl<'a> Connection<'a> {
                 }
                 Parsed::Partial => {
                     if read_more(stream, &mut self.received)? == 0 {
-                        return Err(broken(&"it ended before an answer"));
+                        return Err(broken(&"it ended before a response"));
                     }
                 }
             }

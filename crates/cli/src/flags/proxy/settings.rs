@@ -376,15 +376,15 @@ impl Settings {
         };
         config.timeouts = self.timeouts.timeouts();
         if let Some(Size(bytes)) = self.upstream_max_head {
-            config.answer_head_bytes_max = in_memory(bytes);
+            config.response_head_bytes_max = in_memory(bytes);
         }
         if let Some(count) = self.upstream_max_fields {
-            config.answer_fields_max = in_memory(count);
+            config.response_fields_max = in_memory(count);
         }
         config.quiet_errors = self.quiet_errors;
         let changes = |changes| FieldChanges::new(changes).map_err(|error| error.to_string());
         config.request_changes = changes(&self.request_headers)?;
-        config.answer_changes = changes(&self.response_headers)?;
+        config.response_changes = changes(&self.response_headers)?;
         if let Some(Time { ns }) = self.timeouts.idle {
             config.idle_max_ns = ns;
         }
@@ -394,7 +394,7 @@ impl Settings {
     }
 
     fn tls_of(&self, address: &UpstreamName) -> Result<Option<TlsClient>, String> {
-        // As long as whoever waits for the connection: one limit, not two.
+        // As long as a request that waits for the connection: one limit, not two.
         let of_mirrors = self.mirroring.policy().timeout_ns;
         let open_max_ns = self.timeouts.timeouts().connection_ns.max(of_mirrors);
         let host = address.tls_host.as_ref();

@@ -3,7 +3,7 @@
 
 use millpond_http::proxy::MirrorShare;
 use millpond_io::Address;
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use std::str::FromStr;
 
 /// Weights beyond this say nothing more.
@@ -14,7 +14,7 @@ const WEIGHT_MAX: u32 = 1000;
 pub(super) struct UpstreamName {
     /// As written, without the weight.
     pub(super) name: String,
-    pub(super) place: Place,
+    pub(super) place: Endpoint,
     /// For `Host`, with the port unless it is the scheme's own.
     pub(super) host: String,
     /// The name in the certificate, of an upstream with TLS.
@@ -89,8 +89,8 @@ impl UpstreamName {
             .trim_end_matches(']')
             .to_owned();
         let place = match format!("{host}:{port}").parse::<Address>() {
-            Ok(address) => Place::Addresses(vec![address]),
-            Err(_) if is_host_name(host) => Place::Name {
+            Ok(address) => Endpoint::Addresses(vec![address]),
+            Err(_) if is_host_name(host) => Endpoint::Name {
                 host: host.to_owned(),
                 port,
             },
@@ -114,7 +114,7 @@ impl UpstreamName {
         }
         Ok(Self {
             name: name.to_owned(),
-            place: Place::Addresses(vec![Address::Unix(path.into())]),
+            place: Endpoint::Addresses(vec![Address::Unix(path.into())]),
             host: "localhost".to_owned(),
             tls_host: None,
             weight: 1,

@@ -33,7 +33,7 @@ pub(super) struct EntityFlags {
     /// Where the data lives; the directory is made, the one it stands in has to exist
     #[arg(long, value_name = "DIR", default_value = "millpond-data")]
     data: PathBuf,
-    /// Keep the data on a cluster of Apache Cassandra or ScyllaDB, in the place of --data: some of its
+    /// Keep the data on a cluster of Apache Cassandra or ScyllaDB, instead of --data: some of its
     /// nodes, and a keyspace
     ///
     /// Behind the keyspace, with ? before the first and & before the others:
@@ -83,11 +83,11 @@ pub(super) struct EntityFlags {
     /// longest record comes on top: up to 18 times 240 KiB, the longest part of a value, whatever --max-value is.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory, default_value = "256MiB")]
     memory: u64,
-    /// Memory for values that are read, shared out among the shards, in place of half of --memory; a
+    /// Memory for values that are read, shared out among the shards, instead of half of --memory; a
     /// quarter of it more for the blocks and indexes of the engine
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     cache: Option<u64>,
-    /// Memory for writes that are not yet in tables, in place of their share of --memory
+    /// Memory for writes that are not yet in tables, instead of their share of --memory
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     memtable: Option<u64>,
     /// Room on the disk that writes leave to the engine: with less, puts are answered with 507, with
@@ -113,15 +113,15 @@ pub(super) struct EntityFlags {
     /// is on the loopback or a unix socket, or with --write-tokens
     #[arg(long, value_name = "DIR")]
     checkpoints: Option<PathBuf>,
-    /// Only who sends `Authorization: Bearer TOKEN` with one of these may write: a token of 16 letters or
+    /// Only clients that send `Authorization: Bearer TOKEN` with one of these may write: a token of 16 letters or
     /// more on each line of FILE
     ///
-    /// Who may write may read too. Everybody may read, unless --read-tokens is given. A token that
-    /// crosses a network without TLS (--tls-cert) is everybody's. Of lines that begin with # and of
+    /// They may read too. Without --read-tokens every client may read. A token that
+    /// crosses a network without TLS (--tls-cert) can be read there. Of lines that begin with # and of
     /// empty ones nothing is taken. The file is read when the server starts, and again at SIGHUP.
     #[arg(long, value_name = "FILE")]
     write_tokens: Option<PathBuf>,
-    /// Only who sends one of these tokens, or one of --write-tokens, may read
+    /// Only clients that send one of these tokens, or one of --write-tokens, may read
     #[arg(long, value_name = "FILE", requires = "write_tokens")]
     read_tokens: Option<PathBuf>,
     /// Answer requests under these names alone, addresses and localhost; others with 421. A name that begins with a dot

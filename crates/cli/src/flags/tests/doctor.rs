@@ -1,6 +1,6 @@
 use super::*;
 
-fn finding(state: State, remedy: Option<&str>) -> Finding {
+fn finding(state: FindingState, remedy: Option<&str>) -> Finding {
     Finding {
         section: Section::Serving,
         name: "open files",
@@ -15,7 +15,10 @@ fn finding(state: State, remedy: Option<&str>) -> Finding {
 #[test]
 fn a_page_fits_and_sums_up() {
     let remedy = "a command that is so long that it needs more than what is left of one line too";
-    let findings = [finding(State::Ok, None), finding(State::Weak, Some(remedy))];
+    let findings = [
+        finding(FindingState::Ok, None),
+        finding(FindingState::Weak, Some(remedy)),
+    ];
     let text = page("millpond", &findings, &summary(0, 1));
     assert!(
         text.lines().all(|line| line.chars().count() <= WIDTH),
@@ -35,7 +38,7 @@ fn a_page_fits_and_sums_up() {
         "{text}"
     );
     assert!(!has_missing(&findings));
-    assert!(has_missing(&[finding(State::Missing, None)]));
+    assert!(has_missing(&[finding(FindingState::Missing, None)]));
     assert_eq!(summary(1, 0), "Something essential is MISSING.");
     assert_eq!(
         summary(2, 3),

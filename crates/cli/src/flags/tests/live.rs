@@ -41,7 +41,7 @@ fn text(lines: &[(String, Option<Colour>)]) -> String {
     lines.join("\n")
 }
 
-/// Goal: rate, percentiles, slip and errors stand there, and how long it still takes.
+/// Goal: rate, percentiles, send delay and errors stand there, and how long it still takes.
 #[test]
 fn everything_is_shown() {
     let lines = live().lines(&now(), &WIDE);
@@ -51,7 +51,7 @@ fn everything_is_shown() {
         "measuring, 3 s gone",
         "9 s left (25 %)",
         "p99 252",
-        "slip",
+        "delay",
         "errors    none",
         "▇█",
     ] {

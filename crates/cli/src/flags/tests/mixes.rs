@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: each operation is a class of its own with the API's method, path and answers.
+/// Goal: each operation is a class of its own with the API's method, path and responses.
 #[test]
 fn mixes_become_classes() {
     let mix = Mix::parse("read=4,update=3,insert=2,delete=1,scan=5,rmw=6").unwrap();
@@ -26,7 +26,7 @@ fn mixes_become_classes() {
         "/v0/entities?start={key}&end={scan_end:100}"
     );
     assert_eq!(classes[2].key, KeyUse::New);
-    // A key that was deleted is gone rightly; without deletes it must be there.
+    // A key that was deleted is correctly gone; without deletes it must be there.
     assert!(classes[0].validation.statuses.contains(404));
     let reads = Mix::parse("read=1").unwrap().classes("/e", &[]).unwrap();
     assert!(!reads[0].validation.statuses.contains(404));

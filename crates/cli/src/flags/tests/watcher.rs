@@ -39,13 +39,13 @@ fn the_line_says_how_it_goes() {
     for part in [
         "measuring: ",
         "p99 2.50 ms",
-        "slip p99 1.00 us",
+        "send delay p99 1.00 us",
         "3 errors",
         "4 s left",
     ] {
         assert!(line.contains(part), "{part}: {line}");
     }
     let line = progress_line(&now, Some((2_500_000, 0)));
-    assert!(!line.contains("slip"), "a closed loop has none: {line}");
+    assert!(!line.contains("delay"), "a closed loop has none: {line}");
     assert!(!progress_line(&now, None).contains("p99"));
 }

@@ -69,7 +69,7 @@ fn load_speaks_tls() {
         assert!([1, 2].contains(&finished.code()), "{finished:?}");
         assert!(finished.stderr.contains(part), "{finished:?}");
     }
-    // A server in clear text is no TLS server.
+    // A server in plaintext is no TLS server.
     let clear = Server::start(&["plaintext"]);
     let finished = run(&mut millpond(&[
         "load",
@@ -85,7 +85,7 @@ fn load_speaks_tls() {
     );
 }
 
-/// Goal: answers of a TLS server that is not ours arrive whole, large ones too.
+/// Goal: responses of a TLS server that is not ours arrive whole, large ones too.
 #[test]
 fn load_reads_another_tls_server() {
     const PROGRAM: &str = "import http.server, functools, ssl, sys\n\
@@ -135,7 +135,7 @@ fn load_reads_another_tls_server() {
     );
 }
 
-/// Goal: wrk's scripts run over TLS as they do without: requests of their own, answers told with
+/// Goal: wrk's scripts run over TLS as they do without: requests of their own, responses shown with
 /// fields and body, and `wrk.scheme`; the parts of opening a connection are in text and record.
 #[test]
 fn scripts_run_over_tls() {

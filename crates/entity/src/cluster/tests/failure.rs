@@ -2,8 +2,8 @@ use super::*;
 use scylla::errors::WriteType;
 use scylla::statement::Consistency;
 
-fn of(error: DbError) -> Failure {
-    Failure::of(&ExecutionError::LastAttemptError(
+fn of(error: DbError) -> QueryFailure {
+    QueryFailure::of(&ExecutionError::LastAttemptError(
         RequestAttemptError::DbError(error, "said so".to_owned()),
     ))
 }
@@ -37,13 +37,13 @@ fn what_may_have_been_written_is_unknown() {
         );
     }
     let late = ExecutionError::RequestTimeout(Duration::from_secs(1));
-    assert_eq!(Failure::of(&late).of_write(), Outcome::Unknown);
+    assert_eq!(QueryFailure::of(&late).of_write(), Outcome::Unknown);
     assert_eq!(
-        Failure::of(&ExecutionError::EmptyPlan).of_write(),
+        QueryFailure::of(&ExecutionError::EmptyPlan).of_write(),
         Outcome::Unknown
     );
     let lost = ExecutionError::LastAttemptError(RequestAttemptError::UnableToAllocStreamId);
-    assert_eq!(Failure::of(&lost).of_write(), Outcome::Unknown);
+    assert_eq!(QueryFailure::of(&lost).of_write(), Outcome::Unknown);
 }
 
 /// Goal: what can never be done is not told as if it might have been.

@@ -9,9 +9,9 @@ const SUPPORTED: &[u8] = b"\x84\0\0\0\x06\0\0\0\x02\0\0";
 const AUTHENTICATE: &[u8] = b"\x84\0\0\0\x03\0\0\0\x03\0\x01a";
 /// An error: 0x0100, bad credentials.
 const BAD_CREDENTIALS: &[u8] = b"\x84\0\0\0\0\0\0\0\x0a\0\0\x01\0\0\x04sent";
-/// What Cassandra says to a client of TLS in clear text: an error, 0x000a, as a protocol it does not know.
+/// What Cassandra says to a client of TLS in plaintext: an error, 0x000a, as a protocol it does not know.
 const PROTOCOL_ERROR: &[u8] = b"\x84\0\0\0\0\0\0\0\x0a\0\0\0\x0a\0\x04sent";
-/// What TLS says to a client in clear text: an alert.
+/// What TLS says to a client in plaintext: an alert.
 const ALERT: &[u8] = b"\x15\x03\x03\0\x02\x02\x46";
 
 /// The error of connecting to a node that answers the requests of each connection with these, and closes it.
@@ -32,7 +32,7 @@ fn connect(answers: &'static [&'static [u8]], security: &ClusterSecurity) -> Clu
 fn answer(stream: &mut TcpStream, answers: &[&[u8]]) -> io::Result<()> {
     for answer in answers {
         let mut request = [0; 4096];
-        // The driver sends each request in one piece, and waits for its answer.
+        // The driver sends each request in one piece, and waits for its response.
         let length = stream.read(&mut request)?;
         let mut answer = answer.to_vec();
         if answer.first() == Some(&0x84) && length >= 4 {
@@ -72,13 +72,13 @@ fn passwords_that_fail_are_told() {
     );
 }
 
-/// Goal: clear text towards TLS, and TLS towards clear text, are told, with the flag that is too much or missing.
+/// Goal: plaintext towards TLS, and TLS towards plaintext, are told, with the flag that is too much or missing.
 #[test]
 fn the_other_protocol_is_told() {
     for answers in [&[ALERT][..], &[&[]]] {
         let clear = connect(answers, &ClusterSecurity::default());
         assert!(
-            matches!(clear, ClusterError::NotClearText { .. }),
+            matches!(clear, ClusterError::NotPlaintext { .. }),
             "{clear}"
         );
     }

@@ -13,9 +13,9 @@ fn any_inventory() -> impl Strategy<Value = Inventory> {
     (numbers, logs).prop_map(
         |((is_stopped, syncs_always, sequence, accepted_loss, size), logs)| Inventory {
             state: if is_stopped {
-                State::Stopped
+                NoteState::Stopped
             } else {
-                State::Running
+                NoteState::Running
             },
             syncs_always,
             sequence,
@@ -42,7 +42,7 @@ proptest! {
     fn notes_round_trip(first in any_inventory(), second in any_inventory()) {
         let data = tempfile::tempdir().unwrap();
         prop_assert_eq!(read(data.path()).unwrap(), Found::Missing);
-        let writer = Writer::open(data.path()).unwrap();
+        let writer = NoteWriter::open(data.path()).unwrap();
         for inventory in [first, second] {
             writer.write(&inventory, Reach::Disk).unwrap();
             prop_assert_eq!(read(data.path()).unwrap(), Found::Valid(inventory));

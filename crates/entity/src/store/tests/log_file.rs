@@ -36,7 +36,7 @@ pub(crate) fn written(records: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// The records in front of any damage, and what the scan says.
-pub(crate) fn read(file: &[u8]) -> (Vec<Vec<u8>>, Scan) {
+pub(crate) fn read(file: &[u8]) -> (Vec<Vec<u8>>, FileScan) {
     let mut records = Vec::new();
     let scan = scan(file, &mut |record, is_behind| {
         if !is_behind {
@@ -56,7 +56,7 @@ proptest! {
     /// Goal: what was written is read.
     #[test]
     fn whole_files_are_whole(records in some_records()) {
-        prop_assert_eq!(read(&written(&records)), (records, Scan::default()));
+        prop_assert_eq!(read(&written(&records)), (records, FileScan::default()));
     }
 
     /// Goal: of a file that ends early all records in front of that are there, and it is damaged unless it ends
@@ -87,7 +87,7 @@ proptest! {
         let (found, scan) = read(&file);
         prop_assert!(found.len() <= records.len());
         prop_assert_eq!(&records[..found.len()], &found[..]);
-        // Only padding at the end of a block may be flipped without a word.
+        // Only padding at the end of a block may be flipped silently.
         if found.len() < records.len() || scan.damaged_at.is_some() {
             prop_assert!(scan.damaged_at.is_some_and(|damaged| damaged <= at as u64));
         }

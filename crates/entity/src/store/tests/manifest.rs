@@ -12,7 +12,7 @@ fn the_engines_manifest_is_read() {
         read(data.path(), &name).unwrap().unwrap()
     };
     let before = read_current();
-    assert_eq!(before.scan, Scan::default());
+    assert_eq!(before.scan, FileScan::default());
     for key in 0..200_u8 {
         db.put([key], [key; 100]).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Nodes that speak TLS, and ask for a certificate and a password: who is not let in, and what he is told.
+//! Nodes that speak TLS, and ask for a certificate and a password: which clients are refused, and with what message.
 
 use millpond_entity::cluster::{
     ClusterEngine, ClusterError, ClusterLogin, ClusterSecurity, ClusterTls, ClusterUrl,
@@ -106,7 +106,7 @@ fn certificates_are_checked_on_both_sides() {
     }
     let clear = attempt(&at("127.0.0.1"), |security| security.tls = None).unwrap_err();
     assert!(
-        matches!(clear, ClusterError::NotClearText { .. }),
+        matches!(clear, ClusterError::NotPlaintext { .. }),
         "{clear}"
     );
 }

@@ -1,8 +1,8 @@
 //! What clients saw of one key, and whether a single register can have answered so.
 //!
-//! Linearizability: each operation happened at one moment between its request and its answer; one
+//! Linearizability: each operation happened at one moment between its request and its response; one
 //! that was never answered happened between its request and the death of the server, or never. The
-//! search is Lowe's: moments are chosen no earlier than an answer asks for it, and what was visited
+//! search is Lowe's: moments are chosen no earlier than a response asks for it, and what was visited
 //! is not visited again. A key's history is searched from one death to the next; what the register
 //! may hold then is where the next part starts. Registers are linearizable each for itself, so all
 //! are.
@@ -62,11 +62,11 @@ pub(crate) enum Action {
     Read(Option<PutNumber>),
 }
 
-/// One request and its answer.
+/// One request and its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
     pub(crate) invoked: Moment,
-    /// The death of the server, where no answer came.
+    /// The death of the server, where no response came.
     pub(crate) returned: Moment,
     pub(crate) action: Action,
 }
@@ -163,7 +163,7 @@ pub(crate) fn possible_after(
     before: &HashSet<State>,
     operations: &[Operation],
 ) -> Result<HashSet<State>, Violation> {
-    // Requests come before answers of the same moment: that forbids less.
+    // Requests come before responses of the same moment: that forbids less.
     let mut events: Vec<(u64, bool, usize)> = Vec::new();
     for (index, operation) in operations.iter().enumerate() {
         events.push((operation.invoked.since_start_ns, false, index));

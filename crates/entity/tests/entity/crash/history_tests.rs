@@ -7,7 +7,7 @@ use super::history::{
 };
 
 fn moment(at: u64) -> Moment {
-    // A second between two moments, so that ends are told apart.
+    // A second between two moments, so that ends are distinguished.
     Moment {
         since_start_ns: at,
         clock_ms: 1_000_000 + 1000 * at,

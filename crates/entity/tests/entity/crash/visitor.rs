@@ -45,7 +45,7 @@ impl Visit {
 /// An operation on the key of that index.
 pub(crate) type Seen = (usize, Operation);
 
-/// What was asked, until the answer comes.
+/// What was asked, until the response comes.
 #[derive(Clone, Copy)]
 struct Asked {
     invoked: Moment,
@@ -88,7 +88,7 @@ pub(crate) struct Visitor {
     number: u64,
     random: fastrand::Rng,
     puts: u64,
-    /// Requests sent before the first answer is read.
+    /// Requests sent before the first response is read.
     pipeline: usize,
     /// The put and its tag that this connection last saw of a key.
     last_seen: HashMap<usize, (PutNumber, String)>,
@@ -212,7 +212,7 @@ impl Visitor {
         stamp.into_iter().cycle().take(len).collect()
     }
 
-    /// Reads one answer and notes it; an error where none came.
+    /// Reads one response and notes it; an error where none came.
     fn read_answer(&mut self, client: &mut Client, visit: &Visit, asked: Asked) -> io::Result<()> {
         let Asked {
             invoked,

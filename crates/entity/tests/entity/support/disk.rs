@@ -20,7 +20,7 @@ pub(crate) struct Fault {
     pub(crate) number: u64,
     /// All later ones fail too.
     pub(crate) is_lasting: bool,
-    /// No room, rather than no answer from the disk.
+    /// No room, rather than no response from the disk.
     pub(crate) is_full: bool,
 }
 

@@ -189,12 +189,12 @@ impl Client {
         peeked.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
     }
 
-    /// Sends one request and waits for its answer.
+    /// Sends one request and waits for its response.
     pub(crate) fn request(&mut self, method: &str, target: &str, body: &[u8]) -> Reply {
         self.send(&request(method, target, body)).unwrap();
         self.read_reply(method == "HEAD")
             .unwrap()
-            .expect("an answer, not the end")
+            .expect("a response, not the end")
     }
 
     /// The same, and again for as long as writes are stopped: an engine with small memtables does so where

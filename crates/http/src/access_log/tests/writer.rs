@@ -1,4 +1,4 @@
-use super::super::entry::{Asker, Outcome, RequestText, pack};
+use super::super::entry::{Asker, RequestEnd, RequestText, pack};
 use super::super::ring::ring;
 use super::*;
 use millpond_io::Peer;
@@ -66,7 +66,7 @@ fn writer(disk: &Disk, count: u32) -> Writer {
             connection: 1,
             request,
         };
-        let outcome = Outcome {
+        let outcome = RequestEnd {
             status: 200,
             is_complete: true,
             started_ns: monotonic_ns(),

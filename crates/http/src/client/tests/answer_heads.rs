@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 proptest! {
     /// Goal: whatever was read before, of whichever upstream, a head and its fields are what
-    /// parsing it alone says, cut ones, bad ones and those with an answer behind them included.
+    /// parsing it alone says, cut ones, bad ones and those with a response behind them included.
     #[test]
     fn what_is_known_is_what_parsing_says(
         steps in proptest::collection::vec((0..6_u64, 0..10_usize, 0..3_usize), 0..60),
@@ -22,7 +22,7 @@ proptest! {
             &long,
         ];
         let limits = Limits::default();
-        let mut known = AnswerHeads::default();
+        let mut known = KnownResponseHeads::default();
         for (from, head, rest) in steps {
             let bytes = format!("{}{}", heads[head], ["", "hello", "HTTP/1.1 "][rest]);
             let mut fields = HeadFields::new();

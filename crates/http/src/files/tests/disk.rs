@@ -22,7 +22,7 @@ fn work_comes_back_with_its_names() {
         let (begin, mut answers) = (Instant::now(), Vec::new());
         while answers.is_empty() {
             disk.drain_into(&mut answers);
-            assert!(begin.elapsed() < Duration::from_secs(60), "no answer");
+            assert!(begin.elapsed() < Duration::from_secs(60), "no response");
             std::thread::yield_now();
         }
         let answer = answers.remove(0);
@@ -31,7 +31,7 @@ fn work_comes_back_with_its_names() {
     };
     let mut name = Buffer::new();
     name.extend_from_slice(&blocks, b"file").unwrap();
-    let Outcome::Opened(Ok(Opened::File(mut file, version))) = ask(1, Work::Open { root, name })
+    let DiskResult::Opened(Ok(Opened::File(mut file, version))) = ask(1, Work::Open { root, name })
     else {
         panic!("not opened")
     };
@@ -43,7 +43,7 @@ fn work_comes_back_with_its_names() {
             bytes_max,
             buffer: Buffer::with_capacity(&blocks, 64).unwrap(),
         };
-        let Outcome::Read { file: again, bytes } = ask(offset, work) else {
+        let DiskResult::Read { file: again, bytes } = ask(offset, work) else {
             panic!("not read")
         };
         assert_eq!(&*bytes.unwrap(), expected.as_bytes());
@@ -56,7 +56,7 @@ fn work_comes_back_with_its_names() {
             bytes_max: 4,
             buffer: Buffer::with_capacity(&blocks, 64).unwrap(),
         };
-        let Outcome::Read { file: again, bytes } = ask(offset, work) else {
+        let DiskResult::Read { file: again, bytes } = ask(offset, work) else {
             panic!("not read")
         };
         assert_eq!(bytes.is_ok(), is_read, "a panic fails its own job alone");

@@ -7,7 +7,7 @@ fn shards_are_added_up() {
     let registry = UpstreamRegistry::default();
     registry.counters("a:1", 0).add(Cell::Tries, 2);
     registry.counters("a:1", 1).count(Cell::Tries);
-    registry.counters("a:1", 0).count(Cell::Answers5xx);
+    registry.counters("a:1", 0).count(Cell::Responses5xx);
     registry.counters("b:2", 0).set(Cell::Parked, 7);
     let refused = Failure::CertificateExpired;
     registry.counters("b:2", 0).count_failure(refused);
@@ -19,8 +19,8 @@ fn shards_are_added_up() {
     for line in [
         "millpond_upstream_tries_total{upstream=\"a:1\"} 3",
         "millpond_upstream_tries_total{upstream=\"b:2\"} 0",
-        "millpond_upstream_answers_total{upstream=\"a:1\",class=\"5xx\"} 1",
-        "millpond_upstream_connections{upstream=\"b:2\",state=\"parked\"} 7",
+        "millpond_upstream_responses_total{upstream=\"a:1\",class=\"5xx\"} 1",
+        "millpond_upstream_connections{upstream=\"b:2\",state=\"idle\"} 7",
         "millpond_upstream_errors_total{upstream=\"b:2\",error=\"tls_certificate_error\",\
          cause=\"certificate_expired\"} 2",
     ] {

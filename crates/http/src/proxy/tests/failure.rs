@@ -9,7 +9,7 @@ fn causes_have_status_and_side() {
         phase,
         is_reused: false,
         may_have_arrived: phase >= Phase::Write,
-        has_answer_begun: false,
+        has_response_begun: false,
     };
     for (cause, phase, status, side) in [
         (

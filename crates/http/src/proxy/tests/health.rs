@@ -42,7 +42,7 @@ fn ejections_grow_and_are_forgiven() {
 }
 
 /// An upstream that broke a hundred requests at once was ejected for each of them but the first few,
-/// twice as long each time: for a minute, in the place of a second. Goal: what was under way when it
+/// twice as long each time: for a minute, instead of a second. Goal: what was under way when it
 /// was ejected counts for one failure together, and the first request of its probation for the next.
 #[test]
 fn one_outage_is_one_ejection() {

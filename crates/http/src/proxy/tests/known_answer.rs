@@ -8,7 +8,7 @@ use millpond_mempool::{BlockPool, Buffer, PoolMode};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// What one answer is made of; few of each, so that they come again.
+/// What one response is made of; few of each, so that they come again.
 #[derive(Clone, Debug)]
 struct Answered {
     text: String,
@@ -55,8 +55,8 @@ fn any_answer() -> impl Strategy<Value = Answered> {
     })
 }
 
-/// What the client gets behind what is there already, and how the answer goes on.
-fn written(known: &mut KnownAnswers, answered: &Answered) -> Option<String> {
+/// What the client gets behind what is there already, and how the response goes on.
+fn written(known: &mut KnownResponses, answered: &Answered) -> Option<String> {
     let (text, method) = (answered.text.as_bytes(), answered.method);
     let mut fields = HeadFields::new();
     let parsed = parse_response_head(text, &Limits::default(), &mut fields);
@@ -83,7 +83,7 @@ fn written(known: &mut KnownAnswers, answered: &Answered) -> Option<String> {
         failure: None,
         wire: None,
     };
-    let answer = AnswerHead {
+    let answer = ReceivedHead {
         bytes: text,
         head: &head,
         fields: &fields,
@@ -106,18 +106,18 @@ fn written(known: &mut KnownAnswers, answered: &Answered) -> Option<String> {
 }
 
 proptest! {
-    /// Goal: whatever came before, the client gets what it would get if this answer were the
+    /// Goal: whatever came before, the client gets what it would get if this response were the
     /// first; other methods, versions and ends of connections included.
     #[test]
     fn what_is_known_is_what_would_be_written(
         answers in proptest::collection::vec(any_answer(), 1..8),
         again in proptest::collection::vec(0..8_usize, 0..24),
     ) {
-        let mut known = KnownAnswers::new();
+        let mut known = KnownResponses::new();
         let all = (0..answers.len()).chain(again.iter().map(|index| index % answers.len()));
         for index in all {
             let answered = &answers[index];
-            let anew = written(&mut KnownAnswers::new(), answered);
+            let anew = written(&mut KnownResponses::new(), answered);
             prop_assert_eq!(written(&mut known, answered), anew);
         }
     }
@@ -135,9 +135,9 @@ fn heads_with_a_date_are_known() {
             is_draining: false,
             is_body_unread: false,
         };
-        let mut known = KnownAnswers::new();
+        let mut known = KnownResponses::new();
         written(&mut known, &answered).unwrap();
-        let key = AnswerKey {
+        let key = ResponseKey {
             manner: ResponseFraming::default(),
             framing: Framing::Length(5),
         };

@@ -15,7 +15,7 @@ fn rewrite(text: &[u8], method: Method, version: Version) -> Option<(String, Out
     let Ok(Parsed::Complete(head)) = parsed else {
         return None;
     };
-    let answer = AnswerHead {
+    let answer = ReceivedHead {
         bytes: &text[..head.head_bytes],
         head: &head,
         fields: &fields,
@@ -179,7 +179,7 @@ fn trailers_are_announced_where_they_pass() {
 }
 
 proptest! {
-    /// Goal: whatever an upstream sends that is an answer, the client gets one sound head with
+    /// Goal: whatever an upstream sends that is a response, the client gets one sound head with
     /// the same status, framed as the body will be written.
     #[test]
     fn what_goes_back_is_one_sound_answer(

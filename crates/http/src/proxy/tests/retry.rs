@@ -9,7 +9,7 @@ fn failure(cause: FailureCause, phase: Phase) -> ExchangeFailure {
         phase,
         is_reused: false,
         may_have_arrived: phase >= Phase::Write,
-        has_answer_begun: phase == Phase::BetweenBytes,
+        has_response_begun: phase == Phase::BetweenBytes,
     }
 }
 

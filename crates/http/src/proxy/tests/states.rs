@@ -1,7 +1,7 @@
 use super::*;
 
-fn state(name: &str, counts: [u64; 5]) -> State {
-    State::new(name, &|cell| match cell {
+fn state(name: &str, counts: [u64; 5]) -> UpstreamTotals {
+    UpstreamTotals::new(name, &|cell| match cell {
         Cell::IsConfigured => counts[0],
         Cell::IsUsable => counts[1],
         Cell::IsDown => counts[2],

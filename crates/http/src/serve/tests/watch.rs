@@ -1,5 +1,5 @@
 use super::*;
-use crate::log::Told;
+use crate::log::EventNotice;
 
 /// Goal: counts of all shards are added up, told once when they begin to grow, and not again
 /// while nothing happens.
@@ -21,14 +21,14 @@ fn what_shards_count_is_told() {
     snapshots.lock(1).http.connections_shed = 4;
     snapshots.lock(1).driver.accept_failures = 1;
     let first = [
-        ("accept_failed", Told::First(1)),
-        ("connections_shed", Told::First(7)),
+        ("accept_failed", EventNotice::First(1)),
+        ("connections_shed", EventNotice::First(7)),
     ];
     assert_eq!(look(1), first);
     assert_eq!(look(2), []);
     snapshots.lock(1).http.connections_shed = 1238;
     assert_eq!(look(3), []);
-    let more = Told::More {
+    let more = EventNotice::More {
         count: 1234,
         seconds: 60,
     };

@@ -79,7 +79,7 @@ fn beats_give_back_what_a_deadline_frees() {
     assert_eq!(POOLS.map(|name| bench.chunk_count(name)), [0; POOLS.len()]);
 }
 
-/// 500 clients that read no answers had the server hold 65 MiB for them, in blocks of malloc's,
+/// 500 clients that read no responses had the server hold 65 MiB for them, in blocks of malloc's,
 /// and it never came back. Goal: one call for each fall that lasts, none for what comes and goes
 /// or is small.
 #[test]

@@ -69,7 +69,7 @@ fn a_full_queue_drops_and_counts() {
     );
 }
 
-/// Goal: a disk that is full costs entries, not answers, and is counted; the server ends as ever.
+/// Goal: a disk that is full costs entries, not responses, and is counted; the server ends as ever.
 #[test]
 fn a_full_disk_costs_no_answer() {
     let target = AccessLogTarget::File("/dev/full".into());
@@ -125,7 +125,7 @@ fn a_renamed_log_is_let_go_of() {
     assert_eq!(numbers, expected);
 }
 
-/// Goal: a server that is stopped under load has logged every answer that its clients got.
+/// Goal: a server that is stopped under load has logged every response that its clients got.
 #[test]
 fn a_graceful_stop_loses_no_entry() {
     const CLIENTS: usize = 8;
@@ -165,5 +165,5 @@ fn a_graceful_stop_loses_no_entry() {
         .sum();
     let logged = lines(&path);
     assert_eq!(logged as u64, report.requests);
-    assert!(logged >= answered, "{logged} lines, {answered} answers");
+    assert!(logged >= answered, "{logged} lines, {answered} responses");
 }

@@ -106,7 +106,7 @@ fn failures_say_what_happened() {
     }
 }
 
-/// Goal: an answer that stops in its body is cut for the client, never completed; by close, reset of
+/// Goal: a response that stops in its body is cut for the client, never completed; by close, reset of
 /// framing, or silence.
 #[test]
 fn broken_bodies_are_cut() {
@@ -156,8 +156,8 @@ fn broken_bodies_are_cut() {
     }
 }
 
-/// Goal: what may be on a connection that was used is never the next one's: bytes behind an answer, a
-/// close that was announced, an answer before its request was whole, each end the connection.
+/// Goal: what may be on a connection that was used is never the next one's: bytes behind a response, a
+/// close that was announced, a response before its request was whole, each end the connection.
 #[test]
 fn dirty_connections_are_not_used_again() {
     for driver in drivers() {

@@ -111,7 +111,7 @@ fn an_unreadable_file_is_forbidden() {
     assert_eq!(get(&mut server.connect(), "/ten", "").status, expected);
 }
 
-/// Goal: while a directory is exchanged with a link that leads out, and a file with one, no answer
+/// Goal: while a directory is exchanged with a link that leads out, and a file with one, no response
 /// has a byte from outside; the files inside are served in between.
 #[test]
 fn exchanging_links_never_leaks() {

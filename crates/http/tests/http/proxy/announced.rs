@@ -90,9 +90,9 @@ fn caps_go_by_what_is_told() {
     headless.expect_reset_or_end();
     let metrics = server.metrics_text();
     for line in [
-        "millpond_proxy_protocol_heads_total{shard=\"0\",version=\"1\"} 3",
+        "millpond_proxy_protocol_headers_total{shard=\"0\",version=\"1\"} 3",
         "millpond_proxy_protocol_refused_total{shard=\"0\",reason=\"missing\"} 1",
-        "millpond_proxy_protocol_awaited{shard=\"0\"} 0",
+        "millpond_proxy_protocol_pending{shard=\"0\"} 0",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }

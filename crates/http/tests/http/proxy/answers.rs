@@ -1,14 +1,14 @@
-//! Upstreams whose answers could be read in two ways, or that answer more than they were asked: nobody
-//! gets an answer that was not meant for them.
+//! Upstreams whose responses could be read in two ways, or that answer more than they were asked: nobody
+//! gets a response that was not meant for them.
 
 use super::{RawUpstream, proxy};
 use millpond_http::Limits;
 use std::sync::atomic::Ordering;
 
-/// What stands behind each answer below, in the same send.
+/// What stands behind each response below, in the same send.
 const EVIL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
 
-/// Method, answer, the status that the client gets, whether its answer may end early.
+/// Method, response, the status that the client gets, whether its response may end early.
 const ANSWERS: [(&str, &str, u16, bool); 21] = [
     ("GET", "200 OK\r\nContent-Length: 4\r\n\r\ngood", 200, false),
     ("GET", "200 OK\r\nContent-Length: 0\r\n\r\n", 200, false),
@@ -113,8 +113,8 @@ const ANSWERS: [(&str, &str, u16, bool); 21] = [
     ),
 ];
 
-/// Goal: behind whatever comes for one request, an answer that nobody asked for goes to nobody: the
-/// connection is not used again, and no byte of it is part of the answer before.
+/// Goal: behind whatever comes for one request, a response that nobody asked for goes to nobody: the
+/// connection is not used again, and no byte of it is part of the response before.
 #[test]
 fn answers_to_nothing_go_to_nobody() {
     for (method, answer, status, may_end_early) in ANSWERS {

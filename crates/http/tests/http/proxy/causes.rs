@@ -1,4 +1,4 @@
-//! Why a request got no answer: what client, access log and metrics are told, one cause at a time.
+//! Why a request got no response: what client, access log and metrics are told, one cause at a time.
 
 use super::{RawPeer, RawUpstream, secure, upstream};
 use crate::access_log::{logging, objects};
@@ -6,7 +6,7 @@ use crate::support::TestServer;
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_http::{AccessLogFormat, AccessLogTarget, Limits, ServeConfig};
 use millpond_io::Address;
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use millpond_io::resolver::{Resolver, ResolverConfig};
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ fn certificate_error(cause: &'static str, detail: &'static str) -> Told {
 
 const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\n\r\nall of it";
 
-/// Goal: behind TLS an answer that ends with its connection is whole if the upstream announced the end, and
+/// Goal: behind TLS a response that ends with its connection is whole if the upstream announced the end, and
 /// cut, with its cause, if it did not; one that says how long it is is whole either way.
 #[test]
 fn the_end_of_tls_is_to_be_announced() {
@@ -141,7 +141,7 @@ fn the_end_of_tls_is_to_be_announced() {
 }
 
 /// Goal: a request that can go to no upstream has its cause in the access log and in the metrics, also where
-/// the answer says nothing.
+/// the response says nothing.
 #[test]
 fn causes_without_an_upstream_are_told_too() {
     for is_quiet in [false, true] {
@@ -230,9 +230,9 @@ fn certificates_are_refused_by_their_cause() {
     }
 }
 
-/// Goal: an upstream that speaks clear text where TLS is expected is told as that.
+/// Goal: an upstream that speaks plaintext where TLS is expected is told as that.
 #[test]
-fn clear_text_is_no_handshake() {
+fn plaintext_is_no_handshake() {
     let raw = RawUpstream::start(|peer, _| {
         peer.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
         peer.rest();
@@ -253,7 +253,7 @@ fn clear_text_is_no_handshake() {
 fn a_name_without_address_is_told() {
     let mut upstream = upstream(Address::Inet(([127, 0, 0, 1], 1).into()));
     upstream.name = "nothing.invalid:80".to_owned();
-    upstream.place = Place::Name {
+    upstream.place = Endpoint::Name {
         host: "nothing.invalid".to_owned(),
         port: 80,
     };
@@ -289,7 +289,7 @@ fn answering(head: String) -> RawUpstream {
 
 /// A head of 16 KiB, or of 101 fields, was malformed, with the caps on requests.
 ///
-/// Goal: heads of answers have caps of their own; up to these they pass, and one beyond is told by its limit.
+/// Goal: heads of responses have caps of their own; up to these they pass, and one beyond is told by its limit.
 #[test]
 fn heads_of_answers_have_limits_of_their_own() {
     let framing_bytes = "Content-Length: 2\r\n\r\n".len();
@@ -310,7 +310,7 @@ fn heads_of_answers_have_limits_of_their_own() {
             (40 << 10) - 1,
             (
                 "head_too_long",
-                "the header section of the answer is longer than --upstream-max-head",
+                "the header section of the response is longer than --upstream-max-head",
             ),
         ),
         (
@@ -318,13 +318,13 @@ fn heads_of_answers_have_limits_of_their_own() {
             40 << 10,
             (
                 "too_many_fields",
-                "the answer has more fields than --upstream-max-fields",
+                "the response has more fields than --upstream-max-fields",
             ),
         ),
     ] {
         let mut proxied = configured(upstream(raw.address));
-        proxied.answer_head_bytes_max = limits;
-        proxied.answer_fields_max = 119;
+        proxied.response_head_bytes_max = limits;
+        proxied.response_fields_max = 119;
         let (cause, detail) = told;
         let told = Told {
             status: 502,
@@ -336,15 +336,15 @@ fn heads_of_answers_have_limits_of_their_own() {
     }
     for (raw, name) in [(long(40 << 10), "x"), (many(120), "x119")] {
         let (server, control) = super::proxy(&[raw.address], Limits::default(), |config| {
-            config.answer_head_bytes_max = 1 << 10;
+            config.response_head_bytes_max = 1 << 10;
         });
         let mut client = server.connect();
         let ask = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         assert_eq!(client.ask(ask).status, if name == "x" { 502 } else { 200 });
         // A reload changes them for upstreams that stay.
         let mut proxied = ProxyConfig::new(vec![upstream(raw.address)]);
-        proxied.answer_head_bytes_max = 40 << 10;
-        proxied.answer_fields_max = 120;
+        proxied.response_head_bytes_max = 40 << 10;
+        proxied.response_fields_max = 120;
         control.replace(proxied).unwrap();
         let answer = server.connect().ask(ask);
         assert_eq!((answer.status, answer.text()), (200, "ok".to_owned()));

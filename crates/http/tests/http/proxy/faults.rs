@@ -233,7 +233,7 @@ fn upstreams_fail(tls: Tls) {
             "POST / HTTP/1.1\r\nHost: a\r\n{}",
             framed(fault.body_bytes, fault.is_chunked)
         );
-        // An early answer may end the connection before all of the body is sent.
+        // An early response may end the connection before all of the body is sent.
         let _ = client.stream.write_all(request.as_bytes());
         check_told(&mut client, fault);
         control.replace(patience.unwrap()).unwrap();
@@ -308,7 +308,7 @@ fn handshakes_that_fail_are_told_apart() {
             "connection_timeout; details=\"the upstream did not accept a connection in time\"",
         ),
     ] {
-        // In clear text below, so that no handshake goes on.
+        // In plaintext below, so that no handshake goes on.
         let upstream = RawUpstream::start(move |peer, _| {
             if stalls {
                 peer.rest();
@@ -331,7 +331,7 @@ fn handshakes_that_fail_are_told_apart() {
 }
 
 /// Goal: with its only connection taken by a request, and nobody allowed to wait, the next request is told
-/// that it was the proxy's limit, and when to come again; the first one gets its answer all the same.
+/// that it was the proxy's limit, and when to come again; the first one gets its response all the same.
 #[test]
 fn a_full_upstream_is_the_proxys_limit() {
     let tls = Tls {
@@ -518,7 +518,7 @@ fn kept_connections_that_have_ended_cost_nothing() {
         if peer.head().is_some() {
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         }
-        // The next request is read, and the connection ends without an answer.
+        // The next request is read, and the connection ends without a response.
         let _ = peer.head();
     });
     let (server, _control) = proxy(&[upstream.address], Limits::default(), |config| {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const REQUEST: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Answers nothing, and reads until the proxy closes; with the part of an answer before that if there is
+/// Answers nothing, and reads until the proxy closes; with the part of a response before that if there is
 /// one.
 fn silent(part: &'static str) -> RawUpstream {
     RawUpstream::start(move |peer, _| {
@@ -83,7 +83,7 @@ fn a_fin_cancels_the_request_at_the_upstream() {
         client.finish();
     }
     for client in &mut clients {
-        assert!(client.rest().is_empty(), "there is no answer");
+        assert!(client.rest().is_empty(), "there is no response");
     }
     upstream_server.wait_until_all_ended();
     let gone = "millpond_upstream_failures_total{upstream=";
@@ -126,7 +126,7 @@ fn a_request_that_waits_for_a_connection_is_cancelled() {
     assert_eq!(upstream.connections.load(Ordering::SeqCst), 1);
 }
 
-/// Goal: bytes of a next request, which wait unread for the answer to the first, hide no FIN.
+/// Goal: bytes of a next request, which wait unread for the response to the first, hide no FIN.
 #[test]
 fn a_fin_behind_unread_bytes_is_seen() {
     let upstream = silent("");
@@ -165,7 +165,7 @@ fn a_fin_within_a_body_cancels_the_request() {
     }
 }
 
-/// Goal: an answer that has begun is cut so that no client takes what came for all of it, whatever
+/// Goal: a response that has begun is cut so that no client takes what came for all of it, whatever
 /// framing it has.
 #[test]
 fn an_answer_that_has_begun_is_cut() {
@@ -181,7 +181,7 @@ fn an_answer_that_has_begun_is_cut() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
-/// Goal: where it is allowed, a half-closed client gets its answer.
+/// Goal: where it is allowed, a half-closed client gets its response.
 #[test]
 fn a_half_closed_client_is_answered_where_that_is_allowed() {
     let upstream = RawUpstream::start(|peer, _| {

@@ -4,7 +4,7 @@ use super::{RawUpstream, proxy};
 use millpond_http::Limits;
 use std::io::{ErrorKind, Read};
 
-/// How an answer ends early, as the upstream sends it.
+/// How a response ends early, as the upstream sends it.
 const CUT: [&str; 3] = [
     "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n5\r\nwo",
     "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
@@ -13,7 +13,7 @@ const CUT: [&str; 3] = [
 
 /// A client of HTTP/1.0 takes the end of the connection for the end of the body.
 ///
-/// Goal: an answer that ends early has no end that a client could take for a good one: chunks without the last,
+/// Goal: a response that ends early has no end that a client could take for a good one: chunks without the last,
 /// fewer bytes than announced, or a reset where the end of the connection is that of the body.
 #[test]
 fn an_answer_that_is_cut_is_seen_to_be_cut() {
@@ -41,7 +41,7 @@ fn an_answer_that_is_cut_is_seen_to_be_cut() {
     }
 }
 
-/// Goal: a whole answer of an upstream that says HTTP/1.2 passes, and a request of HTTP/1.2 is one of 1.1; other
+/// Goal: a whole response of an upstream that says HTTP/1.2 passes, and a request of HTTP/1.2 is one of 1.1; other
 /// major versions are refused.
 #[test]
 fn a_higher_minor_version_is_1_1() {

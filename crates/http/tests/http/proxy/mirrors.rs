@@ -9,14 +9,14 @@ use millpond_http::proxy::{
 };
 use millpond_http::{Limits, ServeConfig};
 use millpond_io::Address;
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use std::sync::{Arc, Mutex};
 
 fn mirror(address: impl Into<Address>, percent: f64) -> MirrorConfig {
     let address = address.into();
     MirrorConfig {
         name: address.to_string(),
-        place: Place::Addresses(vec![address]),
+        place: Endpoint::Addresses(vec![address]),
         host: "mirror".to_owned(),
         tls: None,
         share: MirrorShare::of_percent(percent).unwrap(),
@@ -162,7 +162,7 @@ fn a_mirror_gets_what_the_upstream_gets() {
         expected.sort();
         assert_eq!(sorted(&copied), expected);
         wait_until("answers", || {
-            labelled(&server, "millpond_mirror_answers_total", "2xx") == requests.len() as u64
+            labelled(&server, "millpond_mirror_responses_total", "2xx") == requests.len() as u64
         });
         wait_until("an end", || {
             metric(&server, "millpond_mirror_in_flight") == 0
@@ -339,7 +339,7 @@ fn clients_see_nothing_of_a_bad_mirror() {
             }),
         ),
         (
-            "stops in its answer",
+            "stops in its response",
             misbehaving(|peer| {
                 peer.head();
                 peer.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab");
@@ -376,7 +376,7 @@ fn clients_see_nothing_of_a_bad_mirror() {
         }
         if what == "does not stop" {
             wait_until("a cut", || {
-                metric(&server, "millpond_mirror_answers_cut_total") > 0
+                metric(&server, "millpond_mirror_responses_too_long_total") > 0
             });
         }
     }

@@ -26,7 +26,7 @@ impl OtherServer {
         Self::with_script("python", "python3", "upstream.py").expect("python3 starts")
     }
 
-    /// Node's http server; `None` where there is no node, which is said aloud.
+    /// Node.js's http server; `None` where there is no Node.js, which is said aloud.
     pub(super) fn node() -> Option<Self> {
         Self::with_script("node", "node", "upstream.js")
     }
@@ -71,7 +71,7 @@ impl OtherServer {
         Self::with_conf("haproxy", &["-db", "-f"], &text, "v1.sock")
     }
 
-    /// nginx, which wants a head of the PROXY protocol and answers with what it tells.
+    /// nginx, which wants a PROXY header and answers with what it tells.
     pub(super) fn nginx_told() -> Self {
         let text = std::fs::read_to_string(format!("{DATA}/told.nginx.conf")).unwrap();
         Self::with_conf("nginx", &["-c"], &text, "front.sock")

@@ -1,4 +1,4 @@
-//! What passes: heads, bodies of both framings, informational answers, retries, upgrades, reloads.
+//! What passes: heads, bodies of both framings, informational responses, retries, upgrades, reloads.
 
 use super::others::OtherServer;
 use super::{RawUpstream, proxy, refusing, upstream};
@@ -6,7 +6,7 @@ use crate::support::{TestServer, config, pool_mode, wait_until};
 use millpond_http::proxy::{FieldChanges, Proxy, ProxyConfig, ProxyControl};
 use millpond_http::{Limits, ServeConfig};
 use millpond_io::Address;
-use millpond_io::connection_pool::Place;
+use millpond_io::connection_pool::Endpoint;
 use millpond_io::resolver::{Resolver, ResolverConfig};
 use serde_json::Value;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn plain(upstreams: &[std::net::SocketAddr]) -> TestServer {
 }
 
 /// Goal: method, target, end-to-end fields and bodies of every size and framing reach Python as they
-/// are, and its answers come back; one connection to it serves one client's requests.
+/// are, and its responses come back; one connection to it serves one client's requests.
 #[test]
 fn requests_and_answers_pass() {
     let python = OtherServer::python();
@@ -89,7 +89,7 @@ fn idle_connections_are_kept_for_their_time() {
     }
 }
 
-/// Goal: HEAD, 204 and 304 have no body behind them, HTTP/1.0 clients get no chunks, and a long answer
+/// Goal: HEAD, 204 and 304 have no body behind them, HTTP/1.0 clients get no chunks, and a long response
 /// in chunks, or until the upstream closes, comes through whole.
 #[test]
 fn every_framing_of_answers_passes() {
@@ -211,7 +211,11 @@ fn the_living_upstream_serves() {
     );
     assert_eq!(value("millpond_upstream_ejections_total", &dead, ""), 1);
     assert_eq!(
-        value("millpond_upstream_answers_total", &alive, ",class=\"2xx\""),
+        value(
+            "millpond_upstream_responses_total",
+            &alive,
+            ",class=\"2xx\""
+        ),
         20
     );
     assert_eq!(value("millpond_upstream_retries_total", &alive, ""), 3);
@@ -285,7 +289,7 @@ fn names_are_looked_up_again() {
     let resolver = Resolver::with_lookup(ResolverConfig::default(), lookup).unwrap();
     let mut named = upstream(original.address);
     named.name = "app:80".to_owned();
-    named.place = Place::Name {
+    named.place = Endpoint::Name {
         host: "app".to_owned(),
         port: 80,
     };
@@ -475,7 +479,7 @@ fn fields_are_changed_by_the_operator() {
     let (server, control) = proxy(&[upstream.address], Limits::default(), |config| {
         *config = proxied.clone();
         config.request_changes = changes(&["X-Set: new", "-X-Gone", "+X-Add: 2"]);
-        config.answer_changes = changes(&["-Server", "X-Old: 2", "+X-Old: 3"]);
+        config.response_changes = changes(&["-Server", "X-Old: 2", "+X-Old: 3"]);
     });
     let mut client = server.connect();
     let request = "GET / HTTP/1.1\r\nHost: a\r\nX_Set: old\r\nX-SET: old\r\nX-Gone: 1\r\n\

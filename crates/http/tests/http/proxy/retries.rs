@@ -158,7 +158,7 @@ impl Stage {
     }
 }
 
-/// Status, tries, whether the answer is whole.
+/// Status, tries, whether the response is whole.
 fn expected(fault: Fault, may_repeat: bool) -> (u64, usize, bool) {
     match (fault, may_repeat) {
         (Fault::Closes, true) => (200, 2, true),
@@ -209,7 +209,7 @@ fn play(fault: Fault) {
     }
 }
 
-/// Goal: a request that met with no byte of an answer is sent again if its repetition changes nothing and its
+/// Goal: a request that met with no byte of a response is sent again if its repetition changes nothing and its
 /// body is still there, whether the connection was new or kept; the client and the log say what became of it.
 #[test]
 fn a_try_without_a_byte_is_repeated_by_meaning() {

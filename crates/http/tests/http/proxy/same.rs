@@ -155,8 +155,8 @@ fn ask(address: SocketAddr, request: &str) -> Option<(u16, Vec<String>, Vec<u8>)
     Some((response.status, fields, response.body))
 }
 
-/// Goal: status, fields and body of each answer are those that the server gives by itself, whatever the
-/// framing of request and answer.
+/// Goal: status, fields and body of each response are those that the server gives by itself, whatever the
+/// framing of request and response.
 #[test]
 #[ignore = "starts servers that need seconds for it, and are not installed everywhere"]
 fn answers_are_those_of_the_server_itself() {
@@ -181,7 +181,7 @@ fn answers_are_those_of_the_server_itself() {
             let start: String = request.chars().take(100).collect();
             let (direct, through) = (ask(other.address, &request), ask(server.address, &request));
             if direct.is_none() {
-                // It closed without a word, which the proxy cannot do.
+                // It closed silently, which the proxy cannot do.
                 assert_eq!(through.unwrap().0, 502, "{words:?} {start}");
                 continue;
             }

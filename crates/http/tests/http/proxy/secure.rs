@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock};
 
 const NAME: &str = "mill.test";
 
-/// Bytes both ways, sealed or in clear text.
+/// Bytes both ways, sealed or in plaintext.
 pub(crate) trait Stream: Read + Write + Send {}
 
 impl<S: Read + Write + Send> Stream for S {}
@@ -90,7 +90,7 @@ pub(super) fn accept_with(config: Arc<ServerConfig>, stream: TcpStream) -> Box<d
     Box::new(Announcing(StreamOwned::new(connection, stream)))
 }
 
-/// The same of an upstream that ends its connections without a word.
+/// The same of an upstream that ends its connections silently.
 pub(super) fn accept_without_close_notify(stream: TcpStream) -> Box<dyn Stream> {
     let connection = ServerConnection::new(server_config(&AUTHORITY)).unwrap();
     Box::new(StreamOwned::new(connection, stream))
@@ -151,7 +151,7 @@ fn stream_to(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// The same over TLS, behind something in clear text.
+/// The same over TLS, behind something in plaintext.
 pub(super) fn connect_behind(address: SocketAddr, head: &[u8]) -> Box<dyn Stream> {
     static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
         let mut roots = RootCertStore::empty();

@@ -30,7 +30,7 @@ fn body_of(peer: &mut RawPeer, head: &str) -> String {
     }
 }
 
-/// Answers with what it saw, as a body in chunks, and with trailers behind it; `fields` in its head.
+/// Responds with what it saw, as a body in chunks, and with trailers behind it; `fields` in its head.
 fn echoing(fields: &'static str) -> RawUpstream {
     RawUpstream::start(move |peer, _| {
         while let Some(head) = peer.head() {
@@ -125,7 +125,7 @@ fn the_wish_for_trailers_reaches_the_upstream() {
 }
 
 /// Goal: trailers that frame or route, or that are too many, are the upstream's fault where it sends
-/// them, and cut the answer; the client is not given an end that was not there.
+/// them, and cut the response; the client is not given an end that was not there.
 #[test]
 fn bad_trailers_of_an_upstream_cut_its_answer() {
     for bad in [

@@ -62,7 +62,7 @@ fn all_of(stream: &mut impl Read) -> usize {
 }
 
 /// A FIN of either side cut the other one's direction. Goal: what the client sends, however late the
-/// upstream reads it, arrives with its end, and then the upstream's answer does.
+/// upstream reads it, arrives with its end, and then the upstream's response does.
 #[test]
 fn an_upstream_answers_after_the_clients_fin() {
     let (address, thread) = upstream(|stream| {

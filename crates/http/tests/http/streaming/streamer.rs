@@ -99,7 +99,7 @@ impl Streamer {
 }
 
 impl Streamer {
-    /// Answers that are over with the call, and not all as they should be.
+    /// Responses that are over with the call, and not all as they should be.
     fn answer_oddly(request: &Request<'_>, response: &mut Response<'_>) -> Flow {
         match request.path() {
             b"/short" => {

@@ -15,7 +15,7 @@ use crate::driver::accepting::{
     AcceptState, Acceptor, RETRY_NS, RETRY_TIMER_USER, SpareDescriptor,
 };
 use crate::driver::lifecycle::{
-    Closing, Life, SocketDriver, Stage, Step, end_oldest_closing, perform,
+    CloseStep, Closing, Life, SocketDriver, Stage, end_oldest_closing, perform,
 };
 use crate::driver::socket_count::SocketCount;
 use crate::error::IoError;
@@ -190,7 +190,7 @@ impl Acceptor for EpollDriver {
     }
 }
 
-// Lingering close: the answer reaches a peer that is still sending.
+// Lingering close: the response reaches a peer that is still sending.
 //
 // Closing a TCP socket with unread bytes sends a reset, and a reset destroys what the peer has
 
@@ -218,9 +218,9 @@ impl EpollDriver {
         };
         let step = match flushed {
             Flushed::All { .. } => socket.life.queue_sent(),
-            Flushed::Failed(_) => Step::Close,
+            Flushed::Failed(_) => CloseStep::Close,
             Flushed::Some { sent_any: true } => socket.life.queue_moved(),
-            Flushed::Some { sent_any: false } => Step::Nothing,
+            Flushed::Some { sent_any: false } => CloseStep::Nothing,
         };
         perform(self, id, step);
         self.is_alive(id)
@@ -248,8 +248,8 @@ impl EpollDriver {
                 socket.life.discarded(count)
             }
             Received::Finished => socket.life.peer_finished(),
-            Received::NotReady => Step::Nothing,
-            Received::Failed(_) => Step::Close,
+            Received::NotReady => CloseStep::Nothing,
+            Received::Failed(_) => CloseStep::Close,
         };
         perform(self, id, step);
         if matches!(received, Received::Bytes(_)) {

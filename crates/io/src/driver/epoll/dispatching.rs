@@ -126,7 +126,7 @@ impl EpollDriver {
             let usage = socket.usage;
             return self.handle_other(id, flags, usage, buffer, pools, handler);
         }
-        // What nearly all events are, before the rest is told apart.
+        // What nearly all events are, before the rest is distinguished.
         if socket.life.stage() == Stage::Open
             && flags == EventFlags::IN
             && socket.life.receiving() == Receiving::On
@@ -193,7 +193,7 @@ impl EpollDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         if !self.waiting.admits_next(usage, &mut self.scheduler) {
-            return self.put_off(id, flags);
+            return self.defer(id, flags);
         }
         let turn_bytes = self.turn_bytes;
         self.turn_bytes = self.turn_bytes_of_others();

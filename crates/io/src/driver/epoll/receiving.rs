@@ -100,7 +100,7 @@ impl EpollDriver {
         let leaves = matches!(received, Received::Finished) && is_turn == IsTurn::No;
         if leaves && !scheduler.admits_end(socket.usage, Work::End) {
             socket.usage = Usage::NEW;
-            return self.put_off(id, flags);
+            return self.defer(id, flags);
         }
         let turn_bytes = socket.usage.receive_bytes(turn_bytes);
         socket.ready = left_after(received, flags, turn_bytes);

@@ -61,7 +61,7 @@ pub enum PeerRead {
     Failed(Errno),
 }
 
-/// A listening address and who waits there.
+/// A listening address and the connections that wait there.
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) address: Address,
@@ -134,7 +134,7 @@ impl State {
             .find(|listening| listening.address == *address)
     }
 
-    /// Nobody accepts there any more; who waits is told by a reset.
+    /// Nothing accepts there any more; waiting connections are reset.
     pub(super) fn stop_listening_at(&mut self, address: &Address) {
         let Some(index) = self
             .listening
@@ -353,7 +353,7 @@ impl Network {
         is_free
     }
 
-    /// From here on what a driver connects to `address` gets no answer at all, as behind a firewall that
+    /// From here on what a driver connects to `address` gets no response at all, as behind a firewall that
     /// drops.
     pub fn silence(&self, address: &Address) {
         self.state().silent.push(address.clone());

@@ -53,7 +53,7 @@ impl SimDriver {
         if self.takes_last_connections() {
             self.resume_accepting();
             accept_waiting(self, pools, &mut handler);
-            // Those that could not be taken are refused, and so is whoever comes later.
+            // Those that could not be taken are refused, and so are later ones.
             self.end_accepting();
         }
         expire_deadlines(self);
@@ -238,7 +238,7 @@ impl SimDriver {
             return false;
         }
         if !std::mem::replace(&mut socket.is_waiting, true) {
-            counters.put_off += 1;
+            counters.deferred += 1;
             waiting.push_back(id);
         }
         true

@@ -151,7 +151,7 @@ impl Wire {
             return Err(Errno::PIPE);
         }
         if self.ends[1 - end].is_closed {
-            // The kernel takes them; the peer's answers with a reset.
+            // The kernel takes them; the peer answers with a reset.
             self.break_under(end, true);
             return Ok(bytes.len());
         }
@@ -254,7 +254,7 @@ pub struct FaultPlan {
     pub resets: f64,
     /// Bytes that arrived before a reset are lost with it.
     pub resets_lose_input: f64,
-    /// A waiting connection cannot be taken, for want of descriptors or kernel memory.
+    /// A waiting connection cannot be taken, for lack of descriptors or kernel memory.
     pub accept_failures: f64,
     /// A connection asked for is refused or times out.
     pub connect_failures: f64,
@@ -296,7 +296,7 @@ impl FaultPlan {
     /// always. A bug that needs one fault to be frequent and another absent is found that way,
     /// which a fixed mixture of all would hide.
     ///
-    /// Resets are not among them: whoever draws a plan decides whether his oracle allows them.
+    /// Resets are not among them: the plan decides whether the oracle allows them.
     #[must_use]
     pub fn drawn(seed: u64) -> Self {
         // Not the stream that a network with the same seed draws from.
@@ -339,7 +339,7 @@ impl FaultPlan {
     }
 }
 
-/// Where the driver's receives of one connection end, for whoever wants to say it exactly.
+/// Where the driver's receives of one connection end, for tests that set it exactly.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Cuts {
     /// Wherever the plan's chances put them.

@@ -26,7 +26,7 @@ fn spins_in_vain_become_rare() {
 }
 
 /// A spin up to a planned moment counted as one in vain: at 2,000 requests a second, `--busy-poll 500` slept through
-/// every answer.
+/// every response.
 ///
 /// Goal: a spin that ends at its deadline changes nothing: neither the next spin nor how rare they have become.
 #[test]

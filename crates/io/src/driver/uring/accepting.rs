@@ -149,7 +149,7 @@ impl UringDriver {
         }
     }
 
-    /// Listening has ended: takes those who wait, and closes the listener once the kernel has let
+    /// Listening has ended: takes waiting connections, and closes the listener once the kernel has let
     /// go of it, without which its port would stay taken.
     pub(super) fn finish_accepting<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
     where
@@ -247,7 +247,7 @@ impl Acceptor for UringDriver {
     }
 }
 
-// Closing: at once, or lingering so that the answer reaches a peer that is still sending; and
+// Closing: at once, or lingering so that the response reaches a peer that is still sending; and
 // sockets that only the kernel knows any more.
 //
 // A descriptor closed under an operation stays open in the kernel and sends no FIN. So a socket
@@ -303,7 +303,7 @@ impl UringDriver {
             return;
         }
         self.counters.abandoned += 1;
-        // A peer whose close waits sees that as the end: a shutdown takes as long as a close. But what is
+        // A peer whose close waits treats that as EOF: a shutdown takes as long as a close. But what is
         // only watched or received from ends by being cancelled, and a send may not.
         let must_shut_down = socket.send == SendOperation::Queued || socket.has_connect;
         if must_shut_down || scheduler.admits_end(socket.usage, Work::Close) {
@@ -381,7 +381,7 @@ impl UringDriver {
 
     /// Releases the first of those that are only to be closed; false if there is none.
     pub(super) fn release_first_waiting(&mut self) -> bool {
-        // Dead ids take nobody's turn.
+        // Stale ids are skipped and use no budget.
         while let Some(id) = self.close_queue.pop() {
             if self.release_if_idle(id) {
                 return true;
@@ -409,7 +409,7 @@ impl UringDriver {
         true
     }
 
-    /// The kernel says that a socket failed. A crowd that resets its connections has that said of all
+    /// The kernel says that a socket failed. Many connections that reset at once have that said of all
     /// together, and each is a close.
     pub(super) fn fail_in_turn<H>(
         &mut self,
@@ -426,7 +426,7 @@ impl UringDriver {
         if self.scheduler.admits_end(socket.usage, Work::End) {
             return self.remove_failed(id, error, pools, handler);
         }
-        self.counters.put_off += 1;
+        self.counters.deferred += 1;
         self.fail_later(id, error);
     }
 

@@ -9,8 +9,8 @@
 //! each socket; so one that brought more than a receive during a pause receives one by one from then on, and holds
 //! one receive at most, until its peer has sent short messages for a while.
 //!
-//! A submission that goes on takes all there is, and all buffers with it. So whoever finds none
-//! waits for a turn, first come, first served; a turn is one receive of bounded length, and who
+//! A submission that goes on takes all there is, and all buffers with it. So a socket that finds none
+//! waits for a turn, first come, first served; a turn is one receive of bounded length, and a socket that
 //! leaves bytes behind waits for the next one. Once they are all taken, the submission goes on by
 //! itself again.
 //!
@@ -43,7 +43,7 @@ use super::{Event, ReceiveOperation, SocketId, UringDriver, handle_of};
 const HELD_PIECE_BYTES: usize = 32 << 10;
 
 /// After a socket held more than one receive, so many short messages come one by one before a submission goes on by
-/// itself again: who uploads bodies now and then sends the heads of other requests in between.
+/// itself again: a client that uploads bodies sends the heads of other requests in between.
 const SINGLE_RECEIVES: u8 = 64;
 
 /// A receive of fewer bytes that left nothing behind is a message's.
@@ -51,7 +51,7 @@ const LONG_BYTES_MIN: usize = 4 << 10;
 
 /// Where in the queue for turns a socket stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
+enum QueueEnd {
     Last,
     /// It found no buffer in its turn.
     Next,
@@ -75,11 +75,11 @@ impl UringDriver {
         if !is_wanted || socket.receive != ReceiveOperation::None {
             return;
         }
-        // Who sends much takes all buffers, and all the time to put it off, if nothing bounds it.
+        // A peer that sends much takes all buffers, and all the time to defer it, if nothing bounds it.
         let is_flooding =
             socket.life.stage() == Stage::Open && socket.is_lasting && socket.usage.is_bulk();
         if is_flooding && self.scheduler.is_protecting() {
-            return self.wait_for_turn(id, Place::Last);
+            return self.wait_for_turn(id, QueueEnd::Last);
         }
         let goes_on = socket.is_lasting && socket.single_receives == 0;
         let entry = if goes_on && is_multishot_known {
@@ -94,7 +94,7 @@ impl UringDriver {
     }
 
     /// Lets those receive that have waited longest, all together no more than a tick's share, which
-    /// leaves buffers for those who do not flood.
+    /// leaves buffers for clients that do not flood.
     pub(super) fn give_turns(&mut self) {
         if self.waiting.is_empty() {
             return;
@@ -132,14 +132,14 @@ impl UringDriver {
 
     /// Queues a socket that has more to receive than it got.
     #[cold]
-    fn wait_for_turn(&mut self, id: SocketId, place: Place) {
+    fn wait_for_turn(&mut self, id: SocketId, place: QueueEnd) {
         if let Some(socket) = self.sockets.get_mut(handle_of(id))
             && socket.receive == ReceiveOperation::None
         {
             socket.receive = ReceiveOperation::Waiting;
             match place {
-                Place::Last => self.waiting.push(id, socket.usage),
-                Place::Next => self.waiting.push_again(id, socket.usage),
+                QueueEnd::Last => self.waiting.push(id, socket.usage),
+                QueueEnd::Next => self.waiting.push_again(id, socket.usage),
             }
         }
     }
@@ -219,7 +219,7 @@ impl UringDriver {
                             let work = socket.usage.work();
                             if !self.resumed.is_empty() || !self.scheduler.admits(work) {
                                 self.hold(id, bytes, pools);
-                                return self.put_off(id);
+                                return self.defer(id);
                             }
                         }
                         socket.usage.received(bytes.len());
@@ -245,17 +245,21 @@ impl UringDriver {
                 _ => {}
             },
             _ => {
-                let place = if was_turn { Place::Next } else { Place::Last };
+                let place = if was_turn {
+                    QueueEnd::Next
+                } else {
+                    QueueEnd::Last
+                };
                 let error = Errno::from_raw_os_error(-result);
                 self.receive_failed(id, (error, place), pools, handler);
             }
         }
-        // Without submissions that go on each receive is a turn: asked again at once, those who
+        // Without submissions that go on each receive is a turn: asked again at once, sockets that
         // flood would share the buffers among themselves.
         if cqueue::sock_nonempty(completion.flags())
             && (was_turn || !self.features.has(DriverFeature::MultishotReceive))
         {
-            self.wait_for_turn(id, Place::Last);
+            self.wait_for_turn(id, QueueEnd::Last);
         }
         self.after_receive(id);
     }
@@ -394,14 +398,14 @@ impl UringDriver {
         }
         socket.has_held_finish = true;
         if is_wanted {
-            self.put_off(id);
+            self.defer(id);
         }
     }
 
     /// Something of it is held now, until it has its turn.
     #[cold]
-    fn put_off(&mut self, id: SocketId) {
-        self.counters.put_off += 1;
+    fn defer(&mut self, id: SocketId) {
+        self.counters.deferred += 1;
         self.resumed.push(id);
         if let Some(socket) = self.sockets.get_mut(handle_of(id))
             && socket.receive == ReceiveOperation::Multishot
@@ -416,7 +420,7 @@ impl UringDriver {
     fn receive_failed<H>(
         &mut self,
         id: SocketId,
-        (error, place): (Errno, Place),
+        (error, place): (Errno, QueueEnd),
         pools: &mut ShardPools,
         handler: &mut H,
     ) where

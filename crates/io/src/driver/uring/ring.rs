@@ -160,7 +160,7 @@ impl Ring {
                 return;
             }
             self.early_submits += 1;
-            // Whatever the answer: either there is room now, or the next round asks again.
+            // Whatever the result: either there is room now, or the next round asks again.
             if self.enter_with(0, Wait::Look) == Err(Errno::AGAIN) {
                 std::thread::sleep(MEMORY_PAUSE);
             }
@@ -214,7 +214,7 @@ impl Ring {
             None => (std::ptr::null(), 0),
         };
         // SAFETY: the descriptor or index is this ring's; `arguments`, and the time it points to,
-        // outlive the call; the entries' memory is the duty of those who pushed them.
+        // outlive the call; the entries' memory is the duty of the code that pushed them.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,
@@ -431,7 +431,7 @@ impl Operation {
     }
 }
 
-/// More sockets than slots can be told apart.
+/// More sockets than slots can be distinguished.
 pub(super) const fn is_slot_nameable(slot: u32) -> bool {
     slot <= SLOT_MASK
 }

@@ -36,7 +36,7 @@ use super::ring::{Operation, is_slot_nameable};
 use super::{Event, SendOperation, SendOutcome, Socket, SocketId, UringDriver, handle_of, id_of};
 
 /// More than this goes out at once: the system call is small beside copying so much, and its
-/// answer tells whether the kernel is full.
+/// response tells whether the kernel is full.
 const DUE_BYTES_MAX: usize = 64 << 10;
 
 impl UringDriver {
@@ -454,7 +454,7 @@ impl UringDriver {
             return self.remove_failed(id, error, pools, handler);
         }
         socket.life.connected();
-        // Whoever connects means to exchange more than one message.
+        // The connecting side means to exchange more than one message.
         socket.is_lasting = true;
         self.arm_queued_send(id);
         handler(self, pools, Event::Connected { socket: id });

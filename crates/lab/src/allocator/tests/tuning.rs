@@ -59,7 +59,7 @@ fn glibc_answers_for_its_tunables() {
         refused.starts_with("does not take arena_max=two"),
         "{refused}"
     );
-    // Beyond its range a tunable keeps its default, without a word to the program.
+    // Beyond its range a tunable keeps its default, silently to the program.
     let refused = ask("perturb=70000").unwrap_err();
     assert!(
         refused.starts_with("does not take perturb=70000"),

@@ -165,7 +165,7 @@ struct Heap {
 
 /// What stands around the bins.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct ArenaState {
     bins: u64,
     next: u64,
     arena: Arena,
@@ -176,7 +176,7 @@ struct State {
 impl View<'_> {
     fn heap(&self, file: &str, version: Option<(u32, u32)>) -> Result<GlibcHeap, &'static str> {
         let heaps = self.heaps();
-        let mut states: BTreeMap<u64, State> = BTreeMap::new();
+        let mut states: BTreeMap<u64, ArenaState> = BTreeMap::new();
         for heap in heaps.iter().filter(|heap| heap.is_first()) {
             let state = self
                 .state_of(heap.arena)
@@ -253,7 +253,7 @@ impl View<'_> {
     }
 
     /// The arena at an address, by its bins, wherever they begin in it.
-    fn state_of(&self, arena: u64) -> Option<State> {
+    fn state_of(&self, arena: u64) -> Option<ArenaState> {
         let words_in_front = (BINS_AT_BYTES_MAX / WORD_BYTES) as usize;
         let words = self.words(arena, words_in_front + STATE_WORDS)?;
         let mut found =
@@ -263,7 +263,7 @@ impl View<'_> {
     }
 
     /// The state whose bins begin at `words[at]`, which is at the address `bins` of the process.
-    fn state_at(&self, words: &[u64], at: usize, bins: u64) -> Option<State> {
+    fn state_at(&self, words: &[u64], at: usize, bins: u64) -> Option<ArenaState> {
         let state = words.get(at..at + STATE_WORDS)?;
         let mut empty = 0;
         for (pair, own) in state[..BIN_COUNT * 2].chunks_exact(2).zip(0_u64..) {
@@ -294,7 +294,7 @@ impl View<'_> {
             system_bytes_max,
             free_at_end_bytes,
         };
-        (free_at_end_bytes <= system_bytes).then_some(State {
+        (free_at_end_bytes <= system_bytes).then_some(ArenaState {
             bins,
             next,
             arena,
@@ -341,8 +341,8 @@ impl View<'_> {
     fn main(
         &self,
         data: &[(u64, Vec<u64>)],
-        others: &BTreeMap<u64, State>,
-    ) -> Result<(u64, State), &'static str> {
+        others: &BTreeMap<u64, ArenaState>,
+    ) -> Result<(u64, ArenaState), &'static str> {
         let mut distances = others.iter().map(|(arena, state)| state.bins - arena);
         let distance = distances.next();
         if distances.any(|other| Some(other) != distance) {
@@ -368,12 +368,12 @@ impl View<'_> {
             [] => Err(
                 "its main arena was not found: it is not in use, or of a version that is not known",
             ),
-            _ => Err("its main arena could not be told from other data"),
+            _ => Err("its main arena could not be distinguished from other data"),
         }
     }
 
     /// The end of the heap segment, after the main arena was held against what is mapped.
-    fn heap_end(&self, main: u64, state: &State) -> Result<Option<u64>, &'static str> {
+    fn heap_end(&self, main: u64, state: &ArenaState) -> Result<Option<u64>, &'static str> {
         let segment = self.mappings.iter().rfind(|one| one.name == "[heap]");
         let anonymous = self.mappings.iter().filter(|one| {
             let has_no_file = one.is_nameless() || one.name == "[heap]";
@@ -392,8 +392,8 @@ impl View<'_> {
 
     fn check_ring(
         main: u64,
-        state: &State,
-        others: &BTreeMap<u64, State>,
+        state: &ArenaState,
+        others: &BTreeMap<u64, ArenaState>,
     ) -> Result<(), &'static str> {
         let mut at = state.next;
         for passed in 0..=others.len() {
@@ -448,7 +448,7 @@ impl Heap {
 }
 
 /// Each arena has as much from the system as its heaps are long, and ends where the last of them does.
-fn check_sums(heaps: &[Heap], states: &BTreeMap<u64, State>) -> Result<(), &'static str> {
+fn check_sums(heaps: &[Heap], states: &BTreeMap<u64, ArenaState>) -> Result<(), &'static str> {
     for (arena, state) in states {
         let own = || heaps.iter().filter(|heap| heap.arena == *arena);
         let bytes: u64 = own().map(|heap| heap.bytes).sum();

@@ -136,7 +136,7 @@ impl Serving {
         served.chain(inside).any(|name| name == family)
     }
 
-    /// Who serves, in a few words.
+    /// Which allocator serves, in a few words.
     #[must_use]
     pub fn title(&self) -> String {
         match (&self.runtimes[..], self.served.is_empty()) {
@@ -148,7 +148,7 @@ impl Serving {
 
     fn malloc_title(&self) -> String {
         match &self.served[..] {
-            [] => "Which malloc serves it could not be told".to_owned(),
+            [] => "Which malloc serves it could not be determined".to_owned(),
             [one] => match self.inside.iter().find(|inside| inside.name != one.name) {
                 Some(inside) => format!(
                     "{} serves malloc, and {} inside {} what that has for itself",
@@ -662,17 +662,17 @@ fn nothing_served(looked: &Looked) -> Finding {
     }
     let (found, remedy) = if looked.process.file.elf.is_none() {
         (
-            "cannot be told: the program is not a 64-bit one",
+            "cannot be determined: the program is not a 64-bit one",
             "look at its memory maps by hand: less /proc/PID/maps",
         )
     } else if is(Unsuitable::Static) {
         (
-            "cannot be told: the program is linked statically, and nothing in it names an allocator",
+            "cannot be determined: the program is linked statically, and nothing in it names an allocator",
             "ask who built it, or look at a build with symbols",
         )
     } else {
         (
-            "cannot be told: no call of malloc could be followed, as the files of the process cannot be read",
+            "cannot be determined: no call of malloc could be followed, as the files of the process cannot be read",
             "as root: sudo millpond doctor --pid PID",
         )
     };

@@ -1,4 +1,4 @@
-use super::super::State;
+use super::super::FindingState;
 use super::super::machine::tests::planted;
 use super::*;
 
@@ -82,7 +82,7 @@ fn each_fact_has_its_meaning() {
         ("overcommit=2", "overcommit", "fail early"),
     ] {
         let finding = found(&[line], name);
-        assert_eq!(finding.state, State::Weak, "{finding:?}");
+        assert_eq!(finding.state, FindingState::Weak, "{finding:?}");
         assert!(finding.found.contains(meaning), "{finding:?}");
         assert!(finding.remedy.is_some(), "{finding:?}");
     }
@@ -98,7 +98,10 @@ fn each_fact_has_its_meaning() {
     let usual = facts(&usual);
     let all = findings(&usual, Some(&usual));
     assert_eq!(all.len(), 7);
-    assert!(all.iter().all(|one| one.state == State::Ok), "{all:?}");
+    assert!(
+        all.iter().all(|one| one.state == FindingState::Ok),
+        "{all:?}"
+    );
     let rseq = all.iter().find(|one| one.name == "rseq").unwrap();
     assert!(rseq.found.contains("glibc.pthread.rseq=0"), "{rseq:?}");
 }
@@ -117,7 +120,7 @@ fn programs_are_told_by_their_files() {
         examine_program(&program).unwrap()
     };
     let plain = of("plain", &[]);
-    assert_eq!(plain.state, State::Ok, "{plain:?}");
+    assert_eq!(plain.state, FindingState::Ok, "{plain:?}");
     let fixed = of("static", &["-static"]);
     assert!(fixed.found.contains("statically linked"), "{fixed:?}");
     let musl = of("musl", &["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"]);
@@ -141,7 +144,7 @@ fn differences_are_told() {
     ]);
     let all = findings(&there, Some(&here));
     let of = |name: &str| all.iter().find(|one| one.name == name).unwrap();
-    assert_eq!(of("C library").state, State::Weak);
+    assert_eq!(of("C library").state, FindingState::Weak);
     assert!(of("C library").found.contains("older than the 2.36 here"));
     assert!(
         of("THP")

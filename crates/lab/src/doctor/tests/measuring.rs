@@ -1,4 +1,4 @@
-use super::super::State;
+use super::super::FindingState;
 use super::tests::planted;
 use super::*;
 
@@ -43,13 +43,13 @@ fn settings_that_disturb_are_found() {
             "top",
         ),
     ] {
-        for (text, state) in [(bad, State::Weak), (good, State::Ok)] {
+        for (text, state) in [(bad, FindingState::Weak), (good, FindingState::Ok)] {
             let (_root, machine) = planted(&[(file, text)]);
             let findings = findings(&machine, &Attempts::well());
             let finding = findings.iter().find(|one| one.name == name).unwrap();
             assert_eq!(finding.state, state, "{finding:?}");
             let has_part = finding.remedy.as_ref().is_some_and(|it| it.contains(part));
-            assert_eq!(has_part, state == State::Weak, "{finding:?}");
+            assert_eq!(has_part, state == FindingState::Weak, "{finding:?}");
         }
     }
 }
@@ -103,10 +103,10 @@ fn sleep_that_cannot_be_kept_off_is_said() {
         let (_root, machine) = planted(&[(DRIVER, driver)]);
         idle_cpus(&machine, attempts).map(|finding| finding.state)
     };
-    assert_eq!(state("haltpoll", &attempts), Some(State::Ok));
+    assert_eq!(state("haltpoll", &attempts), Some(FindingState::Ok));
     assert_eq!(state("none", &attempts), None);
     attempts.awake = Err("Permission denied".to_owned());
-    assert_eq!(state("haltpoll", &attempts), Some(State::Weak));
+    assert_eq!(state("haltpoll", &attempts), Some(FindingState::Weak));
     assert_eq!(state("none", &attempts), None);
 }
 
@@ -114,10 +114,10 @@ fn sleep_that_cannot_be_kept_off_is_said() {
 #[test]
 fn a_priority_that_is_forbidden_is_said() {
     let mut attempts = Attempts::well();
-    assert_eq!(priority(&attempts).state, State::Ok);
+    assert_eq!(priority(&attempts).state, FindingState::Ok);
     attempts.may_raise_priority = false;
     let finding = priority(&attempts);
-    assert_eq!(finding.state, State::Weak);
+    assert_eq!(finding.state, FindingState::Weak);
     assert!(finding.remedy.is_some_and(|line| line.contains("root")));
 }
 
@@ -126,13 +126,13 @@ fn a_priority_that_is_forbidden_is_said() {
 #[test]
 fn exact_counts_and_single_cpus() {
     let (_root, mut machine) = planted(&[("proc/self/limits", "x")]);
-    assert_eq!(exact_memory(&machine).unwrap().state, State::Weak);
+    assert_eq!(exact_memory(&machine).unwrap().state, FindingState::Weak);
     assert_eq!(one_cpu(&machine), None);
     machine.cpus = 1;
-    assert_eq!(one_cpu(&machine).unwrap().state, State::Weak);
+    assert_eq!(one_cpu(&machine).unwrap().state, FindingState::Weak);
     let (_root, machine) = planted(&[
         ("proc/self/limits", "x"),
         ("proc/self/smaps_rollup", "Pss_Anon: 4 kB"),
     ]);
-    assert_eq!(exact_memory(&machine).unwrap().state, State::Ok);
+    assert_eq!(exact_memory(&machine).unwrap().state, FindingState::Ok);
 }

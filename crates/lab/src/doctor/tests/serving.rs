@@ -26,7 +26,7 @@ fn a_good_machine_is_left_alone() {
     for finding in findings {
         assert_eq!(
             (finding.state, &finding.remedy),
-            (State::Ok, &None),
+            (FindingState::Ok, &None),
             "{finding:?}"
         );
     }
@@ -39,37 +39,37 @@ fn shortages_are_found_with_their_remedies() {
         (
             ("proc/self/limits", limits(1024, 524_288)),
             "open files",
-            State::Weak,
+            FindingState::Weak,
             "ulimit -n 16500",
         ),
         (
             ("proc/self/limits", limits(1024, 4096)),
             "open files",
-            State::Weak,
+            FindingState::Weak,
             "limits.conf",
         ),
         (
             ("proc/self/limits", limits(16, 16)),
             "open files",
-            State::Missing,
+            FindingState::Missing,
             "as root",
         ),
         (
             ("proc/sys/net/core/somaxconn", "128".to_owned()),
             "somaxconn",
-            State::Weak,
+            FindingState::Weak,
             "net.core.somaxconn=4096",
         ),
         (
             ("sys/fs/cgroup/cpu.max", "150000 100000".to_owned()),
             "CPUs",
-            State::Weak,
+            FindingState::Weak,
             "--cpuset-cpus",
         ),
         (
             ("sys/fs/cgroup/memory.max", "67108864".to_owned()),
             "memory",
-            State::Weak,
+            FindingState::Weak,
             "--memory",
         ),
     ] {
@@ -83,7 +83,7 @@ fn shortages_are_found_with_their_remedies() {
         );
     }
     let (_root, machine) = planted(&[("sys/fs/cgroup/cpu.max", "max 100000")]);
-    assert_eq!(cpus(&machine).state, State::Ok);
+    assert_eq!(cpus(&machine).state, FindingState::Ok);
 }
 
 /// Goal: without io_uring there is epoll; without both nothing can be served; each cause has its own
@@ -103,7 +103,7 @@ fn one_driver_is_enough() {
         let mut attempts = Attempts::well();
         attempts.uring = Err(IoError::UringUnavailable(why));
         let uring = drivers(&attempts).remove(0);
-        assert_eq!(uring.state, State::Weak);
+        assert_eq!(uring.state, FindingState::Weak);
         assert!(uring.remedy.unwrap().contains(part), "{why:?}");
         assert!(
             uring.found.contains("epoll by themselves"),
@@ -114,12 +114,12 @@ fn one_driver_is_enough() {
         assert!(
             drivers(&attempts)
                 .iter()
-                .all(|one| one.state == State::Missing)
+                .all(|one| one.state == FindingState::Missing)
         );
     }
     let mut attempts = Attempts::well();
     attempts.loopback = Err("unreachable".to_owned());
-    assert_eq!(loopback(&attempts).state, State::Missing);
+    assert_eq!(loopback(&attempts).state, FindingState::Missing);
 }
 
 /// Goal: what an older kernel lacks is named.

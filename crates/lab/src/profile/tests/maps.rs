@@ -29,12 +29,14 @@ fn addresses_have_places() {
     maps.capture(&[own]);
     let program = fs::canonicalize(std::env::current_exe().unwrap()).unwrap();
     let address = maps_are_read as fn() as usize as u64;
-    assert!(matches!(maps.place(own, &[], address), Place::File(file, _) if *file == program));
+    assert!(
+        matches!(maps.place(own, &[], address), CodeLocation::File(file, _) if *file == program)
+    );
     assert_eq!(
         maps.place(0, &[own], address),
         maps.place(own, &[], address)
     );
-    assert_eq!(maps.place(own, &[], 8), Place::Nowhere);
-    assert_eq!(maps.place(0, &[], address), Place::Nowhere);
+    assert_eq!(maps.place(own, &[], 8), CodeLocation::Nowhere);
+    assert_eq!(maps.place(0, &[], address), CodeLocation::Nowhere);
     assert_eq!(maps.name(0, &[]), "[ended]");
 }

@@ -1,6 +1,6 @@
 use super::*;
 #[cfg(feature = "symbols")]
-use crate::profile::files::{Maps, Place};
+use crate::profile::files::{CodeLocation, Maps};
 
 /// Goal: a function of this very program gets its name, and what is no code gets none.
 #[cfg(feature = "symbols")]
@@ -10,7 +10,7 @@ fn functions_have_names() {
     let mut maps = Maps::default();
     maps.capture(&[own]);
     let address = functions_have_names as fn() as usize as u64 + 1;
-    let Place::File(file, offset) = maps.place(own, &[], address) else {
+    let CodeLocation::File(file, offset) = maps.place(own, &[], address) else {
         unreachable!("this is code of a file")
     };
     let mut symbols = Symbols::new();

@@ -1,4 +1,4 @@
-//! What every answer looks like, learned from the first.
+//! What every response looks like, learned from the first.
 
 use crate::config::Config;
 use millpond_io::Address;
@@ -7,16 +7,16 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How each answer begins. No more of the head is compared: the date in it moves on.
+/// How each response begins. No more of the head is compared: the date in it moves on.
 pub(crate) const BEGINNING: &[u8] = b"HTTP/1.1 200 ";
 
-/// How long a first answer may take: a server under valgrind is slow.
+/// How long a first response may take: a server under valgrind is slow.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// No answer that this client is for is longer.
+/// No response that this client is for is longer.
 const LEN_MAX: usize = 64 * 1024;
 
-/// An answer's length and its last bytes.
+/// A response's length and its last bytes.
 pub(crate) struct Answer {
     pub(crate) len: usize,
     pub(crate) body: Vec<u8>,
@@ -41,7 +41,7 @@ pub(crate) fn ask(config: &Config) -> Result<Answer, String> {
 }
 
 fn exchange(mut stream: impl Read + Write, request: &str) -> Result<Answer, String> {
-    let failed = |error: std::io::Error| format!("the first answer: {error}");
+    let failed = |error: std::io::Error| format!("the first response: {error}");
     stream.write_all(request.as_bytes()).map_err(failed)?;
     let mut bytes = vec![0; LEN_MAX];
     let mut len = 0;
@@ -60,13 +60,13 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> Result<Answer, Stri
             read => read.map_err(failed)?,
         };
         match count {
-            0 => return Err("the first answer is cut off, or over 64 KiB".to_owned()),
+            0 => return Err("the first response is cut off, or over 64 KiB".to_owned()),
             more => len += more,
         }
     }
 }
 
-/// An answer's whole length and where its body begins; `None` while its head is not complete.
+/// A response's whole length and where its body begins; `None` while its head is not complete.
 fn measure(bytes: &[u8]) -> Result<Option<(usize, usize)>, String> {
     let Some(head_len) = bytes.windows(4).position(|end| end == b"\r\n\r\n") else {
         return Ok(None);
@@ -74,14 +74,14 @@ fn measure(bytes: &[u8]) -> Result<Option<(usize, usize)>, String> {
     let head = String::from_utf8_lossy(&bytes[..head_len]);
     if !bytes.starts_with(BEGINNING) {
         let line = head.lines().next().unwrap_or_default();
-        return Err(format!("the first answer is {line}"));
+        return Err(format!("the first response is {line}"));
     }
     let length = head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length")
             .then(|| value.trim().parse::<usize>().ok())?
     });
-    let length = length.ok_or("the first answer has no Content-Length")?;
+    let length = length.ok_or("the first response has no Content-Length")?;
     let body_start = head_len + 4;
     Ok(Some((body_start + length, body_start)))
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 const CONNECTING_MAX: usize = 128;
 /// A run in which the server stops answering ends so much later than it should.
 const OVERTIME: Duration = Duration::from_secs(5);
-/// Longest time to connect all, and for the first answers of those that are held.
+/// Longest time to connect all, and for the first responses of those that are held.
 const START_NS_MAX: u64 = 60_000_000_000;
 
 /// Where the run stands.
@@ -40,7 +40,7 @@ pub(crate) struct Client {
     config: Config,
     answer: Answer,
     batch: Vec<u8>,
-    /// Of each socket's slot: bytes missing from the answers to its batch.
+    /// Of each socket's slot: bytes missing from the responses to its batch.
     missing_bytes: Vec<usize>,
     phase: Phase,
     /// When the phase ends, or has failed.
@@ -134,7 +134,7 @@ impl Client {
         };
         batch.append_within_capacity(&self.batch);
         self.missing_bytes[socket.slot()] = self.answer.len * self.config.depth;
-        // A kernel that is full has most of the batch, and its answers are what comes next anyhow.
+        // A kernel that is full has most of the batch, and its responses are what comes next anyhow.
         let (SendOutcome::Done | SendOutcome::Blocked) = shard.driver.send(socket, batch);
     }
 
@@ -149,7 +149,7 @@ impl Client {
         let is_first = missing_bytes == self.answer.len * self.config.depth;
         if bytes.len() > missing_bytes || is_first && !begins_well(bytes) {
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]);
-            return self.fail(format!("an answer is not like the first: {text}"));
+            return self.fail(format!("a response is not like the first: {text}"));
         }
         let missing_bytes = missing_bytes - bytes.len();
         self.missing_bytes[socket.slot()] = missing_bytes;
@@ -157,7 +157,7 @@ impl Client {
             return;
         }
         if !bytes.ends_with(&self.answer.body) && !self.answer.body.ends_with(bytes) {
-            return self.fail("an answer ends unlike the first".to_owned());
+            return self.fail("a response ends unlike the first".to_owned());
         }
         self.requests += self.config.depth as u64;
         if self.config.hold {

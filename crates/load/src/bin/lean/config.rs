@@ -17,7 +17,7 @@ pub(crate) struct Config {
     pub(crate) window: Duration,
     pub(crate) warm_up: Duration,
     pub(crate) driver: DriverChoice,
-    /// Looks for answers without sleeping.
+    /// Looks for responses without sleeping.
     pub(crate) spin: bool,
     /// One request on each connection; then they stay idle until standard input ends.
     pub(crate) hold: bool,

@@ -2,9 +2,9 @@
 //!
 //! For the benchmarks only. What a server takes for a request shows when its CPU is never idle, and
 //! a generator that is busier than the server leaves it idle. So this one looks at two ends of each
-//! batch of answers and counts bytes between: the first answer, read and taken apart before the run,
+//! batch of responses and counts bytes between: the first response, read and taken apart before the run,
 //! says how long each is. It goes over io_uring like the server that it asks, so that a batch of
-//! answers and the requests after them are one system call.
+//! responses and the requests after them are one system call.
 //!
 //! Its own share of a CPU is in what it prints: near 1, it was the one that could not go on.
 

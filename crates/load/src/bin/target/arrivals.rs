@@ -26,7 +26,7 @@ impl Arrivals {
     }
 
     /// The JSON that `/arrivals` answers. A gap is short if it is less than half of `interval_ns`;
-    /// slip is how far an arrival lies behind the grid that begins at the earliest one against it.
+    /// a delay is how far an arrival lies behind the grid that begins at the earliest one against it.
     pub(crate) fn describe(&self, interval_ns: u64, connections_most: usize) -> String {
         let gaps = self.at_ns.windows(2).map(|pair| pair[1] - pair[0]);
         let short = gaps.filter(|gap_ns| gap_ns * 2 < interval_ns).count();
@@ -72,7 +72,7 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    /// Goal: gaps and slips of a grid with one late arrival are those counted by hand.
+    /// Goal: gaps and delays of a grid with one late arrival are those counted by hand.
     #[test]
     fn a_late_arrival_is_seen() {
         let mut arrivals = Arrivals::with_capacity(5);

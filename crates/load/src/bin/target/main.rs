@@ -1,7 +1,7 @@
 //! A server to measure load generators with: of known capacity, and a witness of when requests come.
 //!
 //! For the benchmarks only. It is one queue with one server that takes a fixed time for each request:
-//! an answer is due that long after the request came or the one before it was due, whichever is
+//! a response is due that long after the request came or the one before it was due, whichever is
 //! later, so its capacity is exact however late its own thread wakes. It writes down when each
 //! request came, and tells on `GET /arrivals?interval_ns=N` how they lay on a grid of that width.
 //!

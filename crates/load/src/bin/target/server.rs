@@ -1,4 +1,4 @@
-//! One thread, one queue: connections through epoll, answers when they are due.
+//! One thread, one queue: connections through epoll, responses when they are due.
 
 use crate::arrivals::Arrivals;
 use crate::config::Config;
@@ -23,7 +23,7 @@ struct Connection {
     generation: u64,
 }
 
-/// An answer that is due.
+/// A response that is due.
 struct Due {
     at_ns: u64,
     place: usize,
@@ -59,7 +59,7 @@ fn now_ns() -> u64 {
 impl Server {
     pub(crate) fn bind(config: &Config) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen)?;
-        // The standard library's backlog is 128, which a crowd of connections overflows.
+        // The standard library's backlog is 128, which a flood of connections overflows.
         rustix::net::listen(&listener, 4096)?;
         listener.set_nonblocking(true)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;

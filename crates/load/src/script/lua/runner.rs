@@ -1,6 +1,6 @@
-//! A thread's script while the thread sends: its next requests, its delays, its view of answers.
+//! A thread's script while the thread sends: its next requests, its delays, its view of responses.
 //!
-//! `worker` asks for the next batch, `session` feeds answers in, if the script wants to see them. A
+//! `worker` asks for the next batch, `session` feeds responses in, if the script wants to see them. A
 //! script without `request()` was asked once before the run: then nothing here calls into Lua for a
 //! request. An error of the script is counted and its first one told; the request that it concerns
 //! has failed.
@@ -28,23 +28,23 @@ const WANTS_BODY: u8 = 3;
 
 /// What was decided from the first thread's state, for all of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wishes {
+pub(super) struct ScriptNeeds {
     pub(super) is_dynamic: bool,
     pub(super) has_delay: bool,
-    pub(super) wants_answers: bool,
+    pub(super) wants_responses: bool,
 }
 
-impl Wishes {
+impl ScriptNeeds {
     pub(super) fn of(state: &ScriptState) -> Self {
         Self {
             is_dynamic: state.defines("request"),
             has_delay: state.defines("delay"),
-            wants_answers: state.defines("response"),
+            wants_responses: state.defines("response"),
         }
     }
 }
 
-/// An answer on its way in.
+/// A response on its way in.
 #[derive(Clone, Debug, Default)]
 struct Answer {
     head: Vec<u8>,
@@ -56,13 +56,13 @@ struct Answer {
 pub(crate) struct Runner {
     pub(super) state: ScriptState,
     pub(super) facts: Arc<ThreadFacts>,
-    wishes: Wishes,
+    wishes: ScriptNeeds,
     /// The bytes of the batch in hand and the methods of its requests.
     bytes: Vec<u8>,
     methods: Vec<Method>,
     /// Whether they are all of a string that can be sent; else what is wrong with it.
     in_hand: Scripted<()>,
-    /// One per connection; none if the script does not look at answers.
+    /// One per connection; none if the script does not look at responses.
     answers: Vec<Answer>,
     /// Connections that have to ask for a delay before their next batch.
     owes_delay: Vec<bool>,
@@ -75,7 +75,7 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    pub(super) fn new(state: ScriptState, facts: Arc<ThreadFacts>, wishes: Wishes) -> Self {
+    pub(super) fn new(state: ScriptState, facts: Arc<ThreadFacts>, wishes: ScriptNeeds) -> Self {
         Self {
             state,
             facts,
@@ -94,7 +94,7 @@ impl Runner {
 
     /// The thread begins to send on so many connections.
     pub(super) fn begin(&mut self, connections: usize) {
-        let answers = if self.wishes.wants_answers {
+        let answers = if self.wishes.wants_responses {
             connections
         } else {
             0
@@ -110,7 +110,7 @@ impl Runner {
         self.facts.set_running(false);
     }
 
-    pub(super) fn wishes(&self) -> Wishes {
+    pub(super) fn wishes(&self) -> ScriptNeeds {
         self.wishes
     }
 
@@ -124,8 +124,8 @@ impl Runner {
         self.facts.is_stopped()
     }
 
-    pub(crate) fn wants_answers(&self) -> bool {
-        self.wishes.wants_answers
+    pub(crate) fn wants_responses(&self) -> bool {
+        self.wishes.wants_responses
     }
 
     /// When the next connection's pause ends.
@@ -168,7 +168,7 @@ impl Runner {
     }
 
     /// Whether this connection, on which nothing is on its way if `is_idle`, may ask for requests
-    /// now. If not, it will be among `pauses`, or its next answer lets it ask again.
+    /// now. If not, it will be among `pauses`, or its next response lets it ask again.
     pub(crate) fn lets_ask(&mut self, index: u32, is_idle: bool, now_ns: u64) -> bool {
         if self.pauses.is_paused(index) {
             return false;
@@ -207,7 +207,7 @@ impl Runner {
         self.pauses.begin(index, now_ns + ERROR_PAUSE_NS);
     }
 
-    /// Of the answer on this connection, the head has come.
+    /// Of the response on this connection, the head has come.
     pub(crate) fn head(&mut self, index: u32, head: &[u8]) {
         let answer = &mut self.answers[index as usize];
         answer.head.clear();
@@ -231,7 +231,7 @@ impl Runner {
     /// the head is another than the last one.
     fn tell(&mut self, index: u32, status: u16) -> Scripted<()> {
         let Answer { head, body } = &self.answers[index as usize];
-        // A function that the script has put in the place of another may take more.
+        // A function with which the script replaced another may take more.
         for _ in 0..2 {
             if self.wanted >= WANTS_FIELDS && *head != self.shown {
                 self.shown.clear();

@@ -113,7 +113,7 @@ impl ScriptState {
         call(&self.delay, "delay", ())
     }
 
-    /// Shows the fields that the next answers have, names and values in turn.
+    /// Shows the fields that the next responses have, names and values in turn.
     pub(super) fn show_fields<'f>(
         &self,
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
@@ -125,7 +125,7 @@ impl ScriptState {
         call(&self.fields, "response", words)
     }
 
-    /// Tells of an answer, whose fields were shown if `has_fields`. `None`: told. Else how many of
+    /// Tells of a response, whose fields were shown if `has_fields`. `None`: told. Else how many of
     /// status, fields and body it takes to tell.
     pub(super) fn response(
         &self,

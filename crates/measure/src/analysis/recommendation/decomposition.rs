@@ -148,7 +148,7 @@ impl<'a, 'b> Evidence<'a, 'b> {
             text += &format!(": {}", told.join(", "));
         }
         if open {
-            text += "; the rest the rounds do not tell apart";
+            text += "; the rounds do not distinguish the rest";
         }
         if !in_cycles {
             text += &self.without_counters();
@@ -161,7 +161,7 @@ impl<'a, 'b> Evidence<'a, 'b> {
         match self.comparison(Quantity::EmulatedInstructions) {
             Some(one) if one.verdict.is_difference() => format!(
                 "; of its instructions in user mode (by valgrind) there are {}, and what caches add \
-                 cannot be told without hardware counters",
+                 is unknown without hardware counters",
                 one.ratio_text()
             ),
             Some(one) if one.verdict == Verdict::Equivalent => {
@@ -169,8 +169,8 @@ impl<'a, 'b> Evidence<'a, 'b> {
                  in caches or in the kernel"
                     .to_owned()
             }
-            _ => "; without hardware counters the allocator's own work and caches cannot be told \
-                  apart"
+            _ => "; without hardware counters the allocator's own work and caches cannot be \
+                  distinguished"
                 .to_owned(),
         }
     }
@@ -249,7 +249,7 @@ impl<'a, 'b> Evidence<'a, 'b> {
         })
         .collect();
         if changed.is_empty() {
-            " (of caches, TLB and branches the counters do not tell which)".to_owned()
+            " (the counters do not show which of caches, TLB and branches)".to_owned()
         } else {
             format!(" ({})", changed.join(", "))
         }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: intervals that do not touch tell two candidates apart, by the direction; those within the
+/// Goal: intervals that do not touch distinguish two candidates, by the direction; those within the
 /// margin of each other are the same; whatever else is open, and so is what is not sure.
 #[test]
 fn intervals_tell_two_candidates_apart() {

@@ -27,7 +27,7 @@ fn causes_are_read_back() {
                 after_requests: 200,
                 silent_ns: 10,
             },
-            "hung after 200 answers",
+            "hung after 200 responses",
         ),
         (
             FailureCause::KilledForMemory {
@@ -53,7 +53,7 @@ fn causes_are_read_back() {
             },
             "10 % of requests failed (status 500, timeout)",
         ),
-        (FailureCause::WrongAnswers, "wrong answers"),
+        (FailureCause::WrongAnswers, "wrong responses"),
     ];
     for (cause, label) in causes {
         let json = serde_json::to_string(&cause).unwrap();

@@ -1,4 +1,4 @@
-//! A run second by second: rate, response times, slip and failures under one another, over the same
+//! A run second by second: rate, response times, send delay and failures under one another, over the same
 //! time, with warm-up shaded.
 
 use super::curves::time_ticks;
@@ -9,7 +9,7 @@ use crate::record::{LoadSecond, RunPart};
 use crate::units::format_rate;
 
 const FOOT: f64 = 26.0;
-/// More points than this are not told apart.
+/// More points than this cannot be distinguished.
 const POINTS_MAX: usize = 800;
 /// Below a tenth of a microsecond a clock's own error is drawn.
 const LOW_NS: f64 = 100.0;
@@ -27,7 +27,7 @@ struct Point {
 
 /// The figures; empty if there are no seconds to draw.
 pub(super) fn plots(seconds: &[LoadSecond]) -> String {
-    // Answers of the drain came after everything was sent: no rate, and few of them.
+    // Responses of the drain came after everything was sent: no rate, and few of them.
     let shown: Vec<&LoadSecond> = seconds
         .iter()
         .filter(|second| second.part != RunPart::Drain)
@@ -56,7 +56,7 @@ pub(super) fn plots(seconds: &[LoadSecond]) -> String {
     if points.iter().any(|point| point.slip_p99 > 0.0) {
         text += &times(
             run,
-            "Slip: sent later than intended",
+            "Send delay: sent later than intended",
             &[
                 ("p50", "h2", curve(|point| point.slip_p50)),
                 ("p99", "h1", curve(|point| point.slip_p99)),
@@ -204,7 +204,11 @@ fn rates(run: Run, points: &[(f64, f64)]) -> String {
         svg.path("curve h0", &axis.place(&y, points));
         svg
     };
-    figure("Right answers per second", &[("per second", points)], draw)
+    figure(
+        "Right responses per second",
+        &[("per second", points)],
+        draw,
+    )
 }
 
 /// A curve: its name, its hue, its points.
@@ -267,5 +271,5 @@ fn failures(run: Run, points: &[Point]) -> String {
         }
         svg
     };
-    figure("Failed or given up", &[("failed", &counts)], draw)
+    figure("Failed or dropped", &[("failed", &counts)], draw)
 }

@@ -250,7 +250,7 @@ fn time_axis(curves: &[NamedCurve<'_>], nines_max: f64, (from, to): (f64, f64)) 
 }
 
 // The percentiles of a run's three clocks, as HdrHistogram draws them: each further nine has the
-// same room, and times are on a logarithmic axis, or slip would not be seen beside response.
+// same room, and times are on a logarithmic axis, or the send delay would not be seen beside response.
 
 const PERCENTILES_HEIGHT: f64 = 360.0;
 const PERCENTILES_FOOT: f64 = 44.0;
@@ -263,14 +263,14 @@ pub(super) fn percentiles_plot(page: &LoadPage<'_>) -> String {
     if count == 0 {
         return String::new();
     }
-    // In a closed loop nothing is intended: response and service are one, and slip is nothing.
+    // In a closed loop nothing is intended: response and service are one, and there is no send delay.
     let clocks: Vec<(&str, &str, &LatencyHistogram)> = if page.slip.max() == 0 {
         vec![("response = service", "h0", page.response)]
     } else {
         vec![
             ("response", "h0", page.response),
             ("service", "h2", page.service),
-            ("slip", "h1", page.slip),
+            ("send delay", "h1", page.slip),
         ]
     };
     let numbers: Vec<String> = clocks
@@ -283,7 +283,7 @@ pub(super) fn percentiles_plot(page: &LoadPage<'_>) -> String {
         .collect();
     let numbers = numbers.join("; ");
     let hint = format!(
-        "the last point is the longest of {} answers",
+        "the last point is the longest of {} responses",
         crate::units::format_count(count as f64)
     );
     figure("Time over percentile", &hint, |form| {

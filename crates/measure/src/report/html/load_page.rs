@@ -30,7 +30,7 @@ pub fn render(page: &LoadPage<'_>) -> String {
     let title = format!("millpond load: {}", report.url);
     let mut text = Page::new(&title, &head(report), &(stopped(report) + &cards(report)));
     text.section(
-        "How long answers took",
+        "How long responses took",
         curves::percentiles_plot(page) + &clock_table(report),
     );
     text.section("The course of the run", course::plots(page.seconds));
@@ -100,7 +100,7 @@ fn cards(report: &LoadReport) -> String {
     let response = &report.response_ns;
     format!(
         "<div class=\"cards\">\
-         <div class=\"card\"><h2 class=\"q\">Answers</h2><p class=\"a\">{}</p><p>{} right, {} failed \
+         <div class=\"card\"><h2 class=\"q\">Responses</h2><p class=\"a\">{}</p><p>{} right, {} failed \
          ({:.2}\u{a0}%)</p></div>\
          <div class=\"card\"><h2 class=\"q\">Response time</h2><p class=\"a\">p50 {} \u{b7} p99 {}</p>\
          <p>p99.9 {}, longest {}</p></div>\
@@ -134,7 +134,7 @@ fn clocks(report: &LoadReport) -> Vec<Clock<'_>> {
             &report.service_ns,
         ),
         (
-            "Slip",
+            "Send delay",
             "from the intended start to the actual send",
             &report.slip_ns,
         ),
@@ -142,12 +142,12 @@ fn clocks(report: &LoadReport) -> Vec<Clock<'_>> {
     let parts = [
         (
             "Late",
-            "of slip: the generator's own",
+            "of the send delay: the generator's own",
             &report.client_late_ns,
         ),
         (
             "Blocked",
-            "of slip: no connection was free",
+            "of the send delay: no connection was free",
             &report.no_connection_ns,
         ),
         (
@@ -166,7 +166,7 @@ fn clocks(report: &LoadReport) -> Vec<Clock<'_>> {
     }
     rows.push((
         "Waiting",
-        "from the actual send to the head of the answer",
+        "from the actual send to the head of the response",
         &report.waiting_ns,
     ));
     rows.push((
@@ -207,12 +207,12 @@ fn failures(report: &LoadReport) -> String {
     let errors = &report.errors;
     let rows: Vec<(String, String)> = [
         ("Could not connect", errors.connect),
-        ("Connection lost before the answer", errors.read),
+        ("Connection lost before the response", errors.read),
         ("Could not be sent", errors.write),
-        ("No answer in time", errors.timeout),
+        ("No response in time", errors.timeout),
         ("Status was wrong", errors.status),
         ("Content was wrong", errors.validation),
-        ("Given up unsent, later than the deadline", report.shed),
+        ("Dropped unsent, later than the deadline", report.shed),
         ("Under way when the run was cut off", report.abandoned),
     ]
     .into_iter()
@@ -255,7 +255,7 @@ fn rate_window(report: &LoadReport) -> String {
     match window.end {
         RateWindowEnd::Time => String::new(),
         end => format!(
-            "{} answers in {}, {}",
+            "{} responses in {}, {}",
             window.answers,
             format_duration_ns(window.duration_ns as f64),
             end.words()
@@ -324,7 +324,7 @@ fn settings(report: &LoadReport) -> Vec<(String, String)> {
         && window.wrong_answers > 0
     {
         rows.push((
-            "All answers, right and wrong",
+            "All responses, right and wrong",
             format!(
                 "{} per second, response p50 {}, p99 {}",
                 format_count(window.rate_of(window.all_answers())),

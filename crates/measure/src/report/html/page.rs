@@ -9,7 +9,7 @@ use crate::record::{
     QuestionVerdict, Role,
 };
 use crate::report::{cpus_line, deploy, least_confidence, limit_sentences, limits};
-use crate::statistics::{Comparison, Direction, Looks};
+use crate::statistics::{Comparison, Direction, InterimAnalyses};
 use crate::units::{
     format_bytes, format_confidence, format_count, format_duration_ns, format_percent, format_utc,
 };
@@ -511,7 +511,7 @@ fn how_to_read(record: &ComparisonRecord) -> String {
          permutation, corrected for the number of candidates (Holm).{}</p><ul>\
          <li><b>equivalent</b>: the interval of {} lies within the margin: up to {} counts as the \
          same.</li><li><b>better / worse</b>: not that, corrected p \u{2264} {}, and the interval clear \
-         of 1, whatever the size. Two candidates are told apart where their intervals are.</li>\
+         of 1, whatever the size. Two candidates differ where their intervals do.</li>\
          <li><b>undecided</b> (?): these rounds cannot tell; the number says about how many more \
          could.</li><li><b>not trusted</b>: something spoiled the numbers; the sentence says \
          what.</li></ul><p>A candidate marked (again) is the baseline run a second time. It has to \
@@ -530,13 +530,13 @@ fn how_to_read(record: &ComparisonRecord) -> String {
 }
 
 /// Why the intervals are not of 95 %.
-fn shared(looks: Looks) -> String {
+fn shared(looks: InterimAnalyses) -> String {
     if looks.count() == 1 {
         return String::new();
     }
     format!(
-        " The data were to be looked at up to {} times, so each look may claim {} in the place of 5\u{a0}%: \
-         the intervals of all looks together hold with 95\u{a0}%.",
+        " Up to {} interim analyses were planned, so each may claim {} instead of 5\u{a0}%: \
+         the intervals of all of them together hold with 95\u{a0}%.",
         looks.count(),
         prose(&format_percent(looks.significance()))
     )

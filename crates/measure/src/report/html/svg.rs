@@ -142,7 +142,7 @@ impl Svg {
         if name.chars().count() <= letters_max {
             return self.text("label", at, anchor, name);
         }
-        // The end tells apart what the beginning has in common: with pools, without pools.
+        // The end distinguishes what the beginning has in common: with pools, without pools.
         let letters: Vec<char> = name.chars().collect();
         let (head, tail) = (letters_max / 2 - 1, letters_max / 2 + 1);
         let short: String = letters[..head]

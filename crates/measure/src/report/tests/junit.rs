@@ -1,7 +1,7 @@
 use super::*;
 use crate::record::RegressionQuestion;
 
-/// Goal: each outcome is counted where build servers look for it, and text cannot break the file.
+/// Goal: each outcome is counted where CI looks for it, and text cannot break the file.
 #[test]
 fn outcomes_are_counted_and_text_is_escaped() {
     let case = |name: &str, outcome| Case {

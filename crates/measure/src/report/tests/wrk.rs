@@ -137,12 +137,12 @@ fn our_block_says_what_wrk_cannot() {
         ..LoadReport::default()
     };
     let text = clocks(&report);
-    assert!(text.contains("1.50ms") && text.contains("Slip"), "{text}");
+    assert!(text.contains("1.50ms") && text.contains("Delay"), "{text}");
     assert!(
         text.contains("Verdict: INVALID (97 % of its CPU used; late); sets differ"),
         "{text}"
     );
-    assert!(text.contains("Wrong content in answers: 2"), "{text}");
+    assert!(text.contains("Wrong content in responses: 2"), "{text}");
     assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
 }
 

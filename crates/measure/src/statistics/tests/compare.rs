@@ -6,7 +6,7 @@ fn rule(direction: Direction) -> Rule {
         label: "throughput".to_owned(),
         direction,
         margin: 0.02,
-        looks: Looks::ONE,
+        looks: InterimAnalyses::ONE,
     }
 }
 

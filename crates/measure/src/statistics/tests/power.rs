@@ -3,7 +3,7 @@ use super::*;
 fn claims(comparisons: usize, margin: f64) -> Claims {
     Claims {
         comparisons,
-        looks: Looks::ONE,
+        looks: InterimAnalyses::ONE,
         margin,
     }
 }

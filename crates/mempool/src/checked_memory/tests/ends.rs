@@ -93,7 +93,7 @@ fn running_out_of_mappings_is_a_refusal() {
             for _ in 0..2 {
                 let mut lent = Vec::with_capacity(200_000);
                 let refusal = loop {
-                    // Every fourth goes at once, so that there is a quarantine to give up.
+                    // Every fourth goes at once, so that there is a quarantine to release.
                     match memory.allocate(100, 16) {
                         // SAFETY: just lent.
                         Ok(start) if lent.len() % 4 == 3 => unsafe {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: a run counts only if each connection was of the kind asked for and brought an answer.
+/// Goal: a run counts only if each connection was of the kind asked for and brought a response.
 #[test]
 fn the_text_of_s_time_is_read() {
     let text = |marks: &str| {

@@ -5,7 +5,7 @@ const TEXT: &str = "Concurrency Level:      10000\nComplete requests:      500\n
     Percentage of the requests served within a certain time (ms)\n  50%   1033\n  \
     99%   1224\n 100%   1275 (longest request)\n";
 
-/// Goal: the numbers are found, and refused or missing answers are not taken for a good run.
+/// Goal: the numbers are found, and refused or missing responses are not taken for a good run.
 #[test]
 fn the_text_of_ab_is_read() {
     let ab = Ab {

@@ -6,7 +6,7 @@ fn parse(text: &str) -> Result<ConfigFile, String> {
     })
 }
 
-/// Goal: every form of a value is taken, in the order of the lines; tables are told apart.
+/// Goal: every form of a value is taken, in the order of the lines; tables are distinguished.
 #[test]
 fn values_and_lines() {
     let text = "server = \"entity\"\n\nlisten = \"[::1]:1\"\nshards = 0x10\nno-pin = true\n\

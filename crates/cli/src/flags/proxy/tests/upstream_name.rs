@@ -3,8 +3,8 @@ use super::*;
 /// Goal: every form is read, with the name that goes into Host and the one in the certificate.
 #[test]
 fn every_form_is_read() {
-    let inet = |text: &str| Place::Addresses(vec![text.parse().unwrap()]);
-    let named = |host: &str, port| Place::Name {
+    let inet = |text: &str| Endpoint::Addresses(vec![text.parse().unwrap()]);
+    let named = |host: &str, port| Endpoint::Name {
         host: host.to_owned(),
         port,
     };

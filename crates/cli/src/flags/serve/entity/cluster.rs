@@ -18,7 +18,7 @@ pub(super) struct ClusterFlags {
     #[arg(long, value_name = "NAME", requires_all = ["store", "store_password_file"])]
     store_user: Option<String>,
     /// The password of --store-user is the only line of FILE. It is read when the server starts, and
-    /// not at SIGHUP; without --store-tls it crosses the network in clear text
+    /// not at SIGHUP; without --store-tls it crosses the network in plaintext
     #[arg(long, value_name = "FILE", requires = "store_user")]
     store_password_file: Option<PathBuf>,
     /// Speak TLS with the nodes: each has to show a certificate for its address, or for one of the

@@ -7,7 +7,7 @@
 use super::refusing::{Call, REGISTER_BUFFER_RING, REGISTER_PROBE, REGISTER_RINGS, Refusal};
 use super::*;
 
-/// Goal: each way to be refused is told apart and says what to do.
+/// Goal: each way to be refused is distinguished and says what to do.
 #[test]
 fn refusals_say_what_to_do() {
     assert_eq!(unavailable(Errno::NOSYS), UringUnavailable::Absent);

@@ -152,5 +152,5 @@ fn what_does_not_fit_is_refused() {
     let mut twice = planted();
     plant_arena(&mut twice, MAIN + 0x1000, ARENA, SEGMENT, HEAP_BYTES);
     let told = read_planted(&twice, (2, 36)).unwrap_err();
-    assert!(told.contains("could not be told from"), "{told}");
+    assert!(told.contains("could not be distinguished from"), "{told}");
 }
