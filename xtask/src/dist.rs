@@ -172,7 +172,7 @@ fn is_installed(program: &str) -> bool {
 // The files that belong to the command, in one directory laid out as below a prefix.
 
 /// Files of this repository and where they go.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 7] = [
     (
         "packaging/systemd/millpond.service",
         "lib/systemd/system/millpond.service",
@@ -186,12 +186,6 @@ const FILES: [(&str, &str); 10] = [
     ("CHANGELOG.md", "share/doc/millpond/CHANGELOG.md"),
     ("LICENSE-APACHE", "share/doc/millpond/LICENSE-APACHE"),
     ("LICENSE-MIT", "share/doc/millpond/LICENSE-MIT"),
-    ("docs/operating.md", "share/doc/millpond/docs/operating.md"),
-    ("docs/measuring.md", "share/doc/millpond/docs/measuring.md"),
-    (
-        "docs/architecture.md",
-        "share/doc/millpond/docs/architecture.md",
-    ),
 ];
 
 /// All but the program, which makes its own pages.
@@ -199,6 +193,21 @@ fn common(program: &Path, stage: &Path) -> Result<(), String> {
     succeed(Command::new(program).arg("pages").arg(stage.join("share")))?;
     for (file, place) in FILES {
         copy(Path::new(file), &stage.join(place))?;
+    }
+    documents(Path::new("docs"), &stage.join("share/doc/millpond/docs"))
+}
+
+/// Pages and what they link to, below `from`; not pictures.
+fn documents(from: &Path, place: &Path) -> Result<(), String> {
+    for entry in fs::read_dir(from).map_err(|error| at(from, error))? {
+        let path = entry.map_err(|error| at(from, error))?.path();
+        let place = place.join(path.file_name().unwrap_or_default());
+        let kind = path.extension().and_then(|kind| kind.to_str());
+        match (path.is_dir(), kind) {
+            (true, _) => documents(&path, &place)?,
+            (false, Some("md" | "json" | "yml")) => copy(&path, &place)?,
+            (false, _) => {}
+        }
     }
     Ok(())
 }
@@ -312,7 +321,7 @@ fn debian(build: Build, stage: &Path, output: &Path) -> Result<PathBuf, String> 
 // Looking at what was made as those see it who get it.
 
 /// What both must hold, below their prefix.
-const EXPECTED: [&str; 12] = [
+const EXPECTED: [&str; 13] = [
     "bin/millpond",
     "share/man/man1/millpond.1",
     "share/man/man1/millpond-serve-entity.1",
@@ -324,7 +333,8 @@ const EXPECTED: [&str; 12] = [
     "share/doc/millpond/README.md",
     "share/doc/millpond/LICENSE-APACHE",
     "share/doc/millpond/LICENSE-MIT",
-    "share/doc/millpond/docs/operating.md",
+    "share/doc/millpond/docs/how-to/run-the-entity-service.md",
+    "share/doc/millpond/docs/reference/commands/serve-entity.md",
 ];
 
 /// Shells and how each is asked only to read a file.
