@@ -10,7 +10,7 @@
 //!       service     what the server answers
 //!       wire        the response byte for byte, before anything is timed
 //!   heap            heap calls per transaction, in a pass of its own
-//! record, report    what was found, beside what was published (earlier)
+//! record, report    what was found
 //! ```
 //!
 //! It lies in this crate because it needs both sides of a connection and the lab's allocators; `load`
@@ -21,7 +21,6 @@
 
 pub mod run;
 mod pair;
-pub mod earlier;
 pub mod record;
 pub mod report;
 

@@ -58,7 +58,6 @@ fn every_combination_is_measured() {
     let text = record.to_json().unwrap();
     let again: LoopbackRecord = serde_json::from_str(&text).unwrap();
     assert_eq!(again.to_json().unwrap(), text);
-    assert_eq!(again.earlier.len(), 4);
 }
 
 /// Goal: pools are what they are said to be: with them a transaction takes next to nothing from malloc,
@@ -80,7 +79,7 @@ fn heap_calls_tell_pools_apart() {
     assert!(without >= 2.0, "{without} heap calls, of two sides");
 }
 
-/// Goal: the report fits its columns, has every combination, and says what may be compared.
+/// Goal: the report fits its columns, has every combination, and no figure of another program.
 #[test]
 fn the_report_fits_a_terminal() {
     let outcome = measure(&small());
@@ -93,15 +92,12 @@ fn the_report_fits_a_terminal() {
         "glibc, pools",
         "heap calls",
         "fairness",
-        "tcmalloc, no pools",
-        "161082",
-        "52000",
-        "Comparable: ",
-        "Not comparable: ",
         "--repetitions",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // Figures of other programs belong to the run that measured them.
+    assert!(!text.contains("everscale"), "{text}");
 }
 
 /// Goal: each second of a run is told while it goes on, and they add up to it.

@@ -12,6 +12,8 @@
 mod commands;
 #[path = "docs/dashboard.rs"]
 mod dashboard;
+#[path = "docs/index.rs"]
+mod index;
 #[path = "docs/page.rs"]
 mod page;
 #[path = "docs/reference.rs"]

@@ -1,7 +1,7 @@
 //! Strict HTTP/1.1, server and client, on memory pools.
 //!
 //! To begin: implement [`Service`] and hand it to [`serve`](fn@serve), or write an `async fn` and hand that to
-//! [`AsyncService`]. `examples/` has whole servers; `docs/embedding.md` goes through routes, late responses,
+//! [`AsyncService`]. `examples/` has whole servers; `docs/how-to/embed-the-crates.md` goes through routes, late responses,
 //! streams, TLS and the [`Client`].
 //!
 //! ```
@@ -108,5 +108,5 @@ pub use status::StatusCode;
 
 /// The page for those who embed these crates: its blocks are tests of this one, which has all it takes.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/embedding.md")]
+#[doc = include_str!("../../../docs/how-to/embed-the-crates.md")]
 mod embedding {}

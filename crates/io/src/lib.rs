@@ -1,7 +1,7 @@
 //! Sockets and time: one shard per thread over a completion-shaped driver.
 //!
 //! To begin: implement [`Protocol`], give a [`Shard`] a [`Driver`] that listens, and [`Shard::run`] it;
-//! `docs/embedding.md` has an echo server, and one that keeps connections to others in a
+//! `docs/how-to/embed-the-crates.md` has an echo server, and one that keeps connections to others in a
 //! [`ConnectionPool`]. For HTTP see `millpond-http`, which does all that.
 //!
 //! A *shard* is one thread and all it owns: a driver with its sockets, a timer wheel and memory

@@ -1,6 +1,6 @@
 //! The whole way from slices to verdicts against a known truth: processes that differ from one start to the next,
 //! slices that differ within a generation, and what a shared machine does to both. Seeded, so that the counts are
-//! the same everywhere. `cargo test --test two_levels -- --nocapture` prints the table of docs/measuring.md.
+//! the same everywhere. `cargo test --test two_levels -- --nocapture` prints the table of docs/explanation/evidence.md.
 
 mod synthetic;
 

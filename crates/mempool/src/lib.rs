@@ -9,7 +9,7 @@
 //! | what the kernel writes into | [`BufferPool`] | one by one, by its owner |
 //! | everything a program allocates | [`MempoolAlloc`], or [`malloc`] for C | one by one, on any thread |
 //!
-//! Begin with the first block of each type's own page; `docs/embedding.md` goes through all of them.
+//! Begin with the first block of each type's own page; `docs/how-to/embed-the-crates.md` goes through all of them.
 //!
 //! ```
 //! use millpond_mempool::{Pool, PoolMode};

@@ -1,6 +1,5 @@
 //! Everything `bench loopback` found out, as JSON has it. Fields are added, never renamed.
 
-use super::earlier::{self, EarlierFigure};
 use super::pair::PairSample;
 use super::run::LoopbackConfig;
 use crate::record::{NoiseRecord, VerdictRecord};
@@ -46,8 +45,6 @@ pub struct LoopbackRecord {
     pub verdict: VerdictRecord,
     /// One for each combination of allocator and pools; the first is what the others are set beside.
     pub candidates: Vec<CandidateRecord>,
-    /// What was published, and measured again, of the earlier program.
-    pub earlier: Vec<EarlierFigure>,
     /// Ended early: runs are missing.
     pub interrupted: bool,
 }
@@ -131,7 +128,7 @@ impl CandidateRecord {
 }
 
 impl LoopbackRecord {
-    /// Adds the verdict, and the figures of others.
+    /// Adds the verdict.
     pub(super) fn new(
         config: &LoopbackConfig,
         [server_driver, client_driver]: [DriverKind; 2],
@@ -156,7 +153,6 @@ impl LoopbackRecord {
             noise: noise.map(NoiseRecord::from),
             verdict: VerdictRecord::of(noise),
             candidates,
-            earlier: earlier::figures(),
             interrupted,
         }
     }

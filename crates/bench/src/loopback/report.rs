@@ -1,4 +1,4 @@
-//! The record for a terminal: what the combinations came to, how fair it was, and the earlier figures.
+//! The record for a terminal: what the combinations came to, and how evenly connections were served.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,6 @@ use crate::report::{count, lay_out, paragraph};
 use crate::statistics::Ratio;
 use crate::subject::{Launch, Preload, Subject};
 
-use super::earlier::{COMPARABLE, NOT_COMPARABLE};
 use super::pair::{PairSample, PairSpec};
 use super::record::LoopbackRecord;
 use super::run::{ChildSpec, Line};
@@ -61,9 +60,6 @@ pub fn render(record: &LoopbackRecord, width: usize) -> String {
          fair:",
     );
     lay_out(&mut text, &spreads(record));
-    text.push('\n');
-    paragraph(&mut text, width, "The earlier program, everscale:");
-    lay_out(&mut text, &earlier(record));
     for sentence in sentences(record) {
         paragraph(&mut text, width, &sentence);
     }
@@ -194,38 +190,14 @@ fn spreads(record: &LoopbackRecord) -> Vec<Vec<String>> {
     rows
 }
 
-fn earlier(record: &LoopbackRecord) -> Vec<Vec<String>> {
-    let mut rows = heads(&[
-        &["", "requests", "best", "latency", "variance", "threads", ""],
-        &["", "per s", "second", "ms mean", "on each", "a side", ""],
-    ]);
-    for it in &record.earlier {
-        let known =
-            |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |it| format!("{it:.0}"));
-        rows.push(vec![
-            it.name.clone(),
-            format!("{:.0}", it.requests_per_s),
-            known(it.peak_requests_per_s),
-            format_three_digits(it.mean_ns / 1e6),
-            known(it.per_connection_variance),
-            it.threads.to_string(),
-            it.from.clone(),
-        ]);
-    }
-    rows
-}
-
 fn sentences(record: &LoopbackRecord) -> Vec<String> {
-    let mut notes = Vec::new();
-    notes.push(format!("Comparable: {COMPARABLE}"));
-    notes.push(format!("Not comparable: {NOT_COMPARABLE}"));
-    notes.push(format!(
+    let mut notes = vec![format!(
         "Heap calls are malloc's of client and server together, counted in runs of their own; a second is \
          a whole one; latency is from a request's write to the last byte of its response. Ratios are of runs \
          of one repetition, with the signed-rank interval (95 % from six repetitions on, the range of all \
          pairs below). Seed {}.",
         record.seed
-    ));
+    )];
     if record.repetitions < 3 {
         notes.push(
             "So few runs tell no difference from drift: --repetitions 6 and more do.".to_owned(),

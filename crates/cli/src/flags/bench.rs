@@ -187,7 +187,7 @@ fn show(progress: &mut Progress, event: &BenchEvent) {
 /// The workload of an earlier benchmark: 500 connections, 5,000 requests on each, bodies of 1,024 bytes in
 /// a chunk, responses of 740 bytes in a chunk. Every combination of allocator and pools runs in fresh
 /// processes, in shuffled order. Prints a line for each second, and then rates, latency, heap calls per
-/// transaction and fairness beside the earlier figures.
+/// transaction and fairness.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond bench loopback

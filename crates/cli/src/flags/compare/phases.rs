@@ -408,7 +408,7 @@ impl CompareFlags {
         Ok(exit)
     }
 
-    /// Client and server in one process, as everscale had them; the earlier figures are in its report.
+    /// Client and server in one process, as everscale had them.
     pub(super) fn run_one_process(&self, preset: Preset) -> Result<Exit, Failure> {
         if preset != Preset::Everscale {
             return Err(Failure::usage(
