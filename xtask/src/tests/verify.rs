@@ -36,10 +36,9 @@ fn parts_are_complete() {
 fn a_failed_verb_is_named() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let deadline = Instant::now() + DEFAULT_TIMEOUT;
-    // The test program takes the place of xtask: it knows no such flag.
     let why = run_verb(&["--no-such-flag"], log.as_file(), deadline).unwrap_err();
     assert!(
-        why.starts_with("cargo xtask --no-such-flag: exit status:"),
+        why.starts_with("cargo --no-such-flag: exit status:"),
         "{why}"
     );
     assert!(!std::fs::read(log.path()).unwrap().is_empty());

@@ -3,8 +3,6 @@
 //! The test that a check runs with a handful of kills, told to go on. Named for what it proves,
 //! which is what is there after a crash; `soak` is about time without one.
 
-use crate::tally::TestTally;
-use crate::tally::{cargo, one_number, run_command};
 
 /// So many have an upper 95 % bound of 1.5 % on the deaths that lose something, if none of them does.
 const KILLS_DEFAULT: u64 = 200;

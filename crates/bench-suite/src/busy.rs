@@ -1,13 +1,10 @@
 //! The test programs on a busy machine: two threads per CPU that never sleep, and the whole suite beside them, many
 //! times. A test that fails here depends on timing, and is to be mended at its cause.
 
-use crate::check;
-use crate::check::target_directory;
-use crate::tally::TestTally;
-use crate::tally::one_number;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use xtask::{TestTally, build_tests, one_number, run_on_epoll, run_suite, target_directory};
 
 /// Runs, unless told otherwise.
 const RUNS_DEFAULT: u64 = 10;
@@ -19,7 +16,7 @@ const THREADS_PER_CPU: usize = 2;
 /// log, so that several sittings add up. Fails if any test did.
 pub(crate) fn run(words: &[&str]) -> Result<(), String> {
     let runs = one_number(words, "runs", RUNS_DEFAULT)?;
-    if !check::build()? {
+    if !build_tests()? {
         return Err("the tests do not build; why is printed above".to_owned());
     }
     let log = target_directory()?.join("busy.log");
@@ -53,7 +50,7 @@ fn run_all(runs: u64, log: &std::path::Path) -> Result<u64, String> {
     for run in 1..=runs {
         let started = Instant::now();
         let mut tests = TestTally::default();
-        let is_good = check::suite_run(&mut tests)? & check::run_on_epoll(&mut tests)?;
+        let is_good = run_suite(&mut tests)? & run_on_epoll(&mut tests)?;
         failed += u64::from(!is_good);
         let took = started.elapsed().as_secs_f64();
         let line = format!("run {run} of {runs}: {took:.0} s\n{tests}");
