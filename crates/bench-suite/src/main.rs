@@ -7,8 +7,7 @@
 mod bench;
 mod hostile;
 mod soak;
-mod busy;
-mod crash;
+mod repeated_tests;
 mod faults;
 mod cassandra;
 mod api;
@@ -19,7 +18,7 @@ mod newcomer;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-Usage: cargo bench-suite bench plaintext|entity|server|proxy|load|pools|redis|all [--smoke]
+Usage: cargo bench-suite bench GROUP|all [--smoke]
        cargo bench-suite hostile [ATTACK] [SECONDS] | --smoke
        cargo bench-suite soak [SECONDS] [auto|uring|epoll] | --smoke
        cargo bench-suite busy [RUNS]
@@ -28,55 +27,78 @@ Usage: cargo bench-suite bench plaintext|entity|server|proxy|load|pools|redis|al
        cargo bench-suite cassandra [secured] [TEST...] | beside COMMAND...
        cargo bench-suite api [EXAMPLES]
        cargo bench-suite entity-bounds [ENTITIES] | --smoke
-       cargo bench-suite lab-proof [COMPARISONS] [TIME_BUDGET] [instructions] | slices [TIME_BUDGET] | --smoke
+       cargo bench-suite lab-proof [COMPARISONS] [TIME_BUDGET] [instructions] |
+           slices [TIME_BUDGET] | --smoke
        cargo bench-suite newcomer [--whole] [--test] [--crates] [--plots]
 
-bench       measures the figures in benches/README.md on this machine, with the release build
-            --smoke: a moment of each with the development build, to see that they still run
-hostile     attacks servers beside a well-behaved client, and compares what that one sees alone and
-            beside each attack, or the one named: so many seconds (8) for each attack and driver. Then attacks on
-            descriptors, memory and upstreams, with each driver and two descriptor limits: peaks are judged
-soak        mixed traffic against all servers for so many seconds (600): memory and descriptors flat,
-            every answer as expected, the numbers of /metrics add up, an orderly stop
-busy        all tests so many times (10) beside two busy threads for each CPU: none may fail
-crash       kill -9 of the entity server at any moment, so many times (200), under a load of everything it
-            can be asked: is what clients were told before and after possible, key by key? As often on a
-            disk that fails and forgets; then every single call of opening, copying and restoring fails
-faults      each call with which a server acquires something (a socket, a descriptor, memory, a thread, a file) fails
-            once at each point, then all of them for a while, with strace (as root, or where it may trace): does
-            it go on, or end with a sentence? Of all servers, drivers and calls, or of those named
-            --smoke: one point in five
-cassandra   the entity server on a cluster: starts three nodes of Apache Cassandra on 127.0.0.1 to 3 (Java 17
-            and Maven are installed, and 67 MB fetched, where they are missing), plays the API's tests on
-            them, kills one and brings it back; with names, only tests that contain one of them
-            secured: the nodes speak TLS alone, and ask for a certificate and a password
-            beside: only starts them, and runs COMMAND beside them, which finds them in MILLPOND_CASSANDRA
-api         requests that schemathesis makes up from /openapi.json, so many (200) for each operation, against
-            the entity server in memory and on RocksDB: is every answer as described? It takes python3
-entity-bounds  what a server holds in memory under --memory: with so many small entities (10,000,000) put
-            and read in one range, and with values of 64 MiB put and got by 64 connections at once
-lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
-            often something is where there is nothing; 40 comparisons of 300s, which takes three and a half hours;
-            with `instructions` at the end those alone, which neighbours do not change
-            slices [TIME]: what must not matter to slices (blocks, other candidates, lengths), by comparisons of
-            TIME (150s) each; both keep what ended, so that they can be interrupted and go on
-newcomer    somebody's first hour, in a fresh clone with an empty target directory: the commands and the
-            recipes of README.md, and every example; ends at the first that fails
-            --whole: make compare as long as it takes by itself, and not for a look of 80 s
-            --test: make test as well; --crates: fetch every crate anew; --plots: with pandas
+bench          measures the figures in benches/README.md on this machine, with
+               the release build: all, or one group (plaintext, entity, server,
+               proxy, load, pools, redis)
+               --smoke: a moment of each with the development build, to see
+               that they still run
+hostile        attacks servers beside a well-behaved client, and compares what
+               that one sees alone and beside each attack, or the one named: so
+               many seconds (8) for each attack and driver. Then attacks on
+               descriptors, memory and upstreams, with each driver and two
+               descriptor limits: peaks are judged
+soak           mixed traffic against all servers for so many seconds (600):
+               memory and descriptors flat, every answer as expected, the
+               numbers of /metrics add up, an orderly stop
+busy           all tests so many times (10) beside two busy threads for each
+               CPU: none may fail
+crash          kill -9 of the entity server at any moment, so many times (200),
+               under a load of everything it can be asked: is what clients were
+               told before and after possible, key by key? As often on a disk
+               that fails and forgets; then every single call of opening,
+               copying and restoring fails
+faults         each call with which a server acquires something (a socket, a
+               descriptor, memory, a thread, a file) fails once at each point,
+               then all of them for a while, with strace (as root, or where it
+               may trace): does it go on, or end with a sentence? Of all
+               servers, drivers and calls, or of those named
+               --smoke: one point in five
+cassandra      the entity server on a cluster: starts three nodes of Apache
+               Cassandra on 127.0.0.1 to 3 (Java 17 and Maven are installed, and
+               67 MB fetched, where they are missing), plays the API's tests on
+               them, kills one and brings it back; with names, only tests that
+               contain one of them
+               secured: the nodes speak TLS alone, and ask for a certificate and
+               a password
+               beside: only starts them, and runs COMMAND beside them, which
+               finds them in MILLPOND_CASSANDRA
+api            requests that schemathesis makes up from /openapi.json, so many
+               (200) for each operation, against the entity server in memory and
+               on RocksDB: is every answer as described? It takes python3
+entity-bounds  what a server holds in memory under --memory: with so many small
+               entities (10,000,000) put and read in one range, and with values
+               of 64 MiB put and got by 64 connections at once
+lab-proof      millpond compare on faults of known size and on nothing at all:
+               how often each is found, how often something is where there is
+               nothing; 40 comparisons of 300s, which takes three and a half
+               hours; with `instructions` at the end those alone, which
+               neighbours do not change
+               slices [TIME]: what must not matter to slices (blocks, other
+               candidates, lengths), by comparisons of TIME (150s) each; both
+               keep what ended, so that they can be interrupted and go on
+newcomer       somebody's first hour, in a fresh clone with an empty target
+               directory: the commands and the recipes of README.md, and every
+               example; ends at the first that fails
+               --whole: make compare as long as it takes by itself, and not for
+               a look of 80 s; --test: make test as well; --crates: fetch every
+               crate anew; --plots: with pandas
 ";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
-        ["busy", runs @ ..] => busy::run(runs),
+        ["busy", runs @ ..] => repeated_tests::run_busy(runs),
         ["bench", name] => bench::run(name, bench::Plan::full()),
         ["bench", name, "--smoke"] => bench::run(name, bench::Plan::smoke()),
         ["hostile", "--smoke"] => hostile::smoke(),
         ["soak", "--smoke"] => soak::smoke(),
         ["hostile", words @ ..] => hostile_as_told(words),
-        ["crash", kills @ ..] => crash::run(kills),
+        ["crash", kills @ ..] => repeated_tests::run_crash(kills),
         ["faults", names @ ..] => faults::run(names),
         ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
         ["cassandra", words @ ..] => cassandra::run(words),

@@ -1,10 +1,16 @@
-//! The test programs on a busy machine: two threads per CPU that never sleep, and the whole suite beside them, many
-//! times. A test that fails here depends on timing, and is to be mended at its cause.
+//! Tests that a check runs once or with a handful of kills, many times over: all of them on a busy machine, and those
+//! that kill the entity server.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use xtask::{TestTally, build_tests, one_number, run_on_epoll, run_suite, target_directory};
+use xtask::{
+    TestTally, build_tests, cargo, one_number, run_command, run_on_epoll, run_suite,
+    target_directory,
+};
+
+// A busy machine: two threads per CPU that never sleep, and the whole suite beside them. A test that fails here depends
+// on timing, and is to be mended at its cause.
 
 /// Runs, unless told otherwise.
 const RUNS_DEFAULT: u64 = 10;
@@ -14,7 +20,7 @@ const THREADS_PER_CPU: usize = 2;
 
 /// Builds on the quiet machine, then runs all tests so often, on both drivers. A line for each run is appended to a
 /// log, so that several sittings add up. Fails if any test did.
-pub(crate) fn run(words: &[&str]) -> Result<(), String> {
+pub(crate) fn run_busy(words: &[&str]) -> Result<(), String> {
     let runs = one_number(words, "runs", RUNS_DEFAULT)?;
     if !build_tests()? {
         return Err("the tests do not build; why is printed above".to_owned());
@@ -61,4 +67,38 @@ fn run_all(runs: u64, log: &std::path::Path) -> Result<u64, String> {
             .map_err(cannot)?;
     }
     Ok(failed)
+}
+
+// Many more deaths of the entity server than a check takes: named for what it proves, which is what is there after a
+// crash; `soak` is about time without one.
+
+/// So many have an upper 95 % bound of 1.5 % on the deaths that lose something, if none of them does.
+const KILLS_DEFAULT: u64 = 200;
+
+/// What the names of the tests end in: under load on a disk that works and on one that fails, and each
+/// call of making, opening, copying, restoring and upgrading a directory failing once.
+const TESTS: [&str; 2] = [
+    "every_history_is_one_of_a_register",
+    "survives_every_failure",
+];
+
+/// Kills a server so often under load, and as often where its disk fails, and looks at what each left
+/// behind; then fails each call once.
+pub(crate) fn run_crash(words: &[&str]) -> Result<(), String> {
+    let kills = one_number(words, "kills", KILLS_DEFAULT)?;
+    let mut test = cargo();
+    test.args(["test", "--locked", "--package", "millpond-entity"])
+        .args(["--test", "entity", "--", "--nocapture"])
+        .args(TESTS)
+        .env("MILLPOND_CRASH_KILLS", kills.to_string())
+        .env("MILLPOND_DISK_STEP", "1");
+    let mut tests = TestTally::default();
+    let ok = run_command(&mut test, &mut tests)?;
+    if ok && tests.passed == 0 {
+        return Err("no test has run: their names have changed".to_owned());
+    }
+    match ok {
+        true => Ok(()),
+        false => Err("what was promised is not there: what it was is printed above".to_owned()),
+    }
 }
