@@ -72,4 +72,4 @@ allocators:
 
 bench:
 	@scripts/setup bench
-	@$(engine) cargo xtask bench $(or $(ARGS),all)
+	@$(engine) cargo bench-suite bench $(or $(ARGS),all)

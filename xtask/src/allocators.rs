@@ -17,9 +17,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::check;
-use crate::tally::TestTally;
-use crate::tally::{cargo, run_command};
+use xtask::{TestTally, cargo, metadata, run_command};
 
 /// Builds the allocator of that name, or all of them. One that fails does not keep the others from
 /// being made; the sentence names all that failed.
@@ -340,7 +338,7 @@ struct RunContext {
 impl RunContext {
     /// Finds the directories; fetches the crates that are missing.
     pub(crate) fn open() -> Result<Self, String> {
-        let ours = check::metadata()?;
+        let ours = metadata()?;
         let path = |key: &str| ours[key].as_str().map(PathBuf::from);
         let root = path("workspace_root").ok_or("cargo names no workspace")?;
         let out = path("target_directory")

@@ -12,9 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::check::target_directory;
-use crate::tally::TestTally;
-use crate::tally::{cargo, cargo_tool, has_cargo_tool, run_command};
+use xtask::{TestTally, cargo, cargo_tool, has_cargo_tool, run_command, target_directory};
 
 /// How the command is built.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -10,8 +10,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::check::{Toolchain, target_directory, with_rustflags};
-use crate::tally::{TestTally, cargo, run_command};
+use crate::check::{Toolchain, with_rustflags};
+use xtask::{TestTally, cargo, run_command, target_directory};
 
 /// Counting the calls of malloc means to loop often, and shows nothing about memory.
 const NOT_UNDER_IT: &str = "heap_calls";

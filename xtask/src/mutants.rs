@@ -19,9 +19,9 @@ use std::time::Instant;
 
 use table::{MUTANTS, Mutant};
 
-use crate::check::{metadata, target_directory};
-use crate::tally::TestTally;
-use crate::tally::{cargo_tool, has_cargo_tool, run_by_lines};
+use xtask::{
+    TestTally, cargo_tool, has_cargo_tool, metadata, run_by_lines, target_directory,
+};
 
 /// What nextest ends with when a test failed, and cargo when something did not compile.
 const TEST_FAILED: i32 = 100;

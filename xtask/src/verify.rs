@@ -1,15 +1,14 @@
 //! The slow tier: what is too long for each change, in named parts.
 //!
-//! A part is a few calls of this program's own verbs. Each runs as a process with its output going to a file of its
-//! own, so that a part that hangs or panics ends alone and the next one starts. One line is printed for each part.
+//! A part is a few verbs of `cargo xtask` and `cargo bench-suite`. Each runs as a process with its output going to a
+//! file of its own, so that a part that hangs or panics, or does not compile, ends alone and the next one starts. One
+//! line is printed for each part.
 
-use crate::check::target_directory;
-use crate::tally::{print_tail, run_in_group};
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::{Duration, Instant};
+use xtask::{cargo, print_tail, run_in_group, target_directory};
 
 /// A part that has not ended by then hangs. The longest, by name only, take three hours.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -33,7 +32,7 @@ struct Part {
     /// Crates and folders whose change asks for this part.
     guards: &'static [&'static str],
     what: &'static str,
-    /// Verbs of this program with their arguments, in order.
+    /// What is typed behind `cargo`, in order.
     verbs: &'static [&'static [&'static str]],
 }
 
@@ -69,182 +68,182 @@ const PARTS: &[Part] = &[
         "features",
         &["cli", "entity", "lab", "load"],
         "lints and tests of builds with other features",
-        &[&["features"]],
+        &[&["xtask", "features"]],
     ),
     part(
         "slow-tests",
         &["cli", "entity", "http", "io", "load", "lab"],
         "tests that take long, measure time or need root (#[ignore])",
-        &[&["slow-tests"]],
+        &[&["xtask", "slow-tests"]],
     ),
     part(
         "loom",
         &["mempool"],
         "models of remote frees and thread ends, in every order",
-        &[&["loom"]],
+        &[&["xtask", "loom"]],
     ),
     part(
         "sanitizers",
         &["mempool"],
         "the pools' tests under the address and thread sanitizers",
-        &[&["sanitize", "address"], &["sanitize", "thread"]],
+        &[&["xtask", "sanitize", "address"], &["xtask", "sanitize", "thread"]],
     ),
     part(
         "miri",
         &["mempool", "http"],
         "the pools' unit tests and the head scanner, interpreted",
-        &[&["miri", "--smoke"]],
+        &[&["xtask", "miri", "--smoke"]],
     ),
     part(
         "fuzz",
         &["mempool", "http"],
         "half a minute of libFuzzer for each harness",
         &[
-            &["fuzz", "sequences", "30"],
-            &["fuzz", "http_heads", "30"],
-            &["fuzz", "http_chunks", "30"],
-            &["fuzz", "http_target", "30"],
-            &["fuzz", "http_differential", "30"],
+            &["xtask", "fuzz", "sequences", "30"],
+            &["xtask", "fuzz", "http_heads", "30"],
+            &["xtask", "fuzz", "http_chunks", "30"],
+            &["xtask", "fuzz", "http_target", "30"],
+            &["xtask", "fuzz", "http_differential", "30"],
         ],
     ),
     part(
         "simulate",
         &["io", "http"],
         "the simulated network with 500 seeds",
-        &[&["simulate", "--seeds", "500"]],
+        &[&["xtask", "simulate", "--seeds", "500"]],
     ),
     part(
         "crash",
         &["entity", "preload/disk"],
         "40 kills of the entity server under load, on a good and on a failing disk",
-        &[&["crash", "40"]],
+        &[&["bench-suite", "crash", "40"]],
     ),
     part(
         "faults",
         &["io", "http", "entity", "cli"],
         "system calls of the servers that fail, one point in five",
-        &[&["faults", "--smoke"]],
+        &[&["bench-suite", "faults", "--smoke"]],
     ),
     part(
         "cluster",
         &["entity"],
         "the entity server on three nodes of Apache Cassandra, then with TLS and passwords",
-        &[&["cassandra"], &["cassandra", "secured"]],
+        &[&["bench-suite", "cassandra"], &["bench-suite", "cassandra", "secured"]],
     ),
     part(
         "api",
         &["entity"],
         "requests that schemathesis makes up from /openapi.json",
-        &[&["api", "50"]],
+        &[&["bench-suite", "api", "50"]],
     ),
     part(
         "bounds",
         &["entity", "mempool"],
         "memory of the entity server with many keys and huge values, small sizes",
-        &[&["entity-bounds", "--smoke"]],
+        &[&["bench-suite", "entity-bounds", "--smoke"]],
     ),
     part(
         "soak",
         &["http", "io", "entity"],
         "a minute of mixed traffic on each driver: nothing grows, counters add up",
-        &[&["soak", "60", "uring"], &["soak", "60", "epoll"]],
+        &[&["bench-suite", "soak", "60", "uring"], &["bench-suite", "soak", "60", "epoll"]],
     ),
     part(
         "hostile",
         &["http", "io"],
         "a moment of each attack beside a well-behaved client, peaks judged",
-        &[&["hostile", "--smoke"]],
+        &[&["bench-suite", "hostile", "--smoke"]],
     ),
     part(
         "benchmarks",
-        &["bench", "load", "xtask"],
+        &["bench", "bench-suite", "load"],
         "a moment of each benchmark",
-        &[&["bench", "all", "--smoke"]],
+        &[&["bench-suite", "bench", "all", "--smoke"]],
     ),
     part(
         "comparison",
         &["lab", "measure", "load"],
         "millpond compare finds planted memory",
-        &[&["lab-proof", "--smoke"]],
+        &[&["bench-suite", "lab-proof", "--smoke"]],
     ),
     part(
         "allocators",
         &["preload/allocators", "lab"],
         "builds the allocators that the distribution lacks",
-        &[&["allocators"]],
+        &[&["xtask", "allocators"]],
     ),
     part(
         "packaging",
         &["cli", "packaging"],
         "the tarball and the Debian package, unpacked and started",
-        &[&["dist", "--smoke"]],
+        &[&["xtask", "dist", "--smoke"]],
     ),
     part(
         "newcomer",
         &["README.md", "examples", "scripts", "cli", "lab"],
         "the commands of README.md and the examples in a fresh clone",
-        &[&["newcomer"]],
+        &[&["bench-suite", "newcomer"]],
     ),
     by_name(
         "mutants",
         &["all"],
         "deliberate mistakes, each of which the fast tier has to catch",
-        &[&["mutants"]],
+        &[&["xtask", "mutants"]],
     ),
     by_name(
         "busy",
         &["all"],
         "every test ten times beside two busy threads for each CPU",
-        &[&["busy"]],
+        &[&["bench-suite", "busy"]],
     ),
     by_name(
         "lab-proof",
         &["lab", "measure"],
         "forty comparisons with planted faults (three hours)",
-        &[&["lab-proof"]],
+        &[&["bench-suite", "lab-proof"]],
     ),
     by_name(
         "miri-whole",
         &["mempool", "http"],
         "all tests of the pools, interpreted",
-        &[&["miri"]],
+        &[&["xtask", "miri"]],
     ),
     by_name(
         "soak-long",
         &["http", "io", "entity"],
         "ten minutes of mixed traffic on each driver",
-        &[&["soak", "600", "uring"], &["soak", "600", "epoll"]],
+        &[&["bench-suite", "soak", "600", "uring"], &["bench-suite", "soak", "600", "epoll"]],
     ),
     by_name(
         "hostile-long",
         &["http", "io"],
         "eight seconds of each attack, with latencies and peaks",
-        &[&["hostile"]],
+        &[&["bench-suite", "hostile"]],
     ),
     by_name(
         "faults-long",
         &["io", "http", "entity", "cli"],
         "every system call of the servers that acquires something fails",
-        &[&["faults"]],
+        &[&["bench-suite", "faults"]],
     ),
-    by_name("crash-long", &["entity"], "200 kills", &[&["crash"]]),
+    by_name("crash-long", &["entity"], "200 kills", &[&["bench-suite", "crash"]]),
     by_name(
         "simulate-long",
         &["io", "http"],
         "the simulated network with 20,000 seeds",
-        &[&["simulate", "--seeds", "20000"]],
+        &[&["xtask", "simulate", "--seeds", "20000"]],
     ),
     by_name(
         "bounds-long",
         &["entity"],
         "memory with ten million keys",
-        &[&["entity-bounds"]],
+        &[&["bench-suite", "entity-bounds"]],
     ),
     by_name(
         "newcomer-test",
         &["README.md", "scripts"],
         "as newcomer, with `make test` and every crate fetched anew",
-        &[&["newcomer", "--test", "--crates"]],
+        &[&["bench-suite", "newcomer", "--test", "--crates"]],
     ),
 ];
 
@@ -284,7 +283,7 @@ pub(crate) fn run(names: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The table of parts, for the usage text.
+/// The table of parts.
 pub(crate) fn table() -> String {
     let mut text = String::new();
     for (title, start) in [("", Start::Always), ("only by name:\n", Start::ByName)] {
@@ -347,12 +346,11 @@ impl Part {
     }
 }
 
-/// Runs one verb of this program; what it left running ends with it.
+/// Runs one verb, built anew if its source has changed; what it left running ends with it.
 fn run_verb(words: &[&str], log: &File, deadline: Instant) -> Result<(), String> {
-    let verb = format!("cargo xtask {}", words.join(" "));
+    let verb = format!("cargo {}", words.join(" "));
     let cannot_run = |error: std::io::Error| format!("{verb} cannot be run: {error}");
-    let program: PathBuf = std::env::current_exe().map_err(cannot_run)?;
-    let mut command = Command::new(program);
+    let mut command = cargo();
     command.args(words);
     command.stdout(log.try_clone().map_err(cannot_run)?);
     command.stderr(log.try_clone().map_err(cannot_run)?);

@@ -3,7 +3,7 @@
 //!
 //! `--help` behind a command line makes the command read every word of it as it would any day, refuse
 //! what it does not know, and do nothing. What it cannot see so is a flag that is missing, or two that
-//! exclude each other: `cargo xtask newcomer` runs the recipes. Blocks of Rust are run as tests of
+//! exclude each other: `cargo bench-suite newcomer` runs the recipes. Blocks of Rust are run as tests of
 //! `millpond-http`, others read by what reads their language.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -145,6 +145,7 @@ kqueue URL`, and `--no-such-flag`; see [nothing](nothing.md), [none](#no-such-he
 millpond grind
 make coffee
 cargo xtask idle
+cargo bench-suite check
 millpond load -c 64 http://127.0.0.1:8080/     as it should be
 millpond serve files DIR [flags]   # the same
 ```
@@ -169,8 +170,9 @@ millpond compare --rounds 4 \\
         (5, "millpond grind"),
         (6, "make coffee"),
         (7, "cargo xtask idle"),
-        (12, "millpond serve plaintext --driver auto|uring|kqueue"),
-        (15, "millpond compare --rounds 4 --allocator glibc"),
+        (8, "cargo bench-suite check"),
+        (13, "millpond serve plaintext --driver auto|uring|kqueue"),
+        (16, "millpond compare --rounds 4 --allocator glibc"),
     ];
     let expected = expected.map(|(line, words)| (line, words.to_owned()));
     assert_eq!(wrong, expected);

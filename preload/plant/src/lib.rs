@@ -1,6 +1,6 @@
 //! The C library's malloc with a fault of known size, as a shared object to preload.
 //!
-//! `cargo xtask lab-proof` gives it to `millpond compare` as an allocator of the user's and counts how
+//! `cargo bench-suite lab-proof` gives it to `millpond compare` as an allocator of the user's and counts how
 //! often the fault is found. Settings are variables of the environment, read once at the start; without
 //! any of them it is the C library's malloc and a jump.
 //!

@@ -29,7 +29,7 @@ fn absence_is_a_sentence() {
         (Ok(()), Some(counts)) => assert!(counts.instructions > 1_000, "{counts:?} {sum}"),
         (Ok(()), None) => eprintln!("the counters were shared with somebody else"),
         (Err(sentence), counts) => {
-            assert!(sentence.contains("xtask"), "{sentence}");
+            assert!(sentence.contains("bench-suite"), "{sentence}");
             assert_eq!(counts, None);
         }
     }

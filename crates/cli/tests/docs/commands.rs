@@ -29,7 +29,8 @@ pub(crate) struct Commands {
     /// Of all commands of `millpond`, `cargo` for what is built here, and setup.
     flags: BTreeSet<String>,
     make_targets: BTreeSet<String>,
-    xtask_verbs: BTreeSet<String>,
+    /// Verbs of `cargo xtask` and `cargo bench-suite`, by these names.
+    maintainers: BTreeMap<&'static str, BTreeSet<String>>,
 }
 
 impl Commands {
@@ -37,19 +38,23 @@ impl Commands {
         let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
         let phony = read("Makefile");
         let phony = phony.lines().find_map(|line| line.strip_prefix(".PHONY: "));
-        let usage = read("xtask/src/main.rs");
-        let verbs = usage.lines().filter_map(|line| {
-            let (_, words) = line.split_once("cargo xtask ")?;
-            words.split_whitespace().next().map(str::to_owned)
-        });
         let mut flags: BTreeSet<String> = helps().values().flat_map(|it| flags_in(it)).collect();
-        flags.extend(flags_in(&usage));
+        let mut maintainers = BTreeMap::new();
+        for (program, folder) in [("xtask", "xtask"), ("bench-suite", "crates/bench-suite")] {
+            let usage = read(&format!("{folder}/src/main.rs"));
+            flags.extend(flags_in(&usage));
+            let verbs = usage.lines().filter_map(|line| {
+                let (_, words) = line.split_once(&format!("cargo {program} "))?;
+                words.split_whitespace().next().map(str::to_owned)
+            });
+            maintainers.insert(program, verbs.collect());
+        }
         flags.extend(flags_in(&read("scripts/setup")));
         Self {
             root: root.to_owned(),
             flags,
             make_targets: words_of(phony.unwrap_or_default()),
-            xtask_verbs: verbs.collect(),
+            maintainers,
         }
     }
 
@@ -62,7 +67,9 @@ impl Commands {
                 .iter()
                 .try_for_each(|it| understood(it)),
             ["make", target, ..] => is_in(&self.make_targets, target),
-            ["cargo", "xtask", verb, ..] => is_in(&self.xtask_verbs, verb),
+            ["cargo", program @ ("xtask" | "bench-suite"), verb, ..] => {
+                is_in(&self.maintainers[program], verb)
+            }
             ["cargo", ref words @ ..] => self.has_example(words),
             ["scripts/setup", ..] => Ok(()),
             [flag, ..] if flag.starts_with("--") => self.has_flag(flag),

@@ -17,7 +17,7 @@ use nodes::{all_nodes, no_others};
 use serde_json::Value;
 
 fn url(settings: &str) -> ClusterUrl {
-    new_url(settings).expect("cargo xtask cassandra says where the nodes are")
+    new_url(settings).expect("cargo bench-suite cassandra says where the nodes are")
 }
 
 /// With a word about replicas.
@@ -29,7 +29,7 @@ fn ask(client: &mut Client, method: &str, id: &str, replicas: &str, body: &[u8])
 /// Goal: each number of copies that there is can be asked for, by every call; every other one is 400, says
 /// why, and changes nothing.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn replicas_are_what_there_are() {
     let _nodes = all_nodes();
     let server = serve(&url("buckets=4"), |_, _| {});
@@ -68,7 +68,7 @@ fn replicas_are_what_there_are() {
 /// Goal: a keyspace stays what it was made as; whoever expects another one, or one that is not there, is
 /// told so before anything is served.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn keyspaces_stay_what_they_are() {
     let _nodes = all_nodes();
     let made = url("buckets=8&conditions=on");
@@ -120,7 +120,7 @@ fn keyspaces_stay_what_they_are() {
 
 /// Goal: a connection is served once, and never with checkpoints, which it could not make.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn what_a_cluster_lacks_is_refused() {
     let _nodes = all_nodes();
     let engine = Arc::new(ClusterEngine::connect(&url("buckets=1"), &security()).unwrap());
@@ -145,7 +145,7 @@ fn what_a_cluster_lacks_is_refused() {
 /// Goal: where the keyspace has no conditions, a write that depends on one is refused and does nothing;
 /// reads compare tags as ever. Values have a limit, and one at it goes through.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn limits_of_plain_keyspaces() {
     let _nodes = all_nodes();
     let server = serve(&url("buckets=4"), |_, _| {});
@@ -183,7 +183,7 @@ fn limits_of_plain_keyspaces() {
 
 /// Goal: what the cluster will not do at all is not told as if it might have been done.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn a_table_that_is_gone_is_no_timeout() {
     let _nodes = all_nodes();
     let url = url("buckets=1");
@@ -206,7 +206,7 @@ fn a_table_that_is_gone_is_no_timeout() {
 
 /// Goal: a stop answers what was accepted, and clients that are gone hold nothing up.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn a_stop_answers_what_waits() {
     let _nodes = all_nodes();
     let url = url("buckets=1&conditions=on");
@@ -237,7 +237,7 @@ fn a_stop_answers_what_waits() {
 /// Goal: of two servers on one keyspace, each reads what the other was told, at once, and a third one
 /// when both are gone.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn servers_share_a_keyspace() {
     let _nodes = all_nodes();
     let url = url("buckets=4");
@@ -338,7 +338,7 @@ fn write_while(server: &TestServer, meanwhile: impl FnOnce(&dyn Fn())) -> Vec<Ve
 /// all three are 504, which is neither success nor a promise that nothing was done; when the node is
 /// back, all three answer, and have everything.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn a_node_dies_and_comes_back() {
     let nodes = no_others();
     for settings in ["buckets=16", "buckets=16&conditions=on"] {
@@ -365,7 +365,7 @@ fn a_node_dies_and_comes_back() {
 /// Goal: all nodes die in the middle of writing: nothing is 201 until they are back, every response says what it means, and
 /// what was acknowledged is there afterwards, by the same server, which finds them again.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn all_nodes_die_and_come_back() {
     let nodes = no_others();
     for settings in ["buckets=16", "buckets=16&conditions=on"] {

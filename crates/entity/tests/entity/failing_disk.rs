@@ -3,7 +3,7 @@
 //! complete is not taken for it. Then the power is lost as well.
 //!
 //! The i-th call fails in a process of its own, for growing i, until none is left to fail. A check takes
-//! large steps; `MILLPOND_DISK_STEP=1` makes every one of them, and `cargo xtask crash` does so. What
+//! large steps; `MILLPOND_DISK_STEP=1` makes every one of them, and `cargo bench-suite crash` does so. What
 //! clients see meanwhile: `crash`.
 
 use std::fs;

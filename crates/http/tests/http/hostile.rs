@@ -1,4 +1,4 @@
-//! What hostile clients once got out of the server, each with its story. `cargo xtask hostile` plays
+//! What hostile clients once got out of the server, each with its story. `cargo bench-suite hostile` plays
 //! the attacks themselves.
 
 use crate::support::TestServer;

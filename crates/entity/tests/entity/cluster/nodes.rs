@@ -1,4 +1,4 @@
-//! The three nodes that `cargo xtask cassandra` has started, of which a test may kill one.
+//! The three nodes that `cargo bench-suite cassandra` has started, of which a test may kill one.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -25,7 +25,7 @@ pub(crate) fn no_others() -> Nodes {
     let home = std::env::var_os("MILLPOND_CASSANDRA_HOME");
     Nodes {
         home: home
-            .expect("cargo xtask cassandra says where they are")
+            .expect("cargo bench-suite cassandra says where they are")
             .into(),
         _guard: NODES.write().unwrap_or_else(PoisonError::into_inner),
     }
@@ -50,7 +50,7 @@ impl Nodes {
 
     /// Starts it with what it had, and waits until it takes clients.
     pub(crate) fn start(&self, number: u8) {
-        let program = std::env::var_os("MILLPOND_XTASK").expect("set with the home");
+        let program = std::env::var_os("MILLPOND_BENCH_SUITE").expect("set with the home");
         let mut start = Command::new(program);
         start.arg("cassandra-node").arg(&self.home);
         assert!(start.arg(number.to_string()).status().unwrap().success());

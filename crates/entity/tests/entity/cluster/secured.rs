@@ -26,7 +26,7 @@ fn tls(security: &mut ClusterSecurity) -> &mut ClusterTls {
 /// Goal: whoever has no password, a wrong one, or another name is told so, and how to give one; the password stands in no
 /// sentence.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra secured"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra secured"]
 fn passwords_are_asked_for() {
     let _nodes = all_nodes();
     let url = url("buckets=1");
@@ -58,7 +58,7 @@ fn passwords_are_asked_for() {
 /// Goal: a node is who the authority says it is, by its address or by a host of the URL, and nobody else; a client without
 /// a certificate, or with a stranger's, is told what the node wants.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra secured"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra secured"]
 fn certificates_are_checked_on_both_sides() {
     let _nodes = all_nodes();
     let made = url("buckets=1");
@@ -113,7 +113,7 @@ fn certificates_are_checked_on_both_sides() {
 
 /// Goal: all nodes are spoken with, those that the URL does not name too.
 #[test]
-#[ignore = "takes a cluster: cargo xtask cassandra secured"]
+#[ignore = "takes a cluster: cargo bench-suite cassandra secured"]
 fn all_nodes_are_reached() {
     let _nodes = all_nodes();
     let server = serve(&url("buckets=8"), |_, _| {});

@@ -1,7 +1,7 @@
-//! Servers on the cluster that `cargo xtask cassandra` has started, each with a keyspace of its own.
+//! Servers on the cluster that `cargo bench-suite cassandra` has started, each with a keyspace of its own.
 //!
 //! Without one (`MILLPOND_CASSANDRA` is not set) there are none, and the tests play their scenes on the
-//! other engines alone. Where the nodes have certificates (`cargo xtask cassandra secured`), every connection shows one,
+//! other engines alone. Where the nodes have certificates (`cargo bench-suite cassandra secured`), every connection shows one,
 //! and a password.
 
 use std::path::PathBuf;
@@ -30,10 +30,10 @@ pub(crate) fn new_url(settings: &str) -> Option<ClusterUrl> {
     Some(text.parse().unwrap())
 }
 
-/// One of the files that `cargo xtask cassandra secured` has made.
+/// One of the files that `cargo bench-suite cassandra secured` has made.
 pub(crate) fn certificate(name: &str) -> PathBuf {
     let home = std::env::var_os("MILLPOND_CASSANDRA_HOME");
-    let home = PathBuf::from(home.expect("cargo xtask cassandra says where they are"));
+    let home = PathBuf::from(home.expect("cargo bench-suite cassandra says where they are"));
     home.join("tls").join(name)
 }
 

@@ -5,7 +5,7 @@
 //! has Maven fetch the jars once into the user's cache (`cassandra/pom.xml`), starts the nodes on
 //! 127.0.0.1 to 3 (`node`), runs the tests of `millpond-entity` that ask for a cluster, and stops
 //! the nodes by their ids. A test kills a node and asks for it back, by this program
-//! (`MILLPOND_XTASK`). With `secured` the nodes speak TLS alone and ask for a certificate
+//! (`MILLPOND_BENCH_SUITE`). With `secured` the nodes speak TLS alone and ask for a certificate
 //! (`certificates`) and a password, and the same tests run again. Three nodes take more than a
 //! gigabyte.
 
@@ -18,9 +18,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use node::{Home, NODES};
+use xtask::{TestTally, cargo, run_command};
 
-use crate::tally::TestTally;
-use crate::tally::{cargo, run_command};
 
 /// Of the jars; `pom.xml` has it too.
 const VERSION: &str = "5.0.9";
@@ -164,7 +163,7 @@ fn fetch(jars: &Path) -> Result<(), String> {
         jars.display()
     );
     let mut maven = Command::new("mvn");
-    maven.args(["-q", "-B", "-f", "xtask/src/cassandra/pom.xml"]);
+    maven.args(["-q", "-B", "-f", "crates/bench-suite/src/cassandra/pom.xml"]);
     maven.args(["dependency:copy-dependencies", "-DincludeScope=runtime"]);
     maven.arg(format!("-DoutputDirectory={}", part.display()));
     if !run_command(&mut maven, &mut TestTally::default())? {
@@ -216,7 +215,7 @@ impl Cluster {
                 "127.0.0.1,127.0.0.2,127.0.0.3,localhost",
             )
             .env("MILLPOND_CASSANDRA_HOME", self.home.path())
-            .env("MILLPOND_XTASK", program);
+            .env("MILLPOND_BENCH_SUITE", program);
         Ok(())
     }
 }

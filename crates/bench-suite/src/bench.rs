@@ -29,9 +29,8 @@ use std::time::Duration;
 use awake::Awake;
 use candidates::{Record, Spread};
 use serde_json::{Value, json};
+use xtask::{TestTally, cargo, run_command};
 
-use crate::tally::TestTally;
-use crate::tally::{cargo, run_command};
 
 /// How long and how often to measure.
 pub(crate) struct Plan {
@@ -60,7 +59,7 @@ impl Plan {
         }
     }
 
-    /// A moment of each, for `cargo xtask check`.
+    /// A moment of each, for `cargo xtask verify`.
     pub(crate) const fn smoke() -> Self {
         let run = Duration::from_secs(1);
         Self {
@@ -153,7 +152,7 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
 
 fn record(name: &str, figures: &[Figure], bench: &Bench) -> Result<(), String> {
     let figures: Vec<Value> = figures.iter().map(Figure::to_json).collect();
-    let command = format!("cargo xtask bench {name}");
+    let command = format!("cargo bench-suite bench {name}");
     Record::new(name, command, &bench.machine)?
         .with("pairs", bench.plan.pairs)
         .with("run_ns", bench.plan.run.as_nanos() as u64)
@@ -233,7 +232,7 @@ pub(crate) fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String>
     if needs_millpond && !run_command(&mut build, &mut TestTally::default())? {
         return Err("millpond does not build".to_owned());
     }
-    let metadata = crate::check::metadata()?;
+    let metadata = xtask::metadata()?;
     let target = metadata["target_directory"]
         .as_str()
         .ok_or("cargo names no target directory")?;

@@ -5,13 +5,11 @@
 //! target directory.
 
 use crate::bench::server::free_address;
-use crate::check::metadata;
-use crate::tally::TestTally;
-use crate::tally::{cargo, one_number, run_command};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use xtask::{TestTally, cargo, metadata, one_number, run_command};
 
 /// Requests made up for each operation, unless told otherwise.
 const EXAMPLES_DEFAULT: u64 = 200;

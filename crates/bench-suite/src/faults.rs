@@ -9,7 +9,7 @@
 //! Allowed is: to go on, with refusals (5xx, a closed connection) as long as calls fail; or to end, or not to start, with a
 //! status other than 0 and a sentence that names what failed. Never: a wrong response, a hang, a panic, an acknowledged
 //! write that is not there, also after `kill -9`. Excluded are io_uring's own operations (accept, connect and so on in
-//! the ring are no calls; the simulator fails those), syncs, reads and writes of files (`cargo xtask crash` fails
+//! the ring are no calls; the simulator fails those), syncs, reads and writes of files (`cargo bench-suite crash` fails
 //! each of those), and brk, whose failure cannot be injected. Where the dynamic loader, Rust's runtime or RocksDB end the
 //! process in their own way, that is counted apart, with the reason, and RocksDB's end needs our sentence beside
 //! its own; see `excluded`.
@@ -220,7 +220,7 @@ const MEMORY: &str = "Cannot allocate memory";
 const ROOM: &str = "No space left on device";
 const BUSY: &str = "Resource temporarily unavailable";
 
-/// Failed syncs, writes and reads are not among them: `cargo xtask crash` fails each of those.
+/// Failed syncs, writes and reads are not among them: `cargo bench-suite crash` fails each of those.
 const KINDS: &[Kind] = &[
     kind_kind("socket", "EMFILE", FILES),
     kind_kind("accept4", "EMFILE", FILES),

@@ -59,7 +59,7 @@ pub(crate) fn run(keys: u64) -> Result<(), String> {
         large_memory_bytes: 2 << 30,
     };
     let parts = measure(&bench, &plan)?;
-    let command = format!("cargo xtask entity-bounds {keys}");
+    let command = format!("cargo bench-suite entity-bounds {keys}");
     Record::new("entity-bounds", command, &bench.machine)?
         .with("parts", parts)
         .write()

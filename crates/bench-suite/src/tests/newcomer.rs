@@ -1,7 +1,7 @@
 use super::*;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Goal: what the hour would run is there, and the shell can read all of it.

@@ -84,7 +84,7 @@ pub(crate) fn run(time_budget: &str) -> Result<(), String> {
     print!("{}", blocks_table(&found));
     let connections = connections(&bench)?;
     println!("{}", connections["sentence"].as_str().unwrap_or_default());
-    let command = format!("cargo xtask lab-proof slices {time_budget}");
+    let command = format!("cargo bench-suite lab-proof slices {time_budget}");
     Record::new("lab-proof-slices", command, &bench.machine)?
         .with("controls", rows(&found))
         .with("blocks", block_rows(&found))

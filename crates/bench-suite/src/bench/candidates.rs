@@ -10,10 +10,9 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use crate::tally::TestTally;
-use crate::tally::{cargo, run_command};
 
 use super::{Bench, Machine, first_line, text_of};
+use xtask::{TestTally, cargo, run_command};
 
 /// Ours.
 pub(super) const MEMPOOL: &str = "mempool";

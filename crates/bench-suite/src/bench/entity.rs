@@ -16,14 +16,13 @@ use crate::bench::generator::Timed;
 use crate::bench::interleave;
 use crate::bench::lasting;
 use crate::bench::server::free_address;
-use crate::tally::TestTally;
-use crate::tally::run_command;
 
 use super::Figure;
 use super::generator::CONNECTIONS;
 use super::server::Server;
 use super::{Bench, measure_parts};
 use super::{bounded, text_of, text_of_load};
+use xtask::{TestTally, run_command};
 
 /// Longest time to write or read every key once.
 const PASS_MAX: Duration = Duration::from_secs(300);

@@ -1,6 +1,6 @@
 //! The hostile clients themselves: many connections that all behave alike, in a process of their own.
 //!
-//! The parent starts it as `xtask hostile-crowd NAME ADDRESS COUNT`, reads `ready` once every
+//! The parent starts it as `bench-suite hostile-crowd NAME ADDRESS COUNT`, reads `ready` once every
 //! connection was tried, and closes its stdin to end it; then it prints what became of it, as JSON.
 //! Sockets are plain and do not block; one thread goes round.
 

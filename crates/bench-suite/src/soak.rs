@@ -77,7 +77,7 @@ impl Visits {
 pub(crate) fn run(seconds: u64, driver: &str) -> Result<(), String> {
     let bench = bench::prepare(bench::Plan::full(), true)?;
     let report = soak(&bench, seconds, driver)?;
-    let command = format!("cargo xtask soak {seconds} {driver}");
+    let command = format!("cargo bench-suite soak {seconds} {driver}");
     Record::new(&format!("soak-{driver}"), command, &bench.machine)?
         .with("driver", driver)
         .with("seconds", seconds)

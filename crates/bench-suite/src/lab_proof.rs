@@ -27,8 +27,7 @@ use serde_json::{Value, json};
 use crate::bench;
 use crate::bench::candidates::Record;
 use crate::bench::{Bench, callgrind, nginx};
-use crate::tally::TestTally;
-use crate::tally::{cargo, run_command};
+use xtask::{TestTally, cargo, run_command};
 
 /// Comparisons, unless told otherwise: so many have an upper 95 % bound of 7.2 % if none errs.
 pub(crate) const COMPARISONS_DEFAULT: u32 = 40;
@@ -83,7 +82,7 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
         print!("{}", record::table(&tallies));
     }
     let rows: Vec<Value> = tallies.iter().map(Tally::to_json).collect();
-    let command = format!("cargo xtask lab-proof {comparisons} {time_budget}{word}");
+    let command = format!("cargo bench-suite lab-proof {comparisons} {time_budget}{word}");
     Record::new(name, command, &proof.bench.machine)?
         .with("comparisons", comparisons)
         .with("server", scene.baseline.to_string())

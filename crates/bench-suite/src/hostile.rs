@@ -541,8 +541,8 @@ fn record(
 ) -> Result<(), String> {
     let figures: Vec<Value> = figures.iter().map(Figure::to_json).collect();
     let command = match plan.seconds {
-        SECONDS_DEFAULT => "cargo xtask hostile".to_owned(),
-        seconds => format!("cargo xtask hostile {seconds}"),
+        SECONDS_DEFAULT => "cargo bench-suite hostile".to_owned(),
+        seconds => format!("cargo bench-suite hostile {seconds}"),
     };
     Record::new("hostile", command, &bench.machine)?
         .with("pairs", plan.pairs)

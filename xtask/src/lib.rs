@@ -1,5 +1,7 @@
-//! What test programs printed, by themselves or through cargo-nextest: how many tests passed, and why each failed
-//! one did.
+//! Commands of this workspace for its own programs, `cargo xtask` and `cargo bench-suite`: how they are run and how they
+//! end, what the test programs among them printed, and what cargo says of the workspace.
+//!
+//! It depends on no crate of this workspace: one that does not compile must not keep the check from saying so.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -10,6 +12,9 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+
+// What test programs printed, by themselves or through cargo-nextest: how many tests passed, and why each failed one did.
 
 /// Of what a failed test printed, this much is repeated at the end; the rest is in the log above.
 const COMPLAINT_LINES: usize = 12;
@@ -24,8 +29,9 @@ struct Failure {
 
 /// The sum of what several test programs said.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct TestTally {
-    pub(crate) passed: u64,
+pub struct TestTally {
+    /// Tests that ran and did not fail.
+    pub passed: u64,
     failed: u64,
     ignored: u64,
     failures: Vec<Failure>,
@@ -37,7 +43,7 @@ pub(crate) struct TestTally {
 
 impl TestTally {
     /// Takes one line of a test program's output; most say nothing.
-    pub(crate) fn add_line(&mut self, line: &str) {
+    pub fn add_line(&mut self, line: &str) {
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.in_failure = false;
             self.add_counts(counts);
@@ -84,7 +90,7 @@ impl TestTally {
     }
 
     /// Adds what another step's test programs said.
-    pub(crate) fn add(&mut self, other: &TestTally) {
+    pub fn add(&mut self, other: &TestTally) {
         self.passed += other.passed;
         self.failed += other.failed;
         self.ignored += other.ignored;
@@ -159,19 +165,23 @@ impl fmt::Display for TestTally {
 // group with a deadline.
 
 /// How a step ended.
-pub(crate) struct StepOutcome {
-    pub(crate) name: &'static str,
-    pub(crate) ok: bool,
+pub struct StepOutcome {
+    /// As it was announced.
+    pub name: &'static str,
+    /// Whether it went well, or was not run.
+    pub ok: bool,
     /// What it failed for, if that is not what a test said.
-    pub(crate) complaint: Option<String>,
+    pub complaint: Option<String>,
     /// Why it was not run, if it was not; that is no failure.
-    pub(crate) absence: Option<&'static str>,
-    pub(crate) took: Duration,
-    pub(crate) tests: TestTally,
+    pub absence: Option<&'static str>,
+    /// From the announcement to the end.
+    pub took: Duration,
+    /// What the test programs of this step said.
+    pub tests: TestTally,
 }
 
 /// Announces a step, runs it, and times it. `work` returns whether it went well.
-pub(crate) fn run_step(
+pub fn run_step(
     name: &'static str,
     work: impl FnOnce(&mut TestTally) -> Result<bool, String>,
 ) -> StepOutcome {
@@ -193,7 +203,7 @@ pub(crate) fn run_step(
 }
 
 /// Announces a step that this machine lacks something for.
-pub(crate) fn leave_out(name: &'static str, reason: &'static str) -> StepOutcome {
+pub fn leave_out(name: &'static str, reason: &'static str) -> StepOutcome {
     println!("\n=== {name}\nnot run: {reason}");
     StepOutcome {
         name,
@@ -208,7 +218,7 @@ pub(crate) fn leave_out(name: &'static str, reason: &'static str) -> StepOutcome
 /// The cargo that started us, so that a toolchain chosen with `cargo +NAME` stays chosen. What that one
 /// told us of our own package is not passed on: a build script that asks to run again when it changes
 /// (ring's does) would have all above it compiled anew after each cargo that was called by hand.
-pub(crate) fn cargo() -> Command {
+pub fn cargo() -> Command {
     let mut command =
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     for (name, _) in std::env::vars_os() {
@@ -222,8 +232,8 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// The one number that a verb takes, or its default.
-pub(crate) fn one_number(words: &[&str], what: &str, default: u64) -> Result<u64, String> {
+/// The one number that a verb takes, or its default. A sentence says what else `words` are; `what` is counted.
+pub fn one_number(words: &[&str], what: &str, default: u64) -> Result<u64, String> {
     match words {
         [] => Ok(default),
         [word] => word
@@ -237,7 +247,7 @@ pub(crate) fn one_number(words: &[&str], what: &str, default: u64) -> Result<u64
 
 /// A subcommand of cargo that comes from elsewhere, such as `nextest`: the one that `scripts/setup` put below the
 /// target directory, else the one that the user has installed.
-pub(crate) fn cargo_tool(name: &str) -> Command {
+pub fn cargo_tool(name: &str) -> Command {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
     let program = PathBuf::from(target).join(format!("tools/bin/cargo-{name}"));
     // Absolute, for a command that is run in another directory.
@@ -250,7 +260,7 @@ pub(crate) fn cargo_tool(name: &str) -> Command {
 }
 
 /// Whether that subcommand is there.
-pub(crate) fn has_cargo_tool(name: &str) -> bool {
+pub fn has_cargo_tool(name: &str) -> bool {
     let asked = cargo_tool(name)
         .arg("--version")
         .stdout(Stdio::null())
@@ -259,8 +269,9 @@ pub(crate) fn has_cargo_tool(name: &str) -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// Runs a command with its output going to ours; counts test results on its way.
-pub(crate) fn run_command(command: &mut Command, tests: &mut TestTally) -> Result<bool, String> {
+/// Runs a command with its output going to ours; counts test results on its way. Whether it ended well; an error where
+/// it cannot be run.
+pub fn run_command(command: &mut Command, tests: &mut TestTally) -> Result<bool, String> {
     println!("$ {}", shown(command));
     let program = command.get_program().to_string_lossy().into_owned();
     let ended = run_by_lines(command, |line| {
@@ -277,7 +288,7 @@ pub(crate) fn run_command(command: &mut Command, tests: &mut TestTally) -> Resul
 
 /// Runs a command to its end and hands on each line of what it prints, on stdout and stderr alike: one pipe for
 /// both, so that what is said of a test stays beside it. The command is not to be run again.
-pub(crate) fn run_by_lines(
+pub fn run_by_lines(
     command: &mut Command,
     mut take: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<ExitStatus> {
@@ -294,7 +305,7 @@ pub(crate) fn run_by_lines(
 
 /// Runs a command in a process group of its own until it ends, `None` if it has not by then. Whatever it left
 /// running ends with it, so that ports and CPUs are free for the next one.
-pub(crate) fn run_in_group(
+pub fn run_in_group(
     command: &mut Command,
     deadline: Instant,
 ) -> io::Result<Option<ExitStatus>> {
@@ -318,7 +329,7 @@ pub(crate) fn run_in_group(
 }
 
 /// Prints the last lines of a log, set in.
-pub(crate) fn print_tail(log: &Path, lines_max: usize) {
+pub fn print_tail(log: &Path, lines_max: usize) {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
@@ -327,7 +338,8 @@ pub(crate) fn print_tail(log: &Path, lines_max: usize) {
     }
 }
 
-pub(crate) fn shown(command: &Command) -> String {
+/// A command as one would type it, with the variables that it sets.
+pub fn shown(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let name = program
         .file_name()
@@ -343,6 +355,126 @@ pub(crate) fn shown(command: &Command) -> String {
         Some(format!("{}={quote}{value}{quote} ", name.to_string_lossy()))
     });
     variables.collect::<String>() + &name + &arguments.collect::<String>()
+}
+
+// The tests of the workspace: one build of all test programs, which then run once for each I/O driver.
+//
+// The driver of a server or client under test is chosen when it starts, so a second driver costs a second
+// run of those packages and no second build. cargo-nextest runs each test in a process of its own, two at a time for
+// each CPU, since many of them wait. Where it is not installed `cargo test` runs the same tests, one program after another.
+
+/// Read by the tests of `http` and `load`: the driver of the shards that they start.
+const DRIVER_VARIABLE: &str = "MILLPOND_TEST_DRIVER";
+
+/// Packages whose integration tests read it. Those of `io` name their drivers themselves.
+const DRIVER_PACKAGES: [&str; 2] = ["millpond-http", "millpond-load"];
+
+/// Ignored functions that are processes which another test starts: no tests by themselves.
+const CHILD_PROCESSES: &str = "test(/(server|disk)_process$/)";
+
+/// Runs every test of the fast tier with the driver that the machine prefers: io_uring where there is one. Whether all
+/// passed; an error where none ran.
+pub fn run_suite(tests: &mut TestTally) -> Result<bool, String> {
+    let programs = ["--workspace", "--lib", "--bins", "--tests", "--examples"];
+    run_tests(&mut with_runner(&[], &programs), tests)
+}
+
+/// Runs the tests that a driver can change once more, on epoll; as [`run_suite`].
+pub fn run_on_epoll(tests: &mut TestTally) -> Result<bool, String> {
+    let [one, other] = DRIVER_PACKAGES;
+    let filter = format!("kind(test) and (package({one}) or package({other}))");
+    let programs = ["--tests", "--package", one, "--package", other];
+    let mut command = with_runner(&["-E", &filter], &programs);
+    run_tests(command.env(DRIVER_VARIABLE, "epoll"), tests)
+}
+
+/// Runs the tests that are ignored because they take long, measure time, or need root. An error if one fails, none ran,
+/// or cargo-nextest is missing.
+pub fn run_slow() -> Result<(), String> {
+    if !has_cargo_tool("nextest") {
+        return Err("cargo-nextest is missing: scripts/setup test installs it".to_owned());
+    }
+    let filter = format!("not {CHILD_PROCESSES}");
+    let mut tests = TestTally::default();
+    let mut command = nextest(&["--run-ignored", "only", "-E", &filter]);
+    let is_good = run_tests(&mut command, &mut tests)?;
+    print!("{tests}");
+    match is_good {
+        true => Ok(()),
+        false => Err("a test of the slow tier failed: it is named above".to_owned()),
+    }
+}
+
+/// Builds the test programs and nothing else, so that the time of a run is known apart from it. Whether they build.
+pub fn build_tests() -> Result<bool, String> {
+    let mut command = with_runner(&["--no-run"], &["--workspace", "--no-run"]);
+    run_command(&mut command, &mut TestTally::default())
+}
+
+/// The command that runs tests: cargo-nextest with `words`, or `cargo test` with `cargo_words` where it is missing.
+fn with_runner(words: &[&str], cargo_words: &[&str]) -> Command {
+    if has_cargo_tool("nextest") {
+        return nextest(words);
+    }
+    println!(
+        "cargo-nextest is not installed: `cargo test` takes longer (scripts/setup test installs it)"
+    );
+    let mut command = cargo();
+    command.args(["test", "--locked", "--no-fail-fast"]);
+    command.args(cargo_words);
+    command
+}
+
+fn nextest(words: &[&str]) -> Command {
+    let mut command = cargo_tool("nextest");
+    command.args(["run", "--workspace", "--locked"]);
+    command.args(words);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    command.env("NEXTEST_TEST_THREADS", (2 * cpus).to_string());
+    // Many tests provoke a panic on purpose; a backtrace of each takes longer than the test.
+    command.env("RUST_BACKTRACE", "0");
+    command
+}
+
+/// Runs tests; a run of none is no success.
+fn run_tests(command: &mut Command, tests: &mut TestTally) -> Result<bool, String> {
+    let passed_before = tests.passed;
+    let is_good = run_command(command, tests)?;
+    if is_good && tests.passed == passed_before {
+        return Err("no test ran".to_owned());
+    }
+    Ok(is_good)
+}
+
+// What cargo says of this workspace.
+
+/// Cargo's description of the workspace and all it depends on; an error where cargo does not print it.
+pub fn metadata() -> Result<Value, String> {
+    let words = [
+        "metadata",
+        "--format-version",
+        "1",
+        "--locked",
+        "--all-features",
+    ];
+    let target = ["--filter-platform", "x86_64-unknown-linux-gnu"];
+    let output = cargo()
+        .args(words)
+        .args(target)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo metadata cannot be run: {error}"))?;
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("cargo metadata printed no readable JSON: {error}"))
+}
+
+/// Where cargo puts what it builds here. Flags for all crates need a directory below of their own,
+/// or the daily build starts anew after each use. An error as of [`metadata`].
+pub fn target_directory() -> Result<PathBuf, String> {
+    metadata()?["target_directory"]
+        .as_str()
+        .map(PathBuf::from)
+        .ok_or_else(|| "cargo names no target directory".to_owned())
 }
 
 #[cfg(test)]

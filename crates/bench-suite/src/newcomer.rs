@@ -13,8 +13,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
+use xtask::{print_tail, run_in_group};
 
-use crate::tally::{print_tail, run_in_group};
 
 /// No step takes longer, `make test` on two busy CPUs included; one that does hangs.
 const STEP_MAX: Duration = Duration::from_secs(3 * 3600);
@@ -51,7 +51,7 @@ impl Options {
                 "--crates" => &mut wishes.crates,
                 "--plots" => &mut wishes.plots,
                 "--whole" => &mut wishes.whole,
-                _ => return Err(format!("newcomer takes no {word}: see cargo xtask help")),
+                _ => return Err(format!("newcomer takes no {word}: see cargo bench-suite help")),
             } = true;
         }
         Ok(wishes)
@@ -73,7 +73,7 @@ struct Hour {
 }
 
 pub(crate) fn run(wishes: Options) -> Result<(), String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for port in PORTS {
         TcpListener::bind(("127.0.0.1", port))
             .map_err(|error| format!("port {port}, which the recipes use, is taken: {error}"))?;
