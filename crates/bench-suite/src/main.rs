@@ -100,7 +100,7 @@ fn main() -> ExitCode {
         ["hostile", words @ ..] => hostile_as_told(words),
         ["crash", kills @ ..] => repeated_tests::run_crash(kills),
         ["faults", names @ ..] => faults::run(names),
-        ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
+        ["newcomer", words @ ..] => newcomer::Options::of(words).and_then(newcomer::run),
         ["cassandra", words @ ..] => cassandra::run(words),
         ["cassandra-node", home, number] => cassandra::start_node(home, number),
         ["entity-bounds"] => bounds::run(bounds::KEYS_DEFAULT),

@@ -80,6 +80,7 @@ enum Command {
     Config(config::ConfigFlags),
     #[cfg(feature = "entity")]
     Entity(entity::EntityFlags),
+    Completions(help::CompletionsFlags),
     Version(doctor::VersionFlags),
     Pages(help::PagesFlags),
 }
@@ -98,6 +99,7 @@ impl Cli {
             Command::Allocators(flags) => flags.run(),
             Command::Bench(flags) => flags.run(),
             Command::Compare(flags) => flags.run(),
+            Command::Completions(flags) => flags.run(),
             Command::Config(flags) => flags.run(),
             Command::Doctor(flags) => flags.run(),
             #[cfg(feature = "entity")]

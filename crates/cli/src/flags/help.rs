@@ -8,6 +8,7 @@ use clap::{Arg, Args, Command, CommandFactory};
 use clap_complete::Shell;
 use std::fmt::Display;
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 /// Longer lines are hard to read, and examples are written for this width.
@@ -15,7 +16,45 @@ pub(super) const WIDTH: usize = 80;
 
 /// The command line, as it parses words and shows help.
 pub(super) fn command() -> Command {
-    arranged(Cli::command()).max_term_width(WIDTH)
+    with_short_help_of_load(arranged(Cli::command()).max_term_width(WIDTH))
+}
+
+/// The flags that `millpond load -h` shows, by their long names. All others are in `--help`.
+const LOAD_FLAGS_SHORT: [&str; 15] = [
+    "threads",
+    "connections",
+    "duration",
+    "requests",
+    "rate",
+    "latency",
+    "header",
+    "method",
+    "body",
+    "script",
+    "timeout",
+    "slo",
+    "find-max",
+    "print",
+    "json",
+];
+
+/// `load` has more flags than fit a screen.
+fn with_short_help_of_load(command: Command) -> Command {
+    command.mut_subcommand("load", |load| {
+        let examples = load.get_after_help().cloned().unwrap_or_default();
+        let shorten = |arg: Arg| match arg.get_long() {
+            Some(name) => {
+                let is_shown = LOAD_FLAGS_SHORT.contains(&name);
+                arg.hide_short_help(!is_shown)
+            }
+            None => arg,
+        };
+        load.mut_args(shorten)
+            .after_long_help(examples)
+            .after_help(
+                "Example:\n  millpond load -t 2 -c 64 -d 30s -R 2000 -L http://127.0.0.1:8080/",
+            )
+    })
 }
 
 fn arranged(command: Command) -> Command {
@@ -109,9 +148,35 @@ impl PagesFlags {
     }
 }
 
+/// Write the completions of a shell to the standard output
+///
+/// Packages install them; this is for a binary that was installed by cargo.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond completions bash > ~/.local/share/bash-completion/completions/millpond
+  millpond completions fish > ~/.config/fish/completions/millpond.fish")]
+pub(crate) struct CompletionsFlags {
+    /// Which shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
+
+impl CompletionsFlags {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "millpond", &mut text);
+        match std::io::stdout().write_all(&text) {
+            // A reader that has seen enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Exit::Success),
+            Err(error) => Err(Failure::failed(format!("cannot write to stdout: {error}"))),
+            Ok(()) => Ok(Exit::Success),
+        }
+    }
+}
+
 /// A page of Markdown for each command and subcommand that is not hidden, with its file name.
 fn reference_pages() -> Vec<(String, String)> {
-    let mut command = command();
+    let mut command = arranged(Cli::command()).max_term_width(WIDTH);
     // Tells each subcommand the words in front of it.
     command.build();
     let mut pages = Vec::new();

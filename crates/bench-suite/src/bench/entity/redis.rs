@@ -242,6 +242,8 @@ fn load(bench: &Bench, server: &Server, what: &str, values: Values) -> Result<Ti
     command.args(["-c", &CONNECTIONS.to_string()]);
     command.args(["--value-size", &values.bytes.to_string()]);
     command.args(["--keys", &values.keys.to_string()]);
+    // redis-benchmark waits for ever: the disk may need seconds for 64 MiB at once.
+    command.args(["--timeout", "30s"]);
     command.args(["-d", &format!("{}s", bench.plan.run.as_secs())]);
     command.arg(format!("http://{}/", server.address));
     let before = server.cpu_time()?;
