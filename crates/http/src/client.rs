@@ -104,7 +104,7 @@ pub enum ClientError {
     #[error("the server's response body is refused: {0}")]
     Body(#[from] BodyError),
     /// Bytes came without a request to answer.
-    #[error("the server sent {count_bytes} bytes nobody asked for: close the connection")]
+    #[error("the server sent {count_bytes} bytes without a request: close the connection")]
     Unasked {
         /// How many.
         count_bytes: usize,
