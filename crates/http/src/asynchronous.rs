@@ -131,15 +131,21 @@ where
 
     /// Polls the future behind `handle`, and answers when it is done.
     fn poll(&mut self, response: &mut Response<'_>, handle: Handle<Option<F>>) -> Flow {
-        let Some(future) = self.futures.get_mut(handle) else {
+        let Some(mut future) = self.futures.get_mut(handle) else {
             return Flow::Done;
         };
         let place = &self.places[handle.index() as usize];
-        place.task.is_queued.store(false, Ordering::Release);
-        let polled = poll(future, &place.waker);
         let body = place.body;
-        let is_ready = polled.is_ready();
-        let is_whole = self.shard.send_parts(body, response, is_ready).is_ok();
+        let (polled, is_whole) = loop {
+            place.task.is_queued.store(false, Ordering::Release);
+            let polled = poll(future.as_mut(), &place.waker);
+            let sent = self.shard.send_parts(body, response, polled.is_ready());
+            match sent {
+                // What it waits for is there already. The output's room ends this.
+                Ok(Progress::RoomForMore) if polled.is_pending() => {}
+                sent => break (polled, sent.is_ok()),
+            }
+        };
         match polled {
             Poll::Ready(reply) => {
                 self.end(handle);
@@ -251,7 +257,7 @@ where
                 Ok(())
             }
             // So that the future finds room when it is polled.
-            StreamEvent::Room => self.shard.send_parts(body, response, false),
+            StreamEvent::Room => self.shard.send_parts(body, response, false).map(|_| ()),
             StreamEvent::Resumed => Ok(()),
         };
         if taken.is_err() {
@@ -312,6 +318,18 @@ where
 //
 // Futures only note what they want; the server hands it to the shard's timers and driver when the
 // tick ends (`pump`, and the [`Client`]'s own), and brings the events back.
+
+/// What became of the parts of a body.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Progress {
+    /// The future waits for room, and all of its parts have been taken.
+    RoomForMore,
+    /// For room, for something else, or for nothing.
+    Waiting,
+}
+
+/// A future that has written so much waits until it was taken.
+const OUTGOING_BYTES_MAX: usize = 16 << 10;
 
 /// Timers of futures are told from those of sockets, whose slots are dense, by this bit.
 const SLEEP_TIMER_BIT: u64 = 1 << 31;
@@ -406,7 +424,7 @@ impl AsyncShard {
             .get(body)
             .map_or(Interest::default(), |cell| Interest {
                 body: cell.is_wanted,
-                room: cell.wants_room || !cell.outgoing.is_empty(),
+                room: !cell.outgoing.is_empty(),
             })
     }
 
@@ -416,10 +434,10 @@ impl AsyncShard {
         body: Handle<BodyCell>,
         response: &mut Response<'_>,
         is_last: bool,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Progress, WriteError> {
         let mut bodies = self.local.bodies.borrow_mut();
         let Some(cell) = bodies.get_mut(body) else {
-            return Ok(());
+            return Ok(Progress::Waiting);
         };
         if let Some((head, length)) = cell.begun.take() {
             head.start(response, length)?;
@@ -433,9 +451,14 @@ impl AsyncShard {
         if count > 0 {
             response.write(&cell.outgoing[..count])?;
             cell.outgoing.consume_front(count);
-            cell.wants_room &= !cell.outgoing.is_empty();
         }
-        Ok(())
+        let is_there = cell.wants_room && cell.outgoing.is_empty();
+        Ok(
+            match std::mem::replace(&mut cell.wants_room, false) && is_there {
+                true => Progress::RoomForMore,
+                false => Progress::Waiting,
+            },
+        )
     }
 
     fn body_came(
@@ -601,7 +624,7 @@ struct BodyCell {
     begun: Option<(Reply, BodyLength)>,
     /// Of the response's body, what the future has written and the server has not.
     outgoing: Buffer,
-    /// The future waits until that is empty.
+    /// The future waits until that was taken.
     wants_room: bool,
 }
 
@@ -857,7 +880,7 @@ impl ResponseBody {
         let Some(cell) = bodies.get_mut(self.body) else {
             return Poll::Ready(Ok(()));
         };
-        if !cell.outgoing.is_empty() {
+        if cell.outgoing.len() >= OUTGOING_BYTES_MAX {
             cell.wants_room = true;
             return Poll::Pending;
         }

@@ -197,7 +197,7 @@ fn each_answer_is_one_line() {
         ("GET / HTTP/1.1", 200, 5, true),
         ("GET / HTTP/1.1", 200, 5, true),
         ("GET / HTTP/1.0", 200, 5, true),
-        ("GET /nothing HTTP/1.1", 503, 43, true),
+        ("GET /nothing HTTP/1.1", 503, 45, true),
         ("GET /short HTTP/1.1", 200, 7, false),
     ];
     assert_eq!(entries.iter().map(summary).collect::<Vec<_>>(), expected);
