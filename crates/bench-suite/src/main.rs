@@ -145,7 +145,9 @@ fn hostile_process(verb: &str, words: &[&str]) -> Result<(), String> {
             hostile::run_apart(name, driver, seconds, file)
         }
         ("hostile-resource", words) => hostile::run_resource(words),
-        _ => Err(format!("{verb} is for `cargo bench-suite hostile` to start")),
+        _ => Err(format!(
+            "{verb} is for `cargo bench-suite hostile` to start"
+        )),
     }
 }
 

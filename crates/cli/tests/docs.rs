@@ -178,7 +178,10 @@ millpond compare --rounds 4 \\
     assert_eq!(wrong, expected);
     let links: Vec<_> = page.links().collect();
     let expected = [(2, "nothing.md"), (2, "#no-such-heading")];
-    assert_eq!(links, expected.map(|(line, target)| (line, target.to_owned())));
+    assert_eq!(
+        links,
+        expected.map(|(line, target)| (line, target.to_owned()))
+    );
     let path = root().join("docs/page.md");
     for (_, target) in links {
         assert!(broken(&page, &path, &target).is_some(), "{target}");

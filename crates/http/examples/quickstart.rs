@@ -2,8 +2,8 @@
 //! `curl '127.0.0.1:8080/hello?name=you'` and `curl -d '[1, 2]' 127.0.0.1:8080/echo`.
 
 use millpond_http::{
-    FieldName, FieldValue, Handler, HandlerError, Method, Request, Response, ServeConfig, StatusCode,
-    serve,
+    FieldName, FieldValue, Handler, HandlerError, Method, Request, Response, ServeConfig,
+    StatusCode, serve,
 };
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,19 +23,32 @@ pub(crate) fn answer(
         }
         (Method::Post, b"/echo") => serde_json::from_slice(request.body())
             .map_err(|error| HandlerError::response(StatusCode::BAD_REQUEST, error))?,
-        _ => return Err(HandlerError::response(StatusCode::NOT_FOUND, "use /hello or /echo\n")),
+        _ => {
+            return Err(HandlerError::response(
+                StatusCode::NOT_FOUND,
+                "use /hello or /echo\n",
+            ));
+        }
     };
     let fields = [(FieldName::CONTENT_TYPE, FieldValue::JSON)];
-    response.send_written(StatusCode::OK, &fields, |out| serde_json::to_writer(out, &value))
+    response.send_written(StatusCode::OK, &fields, |out| {
+        serde_json::to_writer(out, &value)
+    })
 }
 
 #[allow(dead_code, reason = "a test uses the function alone")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let listen = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".to_owned());
+    let listen = std::env::args()
+        .nth(1)
+        .unwrap_or("127.0.0.1:8080".to_owned());
     let served = AtomicU64::new(0);
     serve(
         &ServeConfig::new("quickstart", listen.parse()?),
-        |_| Ok::<_, Infallible>(Handler::new(|request, response| answer(request, response, &served))),
+        |_| {
+            Ok::<_, Infallible>(Handler::new(|request, response| {
+                answer(request, response, &served)
+            }))
+        },
         |address| println!("listening on {address}"),
     )?;
     Ok(())

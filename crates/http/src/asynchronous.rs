@@ -402,10 +402,12 @@ impl AsyncShard {
     /// What the future waits for.
     fn interest(&self, body: Handle<BodyCell>) -> Interest {
         let bodies = self.local.bodies.borrow();
-        bodies.get(body).map_or(Interest::default(), |cell| Interest {
-            body: cell.is_wanted,
-            room: cell.wants_room || !cell.outgoing.is_empty(),
-        })
+        bodies
+            .get(body)
+            .map_or(Interest::default(), |cell| Interest {
+                body: cell.is_wanted,
+                room: cell.wants_room || !cell.outgoing.is_empty(),
+            })
     }
 
     /// Writes what the future has begun and given of its response: as much as there is room for, or all of it.
@@ -864,7 +866,7 @@ impl ResponseBody {
 
     /// The end of the body, for the handler to return.
     #[must_use]
-    pub const fn finish(self) -> Reply {
+    pub fn finish(self) -> Reply {
         Reply::new(StatusCode::OK, ReplyBody::Begun)
     }
 }
@@ -907,8 +909,10 @@ impl Reply {
     #[must_use]
     pub const fn text(status: StatusCode, text: &'static str) -> Self {
         Self {
+            status,
             content_type: Some(FieldValue::TEXT_PLAIN),
-            ..Self::new(status, ReplyBody::Static(text.as_bytes()))
+            fields: Vec::new(),
+            body: ReplyBody::Static(text.as_bytes()),
         }
     }
 
@@ -920,8 +924,10 @@ impl Reply {
         body: Buffer,
     ) -> Self {
         Self {
+            status,
             content_type: Some(content_type),
-            ..Self::new(status, ReplyBody::Pooled(body))
+            fields: Vec::new(),
+            body: ReplyBody::Pooled(body),
         }
     }
 
@@ -968,7 +974,9 @@ impl Reply {
     }
 
     fn all_fields(&self) -> Vec<Field<'_>> {
-        let content_type = self.content_type.map(|value| (FieldName::CONTENT_TYPE, value));
+        let content_type = self
+            .content_type
+            .map(|value| (FieldName::CONTENT_TYPE, value));
         let added = self.fields.iter();
         content_type
             .into_iter()

@@ -54,7 +54,9 @@ impl DurationHistogram {
     /// Adds so many samples of this length.
     pub fn add(&mut self, duration_ns: u64, count: u64) {
         self.counts[bucket_of(duration_ns)] += count;
-        self.sum_ns = self.sum_ns.saturating_add(duration_ns.saturating_mul(count));
+        self.sum_ns = self
+            .sum_ns
+            .saturating_add(duration_ns.saturating_mul(count));
     }
 
     /// Adds all samples of another.

@@ -93,7 +93,10 @@ pub struct HandlerError(Kind);
 
 enum Kind {
     /// The client's mistake, say: what it is answered.
-    Response { status: StatusCode, text: String },
+    Response {
+        status: StatusCode,
+        text: String,
+    },
     Error(Box<dyn Error + Send + Sync>),
 }
 

@@ -8,8 +8,8 @@ use crate::encode::{
     AnnouncedBody, ResponseParts, encode_chunk, encode_chunk_part, encode_chunk_size,
     encode_last_chunk, encode_response, encode_response_head,
 };
-use crate::head::ResponseFraming;
 use crate::handler::HandlerError;
+use crate::head::ResponseFraming;
 use crate::head_text::{Field, FieldName, FieldValue};
 use crate::log::{FixedHeaderLines, GivenLines};
 use crate::proxy::Failure;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use object::LittleEndian;
 use object::elf::{
-    EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, Machine, PF_X, PT_GNU_EH_FRAME, PT_INTERP,
-    PT_LOAD, ProgramHeader64, ProgramType, R_AARCH64_ABS64, R_AARCH64_GLOB_DAT,
+    EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, Machine, PF_X, PT_GNU_EH_FRAME,
+    PT_INTERP, PT_LOAD, ProgramHeader64, ProgramType, R_AARCH64_ABS64, R_AARCH64_GLOB_DAT,
     R_AARCH64_JUMP_SLOT, R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, RelocationType,
     SHT_DYNSYM, SHT_SYMTAB, SectionType, Sym64,
 };
@@ -119,7 +119,7 @@ impl Elf {
                 continue;
             };
             for relocation in relocations {
-                let is_address = ADDRESS_RELOCATIONS.contains(&relocation.r_type(LE));
+                let is_address = ADDRESS_RELOCATIONS.contains(&relocation.r_type(LE, false));
                 let symbol = || symbols.symbol(relocation.symbol(LE, false)?).ok();
                 if is_address && symbol().is_some_and(|symbol| is_named(&symbols, symbol, name)) {
                     slots.push(relocation.r_offset(LE));

@@ -49,11 +49,9 @@ fn with_short_help_of_load(command: Command) -> Command {
             }
             None => arg,
         };
-        load.mut_args(shorten)
-            .after_long_help(examples)
-            .after_help(
-                "Example:\n  millpond load -t 2 -c 64 -d 30s -R 2000 -L http://127.0.0.1:8080/",
-            )
+        load.mut_args(shorten).after_long_help(examples).after_help(
+            "Example:\n  millpond load -t 2 -c 64 -d 30s -R 2000 -L http://127.0.0.1:8080/",
+        )
     })
 }
 
@@ -198,9 +196,7 @@ fn shown_subcommands(command: &Command) -> impl Iterator<Item = &Command> {
 
 /// `millpond serve entity`.
 fn words_of(command: &Command) -> &str {
-    command
-        .get_bin_name()
-        .unwrap_or_else(|| command.get_name())
+    command.get_bin_name().unwrap_or_else(|| command.get_name())
 }
 
 /// `serve-entity.md`; the page of `millpond` itself is shown for the directory.
@@ -311,7 +307,10 @@ fn names_of(arg: &Arg) -> String {
     let values = arg.get_value_names().unwrap_or_default();
     let values: Vec<&str> = values.iter().map(clap::builder::Str::as_str).collect();
     let mut value = values.join(" ");
-    if arg.get_num_args().is_some_and(|count| count.max_values() > values.len().max(1)) {
+    if arg
+        .get_num_args()
+        .is_some_and(|count| count.max_values() > values.len().max(1))
+    {
         value += "...";
     }
     if arg.is_positional() {
@@ -319,10 +318,16 @@ fn names_of(arg: &Arg) -> String {
     }
     let longs = arg.get_long().into_iter();
     let longs = longs.chain(arg.get_visible_aliases().unwrap_or_default());
-    let mut names: Vec<String> = arg.get_short().map(|it| format!("-{it}")).into_iter().collect();
+    let mut names: Vec<String> = arg
+        .get_short()
+        .map(|it| format!("-{it}"))
+        .into_iter()
+        .collect();
     names.extend(longs.map(|it| format!("--{it}")));
     if let Some(last) = names.last_mut().filter(|_| arg.get_action().takes_values()) {
-        let may_be_left_out = arg.get_num_args().is_some_and(|count| count.min_values() == 0);
+        let may_be_left_out = arg
+            .get_num_args()
+            .is_some_and(|count| count.min_values() == 0);
         *last += &match may_be_left_out {
             true => format!(" [{value}]"),
             false => format!(" {value}"),
@@ -332,7 +337,9 @@ fn names_of(arg: &Arg) -> String {
 }
 
 fn with_default_as_sentence(paragraph: &str) -> String {
-    let split = paragraph.strip_suffix(']').and_then(|it| it.rsplit_once(" [default: "));
+    let split = paragraph
+        .strip_suffix(']')
+        .and_then(|it| it.rsplit_once(" [default: "));
     match split {
         Some((words, default)) => format!("{words}. Default: {default}"),
         None => paragraph.to_owned(),
@@ -341,10 +348,13 @@ fn with_default_as_sentence(paragraph: &str) -> String {
 
 /// Text in which nothing is markup but code in backticks.
 fn markdown(text: &str) -> String {
-    let parts = text.split('`').enumerate().map(|(index, part)| match index % 2 {
-        0 => part.replace('*', "\\*").replace('<', "\\<"),
-        _ => part.to_owned(),
-    });
+    let parts = text
+        .split('`')
+        .enumerate()
+        .map(|(index, part)| match index % 2 {
+            0 => part.replace('*', "\\*").replace('<', "\\<"),
+            _ => part.to_owned(),
+        });
     parts.collect::<Vec<_>>().join("`")
 }
 

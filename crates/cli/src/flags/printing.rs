@@ -1,8 +1,6 @@
 //! What `millpond load` leaves behind: wrk's text, wrk2's, tables, records; on the terminal or in
 //! files, several at once.
 
-use std::fmt::Display;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 

@@ -13,8 +13,8 @@ const OF_ALL: [&str; 2] = ["--help", "--version"];
 
 /// Names of metrics begin with `millpond_` and one of these.
 const FAMILIES: [&str; 13] = [
-    "build", "driver", "entity", "files", "http", "io", "mirror", "pool", "pools", "proxy", "thread", "tls",
-    "upstream",
+    "build", "driver", "entity", "files", "http", "io", "mirror", "pool", "pools", "proxy",
+    "thread", "tls", "upstream",
 ];
 
 fn reference(name: &str) -> PathBuf {
@@ -27,7 +27,12 @@ fn texts(directory: &Path) -> BTreeMap<String, String> {
     let text = |path: &Path| std::fs::read_to_string(path).unwrap();
     entries
         .map(Result::unwrap)
-        .map(|entry| (entry.file_name().into_string().unwrap(), text(&entry.path())))
+        .map(|entry| {
+            (
+                entry.file_name().into_string().unwrap(),
+                text(&entry.path()),
+            )
+        })
         .collect()
 }
 
@@ -40,7 +45,11 @@ fn pages_of_commands_are_as_the_flags_are() {
         .arg(directory.path())
         .status();
     assert!(status.unwrap().success());
-    let made = texts(&directory.path().join("doc/millpond/docs/reference/commands"));
+    let made = texts(
+        &directory
+            .path()
+            .join("doc/millpond/docs/reference/commands"),
+    );
     assert_eq!(made.len(), helps().len(), "{:?}", made.keys());
     let place = reference("commands");
     if std::env::var_os("UPDATE_DOCS").is_some_and(|value| value == "1") {
@@ -171,7 +180,9 @@ fn every_metric_is_on_the_page() {
 fn metrics_named(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '_');
     words.filter(|word| {
-        let family = word.strip_prefix("millpond_").and_then(|it| it.split_once('_'));
+        let family = word
+            .strip_prefix("millpond_")
+            .and_then(|it| it.split_once('_'));
         family.is_some_and(|(family, rest)| FAMILIES.contains(&family) && !rest.is_empty())
             && !word.ends_with('_')
     })
@@ -193,6 +204,7 @@ fn metrics_named_anywhere_are_exported() {
     }
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
     assert!(checked > 150, "{checked}");
-    let planted: Vec<&str> = metrics_named("`millpond_http_a{b}` millpond_http::c millpond_pool_").collect();
+    let planted: Vec<&str> =
+        metrics_named("`millpond_http_a{b}` millpond_http::c millpond_pool_").collect();
     assert_eq!(planted, ["millpond_http_a"]);
 }

@@ -73,7 +73,12 @@ fn write_process(out: &mut MetricsText<'_>) {
     let cpu = stat.map(|stat| in_seconds(stat.utime + stat.stime));
     let resident_bytes = stat.map(|stat| stat.rss.saturating_mul(procfs::page_size()));
     let metrics: [(&str, &str, &str, Option<f64>); 7] = [
-        ("cpu_seconds_total", "counter", "User and system CPU time.", cpu),
+        (
+            "cpu_seconds_total",
+            "counter",
+            "User and system CPU time.",
+            cpu,
+        ),
         (
             "resident_memory_bytes",
             "gauge",

@@ -459,7 +459,9 @@ impl Exchange {
         if let Some(status) = written.sent {
             self.counters.count_response(status);
             if pending.is_of_service {
-                let Pending { route, started_ns, .. } = pending;
+                let Pending {
+                    route, started_ns, ..
+                } = pending;
                 self.durations.count_late(route, status, started_ns, now_ns);
             }
         }

@@ -51,11 +51,7 @@ fn samples_find_their_route_and_class() {
     let found: Vec<_> = by_route([shard.as_slice(), shard.as_slice()].into_iter())
         .map(|(route, class, histogram)| (route, class, histogram.count(), histogram.sum_ns()))
         .collect();
-    let expected = [
-        (0, 2, 4, 400_000),
-        (1, 4, 4, 400_000),
-        (1, 5, 2, 1_198_000),
-    ];
+    let expected = [(0, 2, 4, 400_000), (1, 4, 4, 400_000), (1, 5, 2, 1_198_000)];
     assert_eq!(found, expected);
 }
 

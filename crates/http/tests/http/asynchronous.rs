@@ -85,6 +85,32 @@ async fn handle(mut request: AsyncRequest, shared: Arc<Shared>) -> Reply {
             body.extend_from_slice(request.blocks(), agent).unwrap();
             Reply::bytes(StatusCode::OK, FieldValue::TEXT_PLAIN, body)
         }
+        (Method::POST, b"/double") => {
+            let mut body = request.read_body(1000).await.unwrap();
+            let once = body.to_vec();
+            body.extend_from_slice(request.blocks(), &once).unwrap();
+            Reply::bytes(StatusCode::OK, FieldValue::TEXT_PLAIN, body)
+        }
+        (Method::POST, b"/slow-reader") => {
+            let mut count = 0;
+            while let Some(part) = request.next_part().await {
+                count += part.len();
+                request.sleep(1).await;
+            }
+            assert_eq!(count, 3_000_000);
+            Reply::text(StatusCode::CREATED, "read")
+        }
+        (Method::POST, b"/limited") => match request.read_body(10).await {
+            Ok(_) => Reply::text(StatusCode::OK, "short"),
+            Err(_) => Reply::text(StatusCode::CONTENT_TOO_LARGE, "long"),
+        },
+        _ => tell_or_write(request).await,
+    }
+}
+
+/// What a handler sees of its request, and bodies in parts.
+async fn tell_or_write(mut request: AsyncRequest) -> Reply {
+    match (request.method, request.path()) {
         (Method::GET, b"/told") => {
             // Each twice: the second look is at the table that the first has made.
             let mut text = String::new();
@@ -105,7 +131,8 @@ async fn handle(mut request: AsyncRequest, shared: Arc<Shared>) -> Reply {
                 .unwrap_or_else(|_| Reply::text(StatusCode::INTERNAL_SERVER_ERROR, "tag"))
         }
         (Method::GET, b"/counted") => {
-            let mut body = request.begin(Reply::text(StatusCode::OK, "begin\n"), BodyLength::Unknown);
+            let mut body =
+                request.begin(Reply::text(StatusCode::OK, "begin\n"), BodyLength::Unknown);
             for number in 0..100_000_u32 {
                 if number % 30_000 == 7 {
                     request.sleep(1).await;
@@ -124,25 +151,6 @@ async fn handle(mut request: AsyncRequest, shared: Arc<Shared>) -> Reply {
             body.write(b"half").await.unwrap();
             body.finish()
         }
-        (Method::POST, b"/double") => {
-            let mut body = request.read_body(1000).await.unwrap();
-            let once = body.to_vec();
-            body.extend_from_slice(request.blocks(), &once).unwrap();
-            Reply::bytes(StatusCode::OK, FieldValue::TEXT_PLAIN, body)
-        }
-        (Method::POST, b"/slow-reader") => {
-            let mut count = 0;
-            while let Some(part) = request.next_part().await {
-                count += part.len();
-                request.sleep(1).await;
-            }
-            assert_eq!(count, 3_000_000);
-            Reply::text(StatusCode::CREATED, "read")
-        }
-        (Method::POST, b"/limited") => match request.read_body(10).await {
-            Ok(_) => Reply::text(StatusCode::OK, "short"),
-            Err(_) => Reply::text(StatusCode::CONTENT_TOO_LARGE, "long"),
-        },
         _ => Reply::text(StatusCode::NOT_FOUND, "no"),
     }
 }
@@ -315,8 +323,8 @@ fn a_connection_is_idle_after_a_late_answer() {
 fn fields_and_parameters_both_ways() {
     let (server, _shared) = serve();
     let mut client = server.connect();
-    let response =
-        client.ask("GET /told?a=1+2&b=%C3%A9&c HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nx-one: 2\r\n\r\n");
+    let response = client
+        .ask("GET /told?a=1+2&b=%C3%A9&c HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nx-one: 2\r\n\r\n");
     let fields = "Host=a;X-One=1;x-one=2;";
     let expected = format!("{fields}{fields}a=1 2;b=\u{e9};c=;");
     assert_eq!(response.text(), expected);
@@ -344,6 +352,10 @@ fn handlers_write_bodies_in_parts() {
         let mut client = server.connect();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let received = client.rest();
-        assert!(received.ends_with(b"\r\n\r\nhalf"), "{}", received.escape_ascii());
+        assert!(
+            received.ends_with(b"\r\n\r\nhalf"),
+            "{}",
+            received.escape_ascii()
+        );
     }
 }

@@ -8,9 +8,7 @@ use millpond_mempool::PoolError;
 use std::io;
 
 fn memory() -> PoolError {
-    PoolError::OutOfMemory {
-        requested_bytes: 1,
-    }
+    PoolError::OutOfMemory { requested_bytes: 1 }
 }
 
 fn answer(request: &Request<'_>, response: &mut Response<'_>) -> Result<(), HandlerError> {

@@ -325,12 +325,15 @@ fn durations_are_histograms() {
         });
         let mut client = server.connect();
         for path in ["/late", "/no", "/late"] {
-            client.ask(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            client.ask(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
             client.ask(SCRAPE);
         }
         let text = client.ask(SCRAPE).text();
         let name = "millpond_http_request_duration_seconds";
-        assert!(text.contains(&format!("# TYPE {name} histogram\n")), "{text}");
+        assert!(
+            text.contains(&format!("# TYPE {name} histogram\n")),
+            "{text}"
+        );
         for (labels, count) in [
             ("route=\"at once\",status_class=\"4xx\"", 1.0),
             ("route=\"late\",status_class=\"2xx\"", 2.0),

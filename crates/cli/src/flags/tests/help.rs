@@ -65,20 +65,41 @@ fn defaults_stand_behind_the_words() {
 /// and the examples; and what would be markup is none.
 #[test]
 fn a_page_says_all_of_the_help() {
-    let speed = Arg::new("speed").short('s').long("speed").value_name("N").default_value("7");
-    let speed = speed.help("How *fast*").long_help("How *fast*\n\nSee `a*b*`.");
-    let mode = Arg::new("mode").long("mode").help_heading("Modes").value_name("M");
+    let speed = Arg::new("speed")
+        .short('s')
+        .long("speed")
+        .value_name("N")
+        .default_value("7");
+    let speed = speed
+        .help("How *fast*")
+        .long_help("How *fast*\n\nSee `a*b*`.");
+    let mode = Arg::new("mode")
+        .long("mode")
+        .help_heading("Modes")
+        .value_name("M");
     let mode = mode.value_parser(["on", "off"]).help("Which <one>");
-    let run = Command::new("run").about("Do it").after_help("Examples:\n  tool run\n\nMore.");
-    let run = run.args([speed, mode]).arg(Arg::new("file").value_name("FILE").help("What"));
+    let run = Command::new("run")
+        .about("Do it")
+        .after_help("Examples:\n  tool run\n\nMore.");
+    let run = run
+        .args([speed, mode])
+        .arg(Arg::new("file").value_name("FILE").help("What"));
     let hidden = Command::new("secret").hide(true);
-    let mut tool = arranged(Command::new("tool").about("A tool").subcommands([run, hidden]));
+    let mut tool = arranged(
+        Command::new("tool")
+            .about("A tool")
+            .subcommands([run, hidden]),
+    );
     tool.build();
     let mut pages = Vec::new();
     collect_pages(&tool, &mut pages);
     let names: Vec<&str> = pages.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["README.md", "run.md"]);
-    assert!(pages[0].1.contains("- [`tool run`](run.md): Do it\n"), "{}", pages[0].1);
+    assert!(
+        pages[0].1.contains("- [`tool run`](run.md): Do it\n"),
+        "{}",
+        pages[0].1
+    );
     let (_, page) = pages[1].1.split_once("# `tool run`").unwrap();
     let expected = "\n\nDo it\n\n```text\nUsage: tool run [OPTIONS] [FILE]\n```\n\n## Arguments\n\n- `FILE`: What\n\n\
                     ## Flags\n\n- `-s`, `--speed N`: How \\*fast\\*. Default: 7\n\n  See `a*b*`.\n\n\
@@ -125,7 +146,10 @@ fn short_help_of_load_fits_a_screen() {
     let long = load.render_long_help().to_string();
     assert!(short.lines().count() <= 40, "{short}");
     for name in super::LOAD_FLAGS_SHORT {
-        assert!(short.contains(&format!("--{name} ")) || short.contains(&format!("--{name}\n")), "{name}: {short}");
+        assert!(
+            short.contains(&format!("--{name} ")) || short.contains(&format!("--{name}\n")),
+            "{name}: {short}"
+        );
     }
     assert!(!short.contains("--ycsb") && long.contains("--ycsb"));
     assert!(long.contains("millpond load --ycsb") && !short.contains("--put --keys"));

@@ -14,7 +14,7 @@ fn records_come_out_whole() {
     let mut record = Record::default();
     for round in 0..2000_usize {
         let text = |index: usize| vec![(round + index) as u8; (round * 7 + index * 5) % 41];
-        let texts = [text(0), text(1), text(2), text(3)];
+        let texts: [_; TEXTS] = std::array::from_fn(text);
         assert!(writer.push(&header(round as u64), texts.each_ref().map(Vec::as_slice)));
         assert!(reader.pop(&mut record));
         assert_eq!(record.header[..3], [round as u64; 3]);
@@ -29,19 +29,20 @@ fn records_come_out_whole() {
 #[test]
 fn a_full_ring_refuses() {
     let (mut writer, mut reader) = ring(1);
+    const WORDS: u64 = HEADER_WORDS as u64 + 1000 / 8;
     let text = [7_u8; 1000];
     let mut pushed: u64 = 0;
-    while writer.push(&header(pushed), [&text, &[], &[], &[]]) {
-        assert_eq!(writer.is_crowded(), (pushed + 1) * 134 > 512, "{pushed}");
+    while writer.push(&header(pushed), [&text, &[], &[], &[], &[], &[]]) {
+        assert_eq!(writer.is_crowded(), (pushed + 1) * WORDS > 512, "{pushed}");
         pushed += 1;
     }
-    assert_eq!(pushed, 1024 / 134);
-    assert!(!writer.push(&header(99), [&text, &[], &[], &[]]));
+    assert_eq!(pushed, 1024 / WORDS);
+    assert!(!writer.push(&header(99), [&text, &[], &[], &[], &[], &[]]));
     let mut record = Record::default();
     for expected in 0..pushed {
         assert!(reader.pop(&mut record));
         assert_eq!(record.header[0], expected);
-        assert!(writer.push(&header(pushed + expected), [&text, &[], &[], &[]]));
+        assert!(writer.push(&header(pushed + expected), [&text, &[], &[], &[], &[], &[]]));
     }
     assert!(reader.pop(&mut record));
     assert_eq!(record.header[0], pushed);
@@ -56,7 +57,7 @@ fn two_threads_agree() {
         for number in 0..COUNT {
             let text = [number as u8; 50];
             let text = &text[..number as usize % 50];
-            while !writer.push(&header(number), [text, &[], text, &[]]) {
+            while !writer.push(&header(number), [text, &[], text, &[], &[], text]) {
                 std::thread::yield_now();
             }
         }
@@ -70,6 +71,7 @@ fn two_threads_agree() {
         assert_eq!(record.header[..8], [number; 8]);
         assert_eq!(record.text(0), &text[..number as usize % 50]);
         assert_eq!(record.text(2), record.text(0));
+        assert_eq!(record.text(5), record.text(0));
     }
     pushing.join().unwrap();
 }

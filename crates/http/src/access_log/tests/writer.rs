@@ -76,7 +76,7 @@ fn writer(disk: &Disk, count: u32) -> Writer {
         let text = RequestText::of_line(b"GET / HTTP/1.1\r\n");
         assert!(pushing.push(
             &pack(&asker, &text, &outcome),
-            [text.texts[0], &[], &[], &[]]
+            [text.texts[0], &[], &[], &[], &[], &[]]
         ));
     }
     let (bell, counters) = (Arc::default(), Arc::default());
