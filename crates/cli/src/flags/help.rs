@@ -222,11 +222,17 @@ fn page_of(command: &Command) -> String {
     for (heading, items) in sections_of(command) {
         push_section(&mut text, &heading, &items);
     }
-    let after = command.get_after_help().map(ToString::to_string);
+    let after = command.get_after_long_help();
+    let after = after.or_else(|| command.get_after_help());
+    let after = after.map(ToString::to_string);
     let after = after.unwrap_or_default();
-    if let Some(examples) = after.strip_prefix("Examples:\n") {
-        let block = format!("```\n{}\n```\n", examples.trim_end());
-        push_section(&mut text, "Examples", &block);
+    let (heading, block) = match after.strip_prefix("Examples:\n") {
+        Some(examples) => ("Examples", examples),
+        None => ("More", &*after),
+    };
+    if !block.is_empty() {
+        let block = format!("```\n{}\n```\n", block.trim_end());
+        push_section(&mut text, heading, &block);
     }
     text
 }

@@ -27,6 +27,14 @@ impl Exported {
         Some((self.kind.get(name)?, self.labels.get(name)?))
     }
 
+    /// The histogram that a series belongs to; of any other series its own name.
+    pub(crate) fn family<'n>(&self, name: &'n str) -> &'n str {
+        let ends = ["_bucket", "_sum", "_count"];
+        let family = ends.iter().find_map(|end| name.strip_suffix(end));
+        let is_histogram = |name: &&str| self.kind.get(*name).is_some_and(|it| it == "histogram");
+        family.filter(is_histogram).unwrap_or(name)
+    }
+
     fn read(&mut self, text: &str) {
         self.texts.push(text.to_owned());
         for line in text.lines() {
@@ -40,8 +48,11 @@ impl Exported {
                 self.kind.insert(name.to_owned(), kind.to_owned());
             } else {
                 let name = line.split(['{', ' ']).next().unwrap_or_default();
-                let labels = self.labels.entry(name.to_owned()).or_default();
-                labels.extend(labels_in(line));
+                let family = self.family(name);
+                let is_histogram = family != name;
+                let labels = labels_in(line).filter(|label| !is_histogram || label != "le");
+                let labels: Vec<String> = labels.collect();
+                self.labels.entry(family.to_owned()).or_default().extend(labels);
             }
         }
     }
@@ -162,8 +173,11 @@ fn metrics_explain_themselves_and_the_dashboard_reads_them() {
             "{name}: `{help}`"
         );
         let kind = exported.kind.get(name).map_or("", String::as_str);
-        let is_counter = name.ends_with("_total");
-        assert_eq!(kind, if is_counter { "counter" } else { "gauge" }, "{name}");
+        let kinds: &[&str] = match name.ends_with("_total") {
+            true => &["counter"],
+            false => &["gauge", "histogram"],
+        };
+        assert!(kinds.contains(&kind), "{name} is a {kind}");
     }
     let text = std::fs::read_to_string(root().join("docs/grafana.json")).unwrap();
     let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -189,6 +203,8 @@ fn metrics_explain_themselves_and_the_dashboard_reads_them() {
         ("sum by (colour) (millpond_http_connections)", "colour"),
         ("millpond_http_limit{kind=\"a\"}", "kind"),
         ("rate(millpond_http_connections[1m])", "rate"),
+        ("millpond_http_request_duration_seconds_bucket", "rate"),
+        ("sum by (le) (millpond_http_connections)", "no label le"),
     ] {
         let complaint = complaint(planted, exported).unwrap_or_default();
         assert!(complaint.contains(word), "{planted}: `{complaint}`");
@@ -201,14 +217,17 @@ fn complaint(query: &str, exported: &Exported) -> Option<String> {
     // Scrapers add these two.
     asked.retain(|label| label != "instance" && label != "job");
     for name in metrics_in(query) {
-        let Some(labels) = exported.labels.get(&name) else {
+        let family = exported.family(&name);
+        let Some(labels) = exported.labels.get(family) else {
             return Some(format!("nobody exports {name}"));
         };
-        if let Some(label) = asked.difference(labels).next() {
+        let is_bucket = family != name && name.ends_with("_bucket");
+        let mut unknown = asked.difference(labels);
+        if let Some(label) = unknown.find(|&label| !is_bucket || label != "le") {
             return Some(format!("{name} has no label {label}"));
         }
         let is_rate = query.contains(&format!("rate({name}"));
-        if is_rate != name.ends_with("_total") {
+        if is_rate != (name.ends_with("_total") || family != name) {
             return Some(format!(
                 "{name}: rate is for counters, and counters are for rate"
             ));
@@ -217,8 +236,8 @@ fn complaint(query: &str, exported: &Exported) -> Option<String> {
     None
 }
 
-/// What `promtool check metrics` objects to in one exposition: the rules of its linter, promlint, for counters and
-/// gauges, the only types there are.
+/// What `promtool check metrics` objects to in one exposition: the rules of its linter, promlint, for the types
+/// there are.
 fn objections(text: &str) -> Vec<String> {
     const ABBREVIATIONS: [&str; 14] = [
         "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d",
@@ -240,7 +259,7 @@ fn objections(text: &str) -> Vec<String> {
         let has_part = |parts: &[&str]| name.split('_').skip(1).any(|part| parts.contains(&part));
         let is_valid = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_';
         object(one.help.get(name).is_none_or(String::is_empty), "no help");
-        object(!["counter", "gauge"].contains(&kind), "no type");
+        object(!["counter", "gauge", "histogram"].contains(&kind), "no type");
         object(
             (kind == "counter") != name.ends_with("_total"),
             "counters end in _total, and only they do",

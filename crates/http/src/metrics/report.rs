@@ -106,7 +106,7 @@ fn write_process(out: &mut MetricsText<'_>) {
         (
             "threads",
             "gauge",
-            "Threads.",
+            "Threads of the process.",
             stat.map(|stat| stat.num_threads as f64),
         ),
         (
