@@ -47,7 +47,7 @@ fn wrong_metrics_are_named() {
     // Once the unit was passed over, and thousands a second were taken for ones.
     for unit in ["kreq/s", "k/s", "req/min", "MiB/s", "krps"] {
         assert!(
-            why(&format!("throughput[{unit}]=regex:x")).contains("answers per second"),
+            why(&format!("throughput[{unit}]=regex:x")).contains("responses per second"),
             "{unit}"
         );
     }

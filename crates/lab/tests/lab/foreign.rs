@@ -243,7 +243,7 @@ fn loads_that_fail_are_told() {
     assert!(nothing.contains("needs a --load-metric"), "{nothing}");
     let wrong = with(&|it| it.options.check = Some("echo wrong >&2; false".to_owned()));
     assert!(
-        wrong.contains("answers are not right") && wrong.contains("wrong"),
+        wrong.contains("responses are not right") && wrong.contains("wrong"),
         "{wrong}"
     );
     // A server that a load brings down is named, not the load.
