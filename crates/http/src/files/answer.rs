@@ -24,7 +24,7 @@ use super::selection::{
     ByteRange, KeptQuestion, Question, Selection, Validators, Version, redirect_to_directory,
     refuse_open, seconds_since_epoch, select,
 };
-use super::{Files, Task, path};
+use super::{FileTask, Files, path};
 
 const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
 
@@ -397,7 +397,7 @@ impl Files {
             },
             _ => None,
         };
-        let task = Task::Sending {
+        let task = FileTask::Sending {
             transfer,
             read: None,
         };
@@ -421,7 +421,7 @@ impl Files {
         blocks: &BlockPool,
     ) -> Flow {
         let mut name = Buffer::new();
-        let task = Task::Opening {
+        let task = FileTask::Opening {
             question,
             outcome: None,
         };
@@ -433,7 +433,7 @@ impl Files {
         self.hand_over(Work::Open { root, name }, token, *state)
     }
 
-    fn keep(&mut self, task: Task, state: &mut u64) -> bool {
+    fn keep(&mut self, task: FileTask, state: &mut u64) -> bool {
         let Ok(handle) = self.tasks.insert(task) else {
             return false;
         };

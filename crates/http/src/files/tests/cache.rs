@@ -69,7 +69,7 @@ proptest! {
                     cache.insert(&[name], file(&blocks, &body), 0).unwrap();
                 }
             }
-            let sum: usize = cache.entries.iter().map(Entry::bytes).sum();
+            let sum: usize = cache.entries.iter().map(CacheEntry::bytes).sum();
             prop_assert_eq!(sum, cache.bytes());
             prop_assert!(sum <= cache.capacity_bytes);
             prop_assert_eq!(cache.places.len(), cache.len());
