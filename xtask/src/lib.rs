@@ -305,10 +305,7 @@ pub fn run_by_lines(
 
 /// Runs a command in a process group of its own until it ends, `None` if it has not by then. Whatever it left
 /// running ends with it, so that ports and CPUs are free for the next one.
-pub fn run_in_group(
-    command: &mut Command,
-    deadline: Instant,
-) -> io::Result<Option<ExitStatus>> {
+pub fn run_in_group(command: &mut Command, deadline: Instant) -> io::Result<Option<ExitStatus>> {
     let mut child = command.stdin(Stdio::null()).process_group(0).spawn()?;
     let status = loop {
         let status = child.try_wait()?;

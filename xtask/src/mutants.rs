@@ -19,9 +19,7 @@ use std::time::Instant;
 
 use table::{MUTANTS, Mutant};
 
-use xtask::{
-    TestTally, cargo_tool, has_cargo_tool, metadata, run_by_lines, target_directory,
-};
+use xtask::{TestTally, cargo_tool, has_cargo_tool, metadata, run_by_lines, target_directory};
 
 /// What nextest ends with when a test failed, and cargo when something did not compile.
 const TEST_FAILED: i32 = 100;

@@ -86,7 +86,10 @@ const PARTS: &[Part] = &[
         "sanitizers",
         &["mempool"],
         "the pools' tests under the address and thread sanitizers",
-        &[&["xtask", "sanitize", "address"], &["xtask", "sanitize", "thread"]],
+        &[
+            &["xtask", "sanitize", "address"],
+            &["xtask", "sanitize", "thread"],
+        ],
     ),
     part(
         "miri",
@@ -128,7 +131,10 @@ const PARTS: &[Part] = &[
         "cluster",
         &["entity"],
         "the entity server on three nodes of Apache Cassandra, then with TLS and passwords",
-        &[&["bench-suite", "cassandra"], &["bench-suite", "cassandra", "secured"]],
+        &[
+            &["bench-suite", "cassandra"],
+            &["bench-suite", "cassandra", "secured"],
+        ],
     ),
     part(
         "api",
@@ -146,7 +152,10 @@ const PARTS: &[Part] = &[
         "soak",
         &["http", "io", "entity"],
         "a minute of mixed traffic on each driver: nothing grows, counters add up",
-        &[&["bench-suite", "soak", "60", "uring"], &["bench-suite", "soak", "60", "epoll"]],
+        &[
+            &["bench-suite", "soak", "60", "uring"],
+            &["bench-suite", "soak", "60", "epoll"],
+        ],
     ),
     part(
         "hostile",
@@ -212,7 +221,10 @@ const PARTS: &[Part] = &[
         "soak-long",
         &["http", "io", "entity"],
         "ten minutes of mixed traffic on each driver",
-        &[&["bench-suite", "soak", "600", "uring"], &["bench-suite", "soak", "600", "epoll"]],
+        &[
+            &["bench-suite", "soak", "600", "uring"],
+            &["bench-suite", "soak", "600", "epoll"],
+        ],
     ),
     by_name(
         "hostile-long",
@@ -226,7 +238,12 @@ const PARTS: &[Part] = &[
         "every system call of the servers that acquires something fails",
         &[&["bench-suite", "faults"]],
     ),
-    by_name("crash-long", &["entity"], "200 kills", &[&["bench-suite", "crash"]]),
+    by_name(
+        "crash-long",
+        &["entity"],
+        "200 kills",
+        &[&["bench-suite", "crash"]],
+    ),
     by_name(
         "simulate-long",
         &["io", "http"],

@@ -31,7 +31,6 @@ use candidates::{Record, Spread};
 use serde_json::{Value, json};
 use xtask::{TestTally, cargo, run_command};
 
-
 /// How long and how often to measure.
 pub(crate) struct Plan {
     /// Pairs of interleaved runs.

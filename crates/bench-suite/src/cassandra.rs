@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use node::{Home, NODES};
 use xtask::{TestTally, cargo, run_command};
 
-
 /// Of the jars; `pom.xml` has it too.
 const VERSION: &str = "5.0.9";
 

@@ -100,7 +100,7 @@ fn main() -> ExitCode {
         ["hostile", words @ ..] => hostile_as_told(words),
         ["crash", kills @ ..] => repeated_tests::run_crash(kills),
         ["faults", names @ ..] => faults::run(names),
-        ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
+        ["newcomer", words @ ..] => newcomer::Options::of(words).and_then(newcomer::run),
         ["cassandra", words @ ..] => cassandra::run(words),
         ["cassandra-node", home, number] => cassandra::start_node(home, number),
         ["entity-bounds"] => bounds::run(bounds::KEYS_DEFAULT),
@@ -145,7 +145,9 @@ fn hostile_process(verb: &str, words: &[&str]) -> Result<(), String> {
             hostile::run_apart(name, driver, seconds, file)
         }
         ("hostile-resource", words) => hostile::run_resource(words),
-        _ => Err(format!("{verb} is for `cargo bench-suite hostile` to start")),
+        _ => Err(format!(
+            "{verb} is for `cargo bench-suite hostile` to start"
+        )),
     }
 }
 

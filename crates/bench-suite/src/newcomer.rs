@@ -15,7 +15,6 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 use xtask::{print_tail, run_in_group};
 
-
 /// No step takes longer, `make test` on two busy CPUs included; one that does hangs.
 const STEP_MAX: Duration = Duration::from_secs(3 * 3600);
 /// `make compare` for a look: its report says itself what more time would show.
@@ -51,7 +50,11 @@ impl Options {
                 "--crates" => &mut wishes.crates,
                 "--plots" => &mut wishes.plots,
                 "--whole" => &mut wishes.whole,
-                _ => return Err(format!("newcomer takes no {word}: see cargo bench-suite help")),
+                _ => {
+                    return Err(format!(
+                        "newcomer takes no {word}: see cargo bench-suite help"
+                    ));
+                }
             } = true;
         }
         Ok(wishes)

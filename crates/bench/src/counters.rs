@@ -76,8 +76,7 @@ impl Counters {
 
 /// Whether this machine counts; the sentence says why not and what to do.
 pub fn available() -> Result<(), String> {
-    let stand_in =
-        "instructions are counted by `cargo bench-suite bench pools`, under valgrind, in their place";
+    let stand_in = "instructions are counted by `cargo bench-suite bench pools`, under valgrind, in their place";
     let Err(error) = EventGroup::open(EVENTS) else {
         return Ok(());
     };

@@ -10,7 +10,6 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-
 use super::{Bench, Machine, first_line, text_of};
 use xtask::{TestTally, cargo, run_command};
 
