@@ -164,10 +164,15 @@ fn collect_help(command: &[&str], helps: &mut BTreeMap<Vec<String>, String>) {
     helps.insert(words, help);
 }
 
-/// The flags that a help describes: the first thing in their lines, behind the short form if there is one.
+/// The flags that a help describes: the first thing in their lines, behind the short form if there is one. Sentences about
+/// other flags are set in differently.
 pub(crate) fn flags_described(help: &str) -> impl Iterator<Item = &str> {
     help.lines().filter_map(|line| {
+        let indent = line.len() - line.trim_start().len();
         let line = line.trim_start();
+        if ![2, 6].contains(&indent) {
+            return None;
+        }
         let long = match line.starts_with("--") {
             true => line,
             false => line.strip_prefix('-')?.split_once(", ")?.1,

@@ -108,6 +108,10 @@ fn flags_left_out(pages: &BTreeMap<String, String>) -> Vec<String> {
 fn every_flag_is_on_the_page() {
     let left_out = flags_left_out(&texts(&reference("commands")));
     assert!(left_out.is_empty(), "\n{}", left_out.join("\n"));
+    // Fewer would mean that they are not found any more.
+    let described = helps().values().map(|help| flags_described(help).count());
+    let described: usize = described.sum();
+    assert!(described > 400, "{described} flags");
 }
 
 /// Goal: a flag that is left out is missed, though a longer one, another sentence or another page has it.
