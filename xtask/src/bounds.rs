@@ -50,7 +50,7 @@ struct BoundsPlan {
 
 /// Both, with so many small entities; records what was resident.
 pub(crate) fn run(keys: u64) -> Result<(), String> {
-    let bench = bench::prepare(bench::BoundsPlan::full(), true)?;
+    let bench = bench::prepare(bench::Plan::full(), true)?;
     let plan = BoundsPlan {
         keys,
         requests_per_connection: 24,
@@ -67,7 +67,7 @@ pub(crate) fn run(keys: u64) -> Result<(), String> {
 
 /// Whether it still works, with less of everything; nothing is recorded.
 pub(crate) fn smoke() -> Result<(), String> {
-    let bench = bench::prepare(bench::BoundsPlan::smoke(), true)?;
+    let bench = bench::prepare(bench::Plan::smoke(), true)?;
     let plan = BoundsPlan {
         keys: 100_000,
         requests_per_connection: 3,

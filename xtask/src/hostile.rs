@@ -124,7 +124,7 @@ const DEADLINES: [&str; 8] = [
 pub(crate) fn run(name: Option<&str>, seconds: u64) -> Result<(), String> {
     let (chosen, resources) = chosen(name)?;
     let plan = HostilePlan::full(seconds);
-    let mut bench = bench::prepare(bench::HostilePlan::full(), true)?;
+    let mut bench = bench::prepare(bench::Plan::full(), true)?;
     bench.machine.keep_awake(true);
     let turns = match chosen.is_empty() {
         true => Ok((Vec::new(), Vec::new())),
@@ -171,7 +171,7 @@ pub(crate) fn run_resource(words: &[&str]) -> Result<(), String> {
 
 /// A moment of each attack: only whether the server does what it says.
 pub(crate) fn smoke() -> Result<(), String> {
-    let bench = bench::prepare(bench::HostilePlan::smoke(), true)?;
+    let bench = bench::prepare(bench::Plan::smoke(), true)?;
     let (chosen, resources) = chosen(None)?;
     let turns = turns_of_all(&bench, &HostilePlan::smoke(), &chosen).map(|_| ());
     resources::run_all(&bench, true, most_descriptors()? as u64, &resources)?;
@@ -183,7 +183,7 @@ pub(crate) fn run_apart(name: &str, driver: &str, seconds: &str, file: &str) -> 
     let attack = attack::named(name).ok_or("no such attack")?;
     let seconds = seconds.parse();
     let plan = HostilePlan::full(seconds.map_err(|error| format!("that is no number: {error}"))?);
-    let mut bench = bench::prepare(bench::HostilePlan::full(), true)?;
+    let mut bench = bench::prepare(bench::Plan::full(), true)?;
     bench.machine.keep_awake(true);
     let site = Site::make(&bench)?;
     let turns = Turns::new(&bench, &plan, &site, driver)?;
