@@ -14,7 +14,7 @@ pub(super) const CHUNK_BYTES: u64 = 64 << 10;
 
 /// A server whose events and beats come from a test, over a driver that is never ticked. The
 /// sockets do not exist, which a driver takes as closed in the meantime.
-pub(super) struct Bench<S = Plaintext> {
+pub(super) struct TestServer<S = Plaintext> {
     pub(super) server: Server<S>,
     driver: EpollDriver,
     timers: TimerWheel,
@@ -22,13 +22,13 @@ pub(super) struct Bench<S = Plaintext> {
     now_ns: u64,
 }
 
-impl Bench {
+impl TestServer {
     pub(super) fn new() -> Self {
         Self::with(Plaintext, u64::MAX)
     }
 }
 
-impl<S: Service> Bench<S> {
+impl<S: Service> TestServer<S> {
     /// One of this service, with so much memory for large bodies.
     pub(super) fn with(service: S, bodies_bytes_max: u64) -> Self {
         let pool_mode = PoolMode::On;
