@@ -5,11 +5,11 @@ mod entity;
 #[cfg(not(feature = "entity"))]
 mod without_entity;
 
-use super::arrivals::{LimitFlags, in_flags};
 use super::config::ConfigFlag;
-use super::connections::Room;
-use super::connections::TlsFlags;
-use super::live::LogFlags;
+use super::descriptors::ConnectionRoom;
+use super::limits::{LimitFlags, in_flags};
+use super::logs::LogFlags;
+use super::tls::TlsFlags;
 use super::{POOLS_VALUE, parse_busy_poll_ns, parse_bytes, parse_count, parse_pools};
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
@@ -360,9 +360,9 @@ impl CommonFlags {
         }
     }
 
-    fn room(&self, name: &str, shards: usize) -> Room {
+    fn room(&self, name: &str, shards: usize) -> ConnectionRoom {
         let has_metrics = self.metrics_listen.is_some();
-        Room::of(name, shards, has_metrics).beside(self.own_files)
+        ConnectionRoom::of(name, shards, has_metrics).beside(self.own_files)
     }
 
     pub(super) fn finish(&self, report: &ServeReport) -> Result<Exit, Failure> {

@@ -14,7 +14,7 @@ use super::url::Url;
 /// The flags.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Connections")]
-pub(super) struct ReachFlags {
+pub(super) struct ServerAddressFlags {
     /// Of a server's name with several addresses: connections take all of them in turn, or the first that accepts
     /// alone. Where one refuses, as IPv6 where a server listens on IPv4 alone, the next is tried
     #[arg(
@@ -109,7 +109,7 @@ fn split_host(text: &str) -> Option<(&str, &str)> {
 /// What a server may send before a handshake is over.
 const HANDSHAKE_BYTES_MAX: usize = 256 << 10;
 
-impl ReachFlags {
+impl ServerAddressFlags {
     /// The first of these flags that was given.
     pub(super) fn first_given(&self) -> Option<&'static str> {
         let given = [
@@ -176,5 +176,5 @@ impl ReachFlags {
 }
 
 #[cfg(test)]
-#[path = "tests/reach.rs"]
+#[path = "tests/server_address.rs"]
 mod tests;
