@@ -377,5 +377,5 @@ fn visit_large(
 }
 
 #[cfg(test)]
-#[path = "tests/bounds.rs"]
+#[path = "tests/memory_bound.rs"]
 mod tests;

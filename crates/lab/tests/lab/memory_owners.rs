@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use millpond_lab::allocator::{self, Allocator};
-use millpond_lab::reach::add_holders;
+use millpond_lab::memory_owners::add_holders;
 use millpond_lab::{LabError, compare};
 use millpond_measure::process::ProcessTree;
 use millpond_measure::record::{Held, Holder, Reach};

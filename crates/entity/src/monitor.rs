@@ -25,10 +25,10 @@ use millpond_io::{Mailbox, MailboxSender, Waker, monotonic_ns};
 use millpond_mempool::{free_heap_bytes, give_back_free_heap};
 
 use crate::data_dir::DataDirError;
-use crate::lane::{Taken, WorkQueue};
 use crate::metrics::{CommitCounters, EngineCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::parts::PartSets;
 use crate::store::{Engine, Room};
+use crate::work_queue::{Taken, WorkQueue};
 
 const INTERVAL: Duration = Duration::from_millis(250);
 
@@ -543,5 +543,5 @@ fn look<S: Engine>(store: &S, shared: &MonitorShared) {
 }
 
 #[cfg(test)]
-#[path = "tests/keeper.rs"]
+#[path = "tests/monitor.rs"]
 mod tests;

@@ -21,7 +21,7 @@ use super::symbols::{self, Symbols};
 use crate::drive::Load;
 use crate::error::RunError;
 use crate::matrix::Candidate;
-use crate::session::{RunContext, Session};
+use crate::started_candidate::{RunContext, StartedCandidate};
 use crate::suitability;
 use crate::target::Target;
 
@@ -126,7 +126,8 @@ impl Instruments {
         };
         let front = sampler.as_ref().map(Sampler::front);
         let label = task.label();
-        let mut session = Session::start_behind(workshop, task.candidate, &label, front, stop)?;
+        let mut session =
+            StartedCandidate::start_behind(workshop, task.candidate, &label, front, stop)?;
         warm_up(workshop, &mut session, task.work, stop)?;
         let mut maps = Maps::default();
         maps.capture(&session.tree.members());
@@ -178,7 +179,7 @@ impl Instruments {
     fn record(
         &self,
         workshop: &RunContext,
-        session: &Session,
+        session: &StartedCandidate,
         gathered: &mut Gathered,
     ) -> Result<Option<Recording>, RunError> {
         let Some(perf) = &self.perf else {
@@ -199,7 +200,7 @@ impl Instruments {
 /// Start-up, first touches and empty stores are not what a server does all day.
 fn warm_up(
     workshop: &RunContext,
-    session: &mut Session,
+    session: &mut StartedCandidate,
     work: &[(Operation, Load)],
     stop: &AtomicBool,
 ) -> Result<(), RunError> {
@@ -225,11 +226,11 @@ fn warm_up(
 /// The work itself, with what it took.
 fn drive(
     workshop: &RunContext,
-    session: &mut Session,
+    session: &mut StartedCandidate,
     task: &Task<'_>,
     stop: &AtomicBool,
 ) -> Result<Work, RunError> {
-    let cpu = |session: &Session| session.tree.sample().map_or(0, |it| it.total.cpu_ns());
+    let cpu = |session: &StartedCandidate| session.tree.sample().map_or(0, |it| it.total.cpu_ns());
     let before = cpu(session);
     let began = Instant::now();
     if let Some(command) = workshop.load_command.clone() {
@@ -248,7 +249,7 @@ fn drive(
 
 fn phase(
     workshop: &RunContext,
-    session: &mut Session,
+    session: &mut StartedCandidate,
     (operation, keys): (Operation, u64),
     load: Load,
     stop: &AtomicBool,

@@ -270,7 +270,7 @@ impl RunContext {
 
 /// A running candidate.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct StartedCandidate {
     pub(crate) subject: Subject,
     pub(crate) endpoint: Endpoint,
     pub(crate) tree: ProcessTree,
@@ -300,7 +300,7 @@ pub(crate) struct Session {
     _data: DataDirectory,
 }
 
-impl Session {
+impl StartedCandidate {
     /// Starts `candidate`, waits until it serves, and proves its allocator.
     pub(crate) fn start(
         workshop: &mut RunContext,
@@ -650,5 +650,5 @@ pub(crate) fn file_name(name: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "tests/session.rs"]
+#[path = "tests/started_candidate.rs"]
 mod tests;

@@ -160,5 +160,5 @@ impl<T> Default for WorkQueue<T> {
 }
 
 #[cfg(test)]
-#[path = "tests/lane.rs"]
+#[path = "tests/work_queue.rs"]
 mod tests;
