@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use millpond_measure::units::parse_bytes;
 
-use super::selection;
-use super::selection::{Dialect, Known};
+use super::known::{Dialect, Known};
+use super::{known, settings_spelling};
 use crate::elf::Elf;
 use crate::suitability;
 
@@ -111,9 +111,9 @@ pub(crate) fn complaint(
     name: &str,
     value: &str,
 ) -> Option<String> {
-    let mut known = selection::find(family)?;
+    let mut known = known::find(family)?;
     if let Dialect::Jemalloc(_) = known.dialect {
-        let mut builds = selection::KNOWN.iter();
+        let mut builds = known::KNOWN.iter();
         known = builds.find(|one| matches!(one.dialect, Dialect::Jemalloc(own) if own == name))?;
     }
     if known.dialect == Dialect::None || (library.is_none() && known.dialect != Dialect::Glibc) {
@@ -128,7 +128,7 @@ pub(crate) fn complaint(
             let key = key.strip_prefix("MALLOC_").unwrap_or(key);
             vec![(key.to_lowercase(), value.to_owned())]
         }
-        _ => match selection::settings(known.dialect, &word) {
+        _ => match settings_spelling::settings(known.dialect, &word) {
             Ok(settings) => settings,
             Err(part) => return Some(format!("cannot take \"{part}\", which is no setting")),
         },

@@ -7,22 +7,19 @@
 //! says of itself. What is known to have no effect becomes a warning; what cannot be seen is not claimed either
 //! way.
 
+use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::{fs, io};
 
-use millpond_measure::units::{format_bytes, parse_duration_ns};
+use millpond_measure::units::format_bytes;
 
-use crate::embedded;
-use crate::embedded::{PrivateDirectory, SharedObject};
 use crate::launch::{BlockOrigin, PROBE_STAGE, read_answer};
 use crate::subject::Launcher;
 
-use super::selection::Dialect;
+use super::known::Dialect;
 use super::tuning::{Setting, answer, mimalloc_option, number};
-use super::{Allocator, AllocatorError, GLIBC, base_name, catalogue, selection, tuning};
+use super::{Allocator, GLIBC, base_name, known, tuning, version};
 
 /// Above so many bytes glibc maps a block by itself, unless told otherwise.
 const MMAP_THRESHOLD_BYTES: u64 = 128 << 10;
@@ -47,7 +44,7 @@ const GLIBC_OTHER_BOUNDS: (u32, u32) = (2, 42);
 impl Allocator {
     /// One sentence for each setting that is known to have no effect, with what holds instead.
     pub(crate) fn without_effect(&self, launcher: &Launcher) -> Vec<String> {
-        let Some(known) = self.family.and_then(selection::find) else {
+        let Some(known) = self.family.and_then(known::find) else {
             return Vec::new();
         };
         let probe = Probe {
@@ -88,10 +85,10 @@ impl Allocator {
 
     /// What is publicly known of this version that a comparison of minutes may not show.
     pub(crate) fn public_reports(&self) -> Option<String> {
-        let known = self.family.and_then(selection::find)?;
+        let known = self.family.and_then(known::find)?;
         // A version may take a question to the package manager.
         let version = (known.dialect == Dialect::Mimalloc).then(|| self.version())??;
-        let is_it = catalogue::major_and_minor(&version) == Some(MIMALLOC_WITH_REPORTS);
+        let is_it = version::major_and_minor(&version) == Some(MIMALLOC_WITH_REPORTS);
         is_it.then(|| {
             format!(
                 "{}: this is mimalloc {version}; of the versions 3.3 there are public reports of more memory (81 % \
@@ -105,7 +102,7 @@ impl Allocator {
     /// Shows that it is what its name says, where its object alone does not, and notes that for the record. The error
     /// is a sentence.
     pub(crate) fn prove_kind(&mut self, launcher: &Launcher) -> Result<(), String> {
-        let known = selection::find(base_name(&self.name));
+        let known = known::find(base_name(&self.name));
         let Some(proof) = known.and_then(|known| known.proof.as_ref()) else {
             return Ok(());
         };
@@ -136,7 +133,7 @@ impl Allocator {
 
     /// True for jemalloc in any of its builds.
     pub(crate) fn is_jemalloc(&self) -> bool {
-        let known = self.family.and_then(selection::find);
+        let known = self.family.and_then(known::find);
         known.is_some_and(|known| matches!(known.dialect, Dialect::Jemalloc(_)))
     }
 }
@@ -209,8 +206,8 @@ fn glibc_holds(probe: &Probe<'_>, (key, value): &Setting) -> Option<String> {
 }
 
 fn is_older_than(bound: (u32, u32)) -> bool {
-    let version = catalogue::of_c_library();
-    let version = version.as_deref().and_then(catalogue::major_and_minor);
+    let version = version::of_c_library();
+    let version = version.as_deref().and_then(version::major_and_minor);
     version.is_some_and(|version| version < bound)
 }
 
@@ -344,134 +341,6 @@ pub(crate) fn has_background_thread(pid: i32) -> Option<bool> {
     Some(names.any(|name| name.trim() == BACKGROUND_THREAD))
 }
 
-// `glibc+trim=30s`: the C library's malloc, and a thread that gives its free memory back at an interval.
-//
-// The thread is a preloaded object of ours (`preload/trim`), so the server need not know of it. Its calls hold the
-// arenas' locks: what that costs shows in the tail of the latency.
-
-/// Stands between the allocator and the interval.
-pub(super) const MARK: &str = "+trim";
-/// Read by the object.
-const INTERVAL_VARIABLE: &str = "MILLPOND_TRIM_INTERVAL_MS";
-const NS_PER_MS: u64 = 1_000_000;
-
-/// The object, as long as anybody has it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Trim {
-    pub(super) object: PathBuf,
-    written: Arc<PrivateDirectory>,
-}
-
-/// Gives `allocator` the thread. `text` is what stands behind the mark, `=30s`; `word` what the user wrote.
-pub(super) fn give(
-    allocator: &mut Allocator,
-    word: &str,
-    text: &str,
-) -> Result<(), AllocatorError> {
-    let refused = |reason: String| AllocatorError::Trim {
-        word: word.to_owned(),
-        reason,
-    };
-    if super::base_name(&allocator.name) != GLIBC {
-        return Err(refused(format!(
-            "malloc_trim is a function of the C library's malloc, which {} is not",
-            allocator.name
-        )));
-    }
-    let interval = text
-        .strip_prefix('=')
-        .ok_or_else(|| refused("the interval is missing".to_owned()))?;
-    let interval_ns = parse_duration_ns(interval).map_err(|error| refused(error.to_string()))?;
-    if interval_ns < NS_PER_MS || interval_ns % NS_PER_MS != 0 {
-        return Err(refused(format!("{interval} is not whole milliseconds")));
-    }
-    let written =
-        write().map_err(|error| refused(format!("its object cannot be written: {error}")))?;
-    allocator.name = format!("{}{MARK}={interval}", allocator.name);
-    let interval_ms = (interval_ns / NS_PER_MS).to_string();
-    let variable = (INTERVAL_VARIABLE.to_owned(), interval_ms);
-    allocator.environment.push(variable);
-    allocator.trim = Some(written);
-    Ok(())
-}
-
-/// The object out of this program.
-fn write() -> io::Result<Trim> {
-    static OBJECT: SharedObject = SharedObject::new(embedded::TRIM);
-    let (object, written) = OBJECT.write()?;
-    Ok(Trim { object, written })
-}
-
-// The setting of an allocator that follows from the number of CPUs, and its value on another machine.
-
-/// Arenas that glibc's malloc may make for each CPU on 64 bit.
-const GLIBC_ARENAS_PER_CPU: u32 = 8;
-/// Arenas that jemalloc makes for each CPU, where there are several.
-const JEMALLOC_ARENAS_PER_CPU: u32 = 4;
-
-/// A setting with the value that it would have.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct CpuSetting {
-    /// `arena_max`.
-    pub(crate) key: &'static str,
-    pub(crate) value: String,
-    /// The variables that the allocator reads it from.
-    pub(crate) read_from: Vec<&'static str>,
-}
-
-impl Allocator {
-    /// What it derives from the number of CPUs, as `cpus` of them would have it. `None` if nothing, or if its
-    /// variables are ones that no rule is known for.
-    pub(crate) fn setting_for_cpus(&self, cpus: u32) -> Option<CpuSetting> {
-        let has_unknown = self.settings.is_empty() && !self.environment.is_empty();
-        let (key, arenas, read_from) = match self.dialect()? {
-            _ if has_unknown => return None,
-            Dialect::Glibc => (
-                "arena_max",
-                cpus.saturating_mul(GLIBC_ARENAS_PER_CPU),
-                vec!["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"],
-            ),
-            Dialect::Jemalloc(variable) => (
-                "narenas",
-                match cpus {
-                    0 | 1 => 1,
-                    _ => cpus.saturating_mul(JEMALLOC_ARENAS_PER_CPU),
-                },
-                vec![variable],
-            ),
-            _ => return None,
-        };
-        Some(CpuSetting {
-            key,
-            value: arenas.to_string(),
-            read_from,
-        })
-    }
-
-    /// Adds `setting` to the settings that the user gave it; its name stays.
-    pub(crate) fn add_cpu_setting(&mut self, setting: &CpuSetting) {
-        let Some(dialect) = self.dialect() else {
-            return;
-        };
-        let own = (setting.key.to_owned(), setting.value.clone());
-        let all: Vec<tuning::Setting> = self.settings.iter().cloned().chain([own]).collect();
-        self.environment = tuning::environment(dialect, &all);
-    }
-
-    /// How it reads its settings: without a library, as the C library does.
-    fn dialect(&self) -> Option<Dialect> {
-        let name = match self.library {
-            Some(_) => self.family?,
-            None => GLIBC,
-        };
-        selection::find(name).map(|known| known.dialect)
-    }
-}
-
 #[cfg(test)]
-#[path = "tests/effect.rs"]
+#[path = "tests/settings_effect.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "tests/trim.rs"]
-mod trim_tests;
