@@ -3,7 +3,7 @@
 //! The caller sends what is outgoing.
 
 use super::TlsFailure;
-use super::awaited::{Records, Side};
+use super::records::{Records, Side};
 use crate::driver::SocketId;
 use crate::timer_wheel::TimerId;
 use millpond_mempool::{BlockPool, Buffer, PoolError};

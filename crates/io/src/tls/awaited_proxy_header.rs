@@ -6,15 +6,7 @@
 //!
 //! Clients that know the protocol do not need one, and all others were not to come here.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::{fmt, io};
-
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolMode, Slab};
-use rustls::client::UnbufferedClientConnection;
-use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::UnbufferedStatus;
-use rustls::{ClientConnection, HandshakeKind, ProtocolVersion, StreamOwned};
 
 use crate::driver::{Driver, SocketId};
 use crate::proxy_protocol::{
@@ -22,7 +14,6 @@ use crate::proxy_protocol::{
 };
 use crate::timer_wheel::TimerId;
 
-use super::client::TlsClient;
 use super::layer::Layer;
 
 /// How long a head may still take once nobody new is accepted: what was sent is here by then.
@@ -255,128 +246,6 @@ impl Layer {
                 nameless.deadline_ns = nameless.deadline_ns.min(until_ns);
                 self.deadlines.set(nameless.deadline, nameless.deadline_ns);
             }
-        }
-    }
-}
-
-// TLS over one blocking socket: for commands that ask one request after another and wait for each response.
-//
-// Records and buffers are rustls's own here: nothing of it is on a shard.
-
-/// A connection whose handshake is over. What it waits for is bounded by the socket's timeouts.
-pub struct BlockingTls(StreamOwned<ClientConnection, TcpStream>);
-
-impl TlsClient {
-    /// Speaks TLS on a blocking socket, from the handshake on, which is done here.
-    ///
-    /// # Errors
-    /// The socket's; or [`io::ErrorKind::InvalidData`], where the peer's certificate is not trusted or it speaks no TLS.
-    pub fn over(&self, mut socket: TcpStream) -> io::Result<BlockingTls> {
-        let connection = ClientConnection::new(self.config(), self.name());
-        let mut connection = connection.map_err(io::Error::other)?;
-        while connection.is_handshaking() {
-            connection.complete_io(&mut socket)?;
-        }
-        Ok(BlockingTls(StreamOwned::new(connection, socket)))
-    }
-}
-
-impl Read for BlockingTls {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.0.read(bytes)
-    }
-}
-
-impl Write for BlockingTls {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl fmt::Debug for BlockingTls {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut fields = formatter.debug_struct("BlockingTls");
-        fields.field("socket", &self.0.sock).finish_non_exhaustive()
-    }
-}
-
-// The two sides that a connection can take, and what is the same for both.
-
-/// One connection's records, by which side we are.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a server has thousands, and takes them without a heap call of its own"
-)]
-pub(super) enum Records {
-    Server(UnbufferedServerConnection),
-    Client(Box<UnbufferedClientConnection>),
-}
-
-/// What rustls keeps with a connection of one side.
-pub(super) trait Side {
-    type Data;
-
-    fn process<'c, 'i>(
-        &'c mut self,
-        incoming: &'i mut [u8],
-    ) -> UnbufferedStatus<'c, 'i, Self::Data>;
-
-    fn has_to_write(&self) -> bool;
-}
-
-impl Side for UnbufferedServerConnection {
-    type Data = rustls::server::ServerConnectionData;
-
-    fn process<'c, 'i>(
-        &'c mut self,
-        incoming: &'i mut [u8],
-    ) -> UnbufferedStatus<'c, 'i, Self::Data> {
-        self.process_tls_records(incoming)
-    }
-
-    fn has_to_write(&self) -> bool {
-        self.wants_write()
-    }
-}
-
-impl Side for UnbufferedClientConnection {
-    type Data = rustls::client::ClientConnectionData;
-
-    fn process<'c, 'i>(
-        &'c mut self,
-        incoming: &'i mut [u8],
-    ) -> UnbufferedStatus<'c, 'i, Self::Data> {
-        self.process_tls_records(incoming)
-    }
-
-    fn has_to_write(&self) -> bool {
-        self.wants_write()
-    }
-}
-
-impl Records {
-    pub(super) fn is_handshaking(&self) -> bool {
-        match self {
-            Self::Server(records) => records.is_handshaking(),
-            Self::Client(records) => records.is_handshaking(),
-        }
-    }
-
-    pub(super) fn protocol_version(&self) -> Option<ProtocolVersion> {
-        match self {
-            Self::Server(records) => records.protocol_version(),
-            Self::Client(records) => records.protocol_version(),
-        }
-    }
-
-    pub(super) fn handshake_kind(&self) -> Option<HandshakeKind> {
-        match self {
-            Self::Server(records) => records.handshake_kind(),
-            Self::Client(records) => records.handshake_kind(),
         }
     }
 }
