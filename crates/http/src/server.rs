@@ -19,6 +19,7 @@ mod admission;
 mod heartbeat;
 mod fin_watch;
 #[cfg(test)]
+#[path = "tests/test_server.rs"]
 mod test_server;
 
 pub(crate) use body_queue::SHORT_BYTES;
@@ -37,8 +38,8 @@ use crate::connection_table::Connections;
 use crate::counters::HttpCounters;
 use crate::limits::{Limit, Limits};
 use crate::metrics::MetricsAccess;
-use crate::metrics::report::Scrape;
-use crate::metrics::report::Snapshots;
+use crate::metrics::Scrape;
+use crate::metrics::Snapshots;
 use crate::service::{RequestToken, Service};
 use deadline::Drain;
 use deadline::IdleSweep;

@@ -13,8 +13,7 @@
 //! driver.rs       the Driver methods, one tick, delivery
 //! layer.rs        sessions by socket, failing them, their pools and deadlines; the queue of events of the driver
 //!                 below, kept until its tick is over; and what one socket's bytes lead to
-//! records.rs      the two sides, server and client, as one
-//! session.rs      one connection's records: bytes in, bytes out, no sockets
+//! session.rs      one connection's records: bytes in, bytes out, no sockets; server and client side as one
 //! server.rs       what all shards share: certificates, ticket keys; reloading
 //! client.rs       trust, sessions to resume; TLS over one blocking socket
 //! certificates.rs files to keys; which certificate for which name
@@ -39,7 +38,6 @@ mod certificates;
 mod client;
 mod driver;
 mod layer;
-mod records;
 mod server;
 mod session;
 mod validity;

@@ -13,7 +13,6 @@ mod selection;
 mod settings_spelling;
 mod tuning;
 mod settings_effect;
-mod cpu_setting;
 mod trim;
 mod family;
 mod version;

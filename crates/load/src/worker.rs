@@ -9,6 +9,7 @@
 mod connections;
 mod sending;
 #[cfg(test)]
+#[path = "tests/worker_simulated.rs"]
 mod simulated;
 
 use self::sending::Input;

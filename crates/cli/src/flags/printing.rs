@@ -9,7 +9,7 @@ use millpond_load::{
 };
 use millpond_measure::record::{LoadReport, LoadStatus};
 use millpond_measure::report::junit::{Case, Outcome, Suite};
-use millpond_measure::report::{ab, ab_requests, csv, hlog, html, wrk};
+use millpond_measure::report::{ab, csv, hlog, html, wrk};
 use millpond_measure::slo::SloOutcome;
 
 use crate::output;
@@ -289,7 +289,7 @@ impl PrintFlags {
             Format::Hgrm => wrk::spectrum_text(latency),
             Format::Ab => ab::text(run.report, &ab_times(run.record), self.ab_style),
             Format::AbCsv => ab::csv(&run.record.total),
-            Format::AbTsv => ab_requests::text(kept(run.record).iter().map(ab_row_of).collect()),
+            Format::AbTsv => ab::request_table(kept(run.record).iter().map(ab_row_of).collect()),
             Format::Requests => csv::requests_text(kept(run.record).iter().map(row_of).collect()),
             Format::V2 => {
                 let clocks = [&run.record.response, &run.record.service, slip];
@@ -312,9 +312,9 @@ fn kept(record: &LoadRecord) -> &[RequestSample] {
 }
 
 /// ab's clock begins with connecting, if that was for this request.
-fn ab_row_of(sample: &RequestSample) -> ab_requests::Row {
+fn ab_row_of(sample: &RequestSample) -> ab::RequestRow {
     let started_ns = sample.written_ns.saturating_sub(sample.connect_ns);
-    ab_requests::Row {
+    ab::RequestRow {
         started_unix_s: started_ns / 1_000_000_000,
         connect_us: sample.connect_ns / 1_000,
         waiting_us: sample.waiting_ns / 1_000,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::limits::Limit;
 use crate::log::{CountedEvent, LogLevel};
-use crate::metrics::report::{ShardSnapshot, Snapshots};
+use crate::metrics::{ShardSnapshot, Snapshots};
 
 /// How old news may be.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);

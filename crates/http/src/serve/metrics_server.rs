@@ -15,7 +15,7 @@ use crate::limits::{LimitValues, Limits};
 use crate::log;
 use crate::log::LogLevel;
 use crate::method::Method;
-use crate::metrics::report::Scrape;
+use crate::metrics::Scrape;
 use crate::metrics::{MetricsAccess, PROMETHEUS_TEXT};
 use crate::request::{READ_ONLY, Request, answer_other_method};
 use crate::response::Response;

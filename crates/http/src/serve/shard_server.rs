@@ -10,7 +10,7 @@ use millpond_mempool::PoolStats;
 use crate::access_log::AccessLog;
 use crate::body_budget::BodyBudget;
 use crate::counters::HttpCounters;
-use crate::metrics::report::{Scrape, Snapshots};
+use crate::metrics::{Scrape, Snapshots};
 use crate::server::{Server, ServerParts};
 use crate::service::{Service, ShardStart};
 

@@ -23,7 +23,7 @@ use crate::body_budget::BodyBudget;
 use crate::limits::Limits;
 use crate::log;
 use crate::log::LogLevel;
-use crate::metrics::report::{Snapshots, accounting_table};
+use crate::metrics::{Snapshots, accounting_table};
 use crate::server::HAND_OVER_NS;
 use crate::service::{Service, ShardStart};
 

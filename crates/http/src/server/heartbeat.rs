@@ -5,7 +5,7 @@ use millpond_io::{Driver, ShardContext, TimerId};
 use millpond_mempool::{Buffer, PoolError, give_back_free_heap};
 
 use crate::access_log::ShardLog;
-use crate::metrics::report::write_all;
+use crate::metrics::write_all;
 use crate::metrics::{MetricsText, PROMETHEUS_TEXT};
 use crate::service::Service;
 use crate::status::StatusCode;

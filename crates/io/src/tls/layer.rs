@@ -12,8 +12,8 @@ use crate::timer_wheel::TimerWheel;
 
 use super::awaited_proxy_header::Awaited;
 use super::client::TlsClient;
-use super::records::Records;
 use super::server::ServerSource;
+use super::session::Records;
 use super::session::{ReadStatus, SealError, Session};
 use super::{TlsCounters, TlsFailure};
 

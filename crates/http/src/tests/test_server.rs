@@ -3,7 +3,7 @@
 use super::{HEARTBEAT_TIMER, Server, ServerParts};
 use crate::body_budget::BodyBudget;
 use crate::limits::Limits;
-use crate::metrics::report::Snapshots;
+use crate::metrics::Snapshots;
 use crate::plaintext::Plaintext;
 use crate::service::Service;
 use millpond_io::{EpollDriver, Event, Protocol, ShardContext, ShardPools, TimerWheel};
