@@ -5,7 +5,6 @@
 //! would show here. Rivals take turns (A B, B A, ...) and are compared in pairs, so that a machine
 //! that slows down slows both.
 
-mod awake;
 pub(crate) mod server;
 pub(crate) mod nginx;
 mod generator;
@@ -22,11 +21,12 @@ mod redis;
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use awake::Awake;
 use candidates::{Record, Spread};
 use serde_json::{Value, json};
 use xtask::{TestTally, cargo, run_command};
@@ -489,7 +489,7 @@ impl Machine {
         })
     }
 
-    /// Idle CPUs stay awake from now on, or sleep as the system has it; see [`awake`].
+    /// Idle CPUs stay awake from now on, or sleep as the system has it; see [`Awake`].
     pub(crate) fn keep_awake(&mut self, is_wanted: bool) {
         self.awake = if is_wanted { Awake::ask() } else { None };
         if is_wanted && self.awake.is_none() {
@@ -563,6 +563,32 @@ fn allowed_cpus(status: &str) -> Vec<usize> {
         }
     }
     cpus
+}
+
+// Idle CPUs that stay awake while something is measured.
+//
+// A virtual CPU with nothing to do is given back to the host, and how soon it returns when a packet
+// comes is the host's affair: on a noisy one that is most of a latency, and is told as stolen time.
+// Real CPUs sleep too, less deeply. Linux keeps those awake for which a program asks it to
+// (Documentation/admin-guide/pm/cpuidle.rst, "Power Management Quality of Service for CPUs"), until that
+// program closes the file; all servers that are compared profit alike.
+
+/// As long as this is kept, no CPU sleeps.
+struct Awake {
+    _request: File,
+}
+
+impl Awake {
+    /// Asks for it. `None` where that needs root, or a kernel that can.
+    fn ask() -> Option<Self> {
+        let mut request = OpenOptions::new()
+            .write(true)
+            .open("/dev/cpu_dma_latency")
+            .ok()?;
+        // The longest wait for a CPU that may be, in microseconds.
+        request.write_all(&0_i32.to_ne_bytes()).ok()?;
+        Some(Self { _request: request })
+    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ mod soak;
 mod repeated_tests;
 mod faults;
 mod cassandra;
-mod api;
-mod bounds;
+mod openapi_conformance;
+mod memory_bound;
 mod lab_proof;
 mod newcomer;
 
@@ -103,13 +103,13 @@ fn main() -> ExitCode {
         ["newcomer", words @ ..] => newcomer::Options::of(words).and_then(newcomer::run),
         ["cassandra", words @ ..] => cassandra::run(words),
         ["cassandra-node", home, number] => cassandra::start_node(home, number),
-        ["entity-bounds"] => bounds::run(bounds::KEYS_DEFAULT),
-        ["entity-bounds", "--smoke"] => bounds::smoke(),
+        ["entity-bounds"] => memory_bound::run(memory_bound::KEYS_DEFAULT),
+        ["entity-bounds", "--smoke"] => memory_bound::smoke(),
         ["entity-bounds", keys] => match keys.parse() {
-            Ok(keys) => bounds::run(keys),
+            Ok(keys) => memory_bound::run(keys),
             Err(error) => Err(format!("{keys} is no number of entities: {error}")),
         },
-        ["api", examples @ ..] => api::run(examples),
+        ["api", examples @ ..] => openapi_conformance::run(examples),
         ["soak", words @ ..] => soak_as_told(words),
         [
             verb @ ("hostile-stalls" | "hostile-crowd" | "hostile-apart" | "hostile-resource"),

@@ -1,27 +1,46 @@
-//! The command line: one file for each command, with its flags, their help and their tests.
+//! The command line: one file for each command, with its flags and their help; tests lie in `tests`.
+//!
+//! Commands with many flags have them in groups, one file a group, which carry the headings of the help. `load` has
+//! its own in `load.rs`, and of the groups `requests`, `server_address`, `connections`, `arrivals`, `find_max`,
+//! `expectations`, `cookies`, `script`, `accuracy`, `printing`, `watcher` and `compatible`; `serve` has `limits`, `tls` and `logs`.
+//!
+//! A flag of `load` goes into the file of its group, and from there into `millpond_load::LoadConfig`
+//! (`crates/load/src/config.rs`, whose `check` refuses what makes no sense). `LOAD_FLAGS_SHORT` in `help.rs` names those that
+//! `-h` shows.
 
+mod accuracy;
 mod arrivals;
+mod baseline;
 mod bench;
 mod compare;
+mod compatible;
 mod config;
 mod connections;
+mod cookies;
+mod descriptors;
 mod doctor;
 #[cfg(feature = "entity")]
 mod entity;
 mod expectations;
+mod find_max;
 mod help;
+mod limits;
+mod live;
 mod load;
+mod logs;
 mod merge;
 mod printing;
 mod profile;
 mod proxy;
-mod reach;
-mod baseline;
+mod report;
 mod requests;
-mod live;
-mod watcher;
+mod script;
 mod serve;
+mod server_address;
+mod streams;
+mod tls;
 mod url;
+mod watcher;
 
 use crate::output::{Exit, Failure};
 use clap::{Parser, Subcommand};
@@ -69,12 +88,12 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Compare(Box<compare::CompareFlags>),
-    Load(merge::LoadJob),
+    Load(load::LoadJob),
     Serve(Box<serve::ServeFlags>),
     Proxy(Box<proxy::ProxyFlags>),
     Profile(Box<profile::ProfileFlags>),
     Bench(bench::BenchFlags),
-    Report(printing::ReportFlags),
+    Report(report::ReportFlags),
     Doctor(doctor::DoctorFlags),
     Allocators(doctor::AllocatorsFlags),
     Config(config::ConfigFlags),

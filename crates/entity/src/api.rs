@@ -32,8 +32,8 @@ use crate::access::{AccessRefusal, Right};
 use crate::condition::ExpiryError;
 use crate::condition::ReplicasError;
 use crate::condition::{self, Condition, ConditionError, ReadVerdict, TAG_BYTES};
-use crate::keeper::Upkeep;
 use crate::key::KeyError;
+use crate::monitor::Upkeep;
 use crate::range::{RangeFormat, RangeQuery};
 use crate::record::{CONTENT_TYPE_BYTES_MAX, Head, Value, Version};
 

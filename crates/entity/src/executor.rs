@@ -23,12 +23,12 @@ use millpond_io::{Mailbox, MailboxSender, Waker};
 use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
 
 use crate::commit::{Committer, Job, JobKind, Outcome};
-use crate::lane::{Taken, WorkQueue};
 use crate::metrics::{CommitCounters, ShardCounters, StoreThread, ThreadPanics};
 use crate::parts::PartSets;
 use crate::reader::run_reader;
 use crate::stamps::{StampWriter, Stamps};
 use crate::store::{Room, Store};
+use crate::work_queue::{Taken, WorkQueue};
 
 /// Limits of the hand-over.
 #[derive(Clone, Copy, Debug)]

@@ -42,12 +42,12 @@ mod strictness;
 pub mod ndjson;
 pub mod stamps;
 pub mod executor;
-pub mod lane;
+pub mod work_queue;
 mod reader;
 pub mod range;
 pub mod scanner;
 pub mod commit;
-pub mod keeper;
+pub mod monitor;
 pub mod store;
 pub mod cluster_url;
 #[cfg(feature = "distributed")]

@@ -18,11 +18,11 @@ use millpond_mempool::{BlockPool, Buffer, flush_remote_frees};
 use crate::budget::Sweeps;
 use crate::commit::{Job, JobKind, Outcome, current_version};
 use crate::executor::{ExecutorShared, Outbox};
-use crate::lane::{Taken, WorkQueue};
 use crate::metrics::StoreThread;
 use crate::parts::{LARGE_BYTES, LOOK_INTERVAL};
 use crate::store::{Failure, Store};
 use crate::uploads::UPLOAD_BYTES;
+use crate::work_queue::{Taken, WorkQueue};
 
 /// So many of those that wait are looked at each time.
 const TRIES_PER_LOOK: usize = 32;

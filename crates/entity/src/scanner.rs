@@ -33,13 +33,13 @@ use millpond_mempool::{
 
 use crate::budget::Sweeps;
 use crate::executor::Overloaded;
-use crate::lane::{Taken, WorkQueue};
 use crate::metrics::{StoreThread, ThreadPanics};
 use crate::parts::{self, PartSets, Pinned};
 use crate::parts::{LARGE_BYTES, LOOK_INTERVAL};
 use crate::range::{RangeFormat, ScanRange};
 use crate::record::{Extent, HEAD_BYTES_MAX, Head, RecordError, Value, Version};
 use crate::store::{Held, Snapshot, Store, StoreError};
+use crate::work_queue::{Taken, WorkQueue};
 
 /// What a turn holds at most, or one record if that is larger: the largest block that is pooled.
 const TURN_BYTES: usize = POOLED_BYTES_MAX;

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::data_dir::DataDirError;
-use crate::keeper::Upkeep;
+use crate::monitor::Upkeep;
 use crate::parts::PartSets;
 
 pub mod rocksdb;

@@ -6,7 +6,7 @@
 
 use crate::access_log::Relayed;
 use crate::connection::{Connection, Pending};
-use crate::connections::Connections;
+use crate::connection_table::Connections;
 use crate::response::Response;
 use crate::server::{Exchange, Written, log_output};
 use crate::service::{Flow, Interest, RequestToken};

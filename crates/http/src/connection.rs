@@ -17,12 +17,12 @@ use millpond_io::{SocketId, TimerId, Waker};
 use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, Pooled};
 
 use crate::body::BodyDecoder;
-use crate::body::KeptInput;
 use crate::body_budget::{BodyBudget, BodyHold};
 use crate::error::{BodyError, ParseError};
 use crate::head::ResponseFraming;
 use crate::head::{Framing, HeadFields, RequestHead};
 use crate::head_text::{Field, FieldName, FieldValue};
+use crate::kept_input::KeptInput;
 use crate::limits::{Limit, Limits};
 use crate::parse::{Parsed, RequestAttempt, parse_request_head, parse_whole_request_head};
 use crate::request::GatheredBody;

@@ -1,8 +1,8 @@
 //! What a server says about itself: every line on stderr goes through here.
 //!
 //! One process has one stderr, so format and level are the process's, set once at the start.
-//! Shards do not come here while they serve: what happens to them often they count, and `watch`
-//! tells of the counts; `Repeated` keeps an event that goes on from filling a disk.
+//! Shards do not come here while they serve: what happens to them often they count, and
+//! `serve/event_watch.rs` tells of the counts; [`CountedEvent`] keeps an event that goes on from filling a disk.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;

@@ -20,8 +20,6 @@
 )]
 
 mod block;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod nibbles;
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 #[cfg(target_arch = "x86_64")]
@@ -321,4 +319,5 @@ impl ScannerKind {
 }
 
 #[cfg(test)]
+#[path = "tests/scan.rs"]
 mod tests;

@@ -3,7 +3,9 @@
 //! The command line calls [`serve`] and blocks in it. Listeners are bound on the calling thread, so
 //! that a taken port is one clear error before any thread exists.
 
+mod event_watch;
 mod metrics_server;
+mod shard_server;
 mod shards;
 
 use std::error::Error;
@@ -28,8 +30,8 @@ use crate::log;
 use crate::metrics::MetricsAccess;
 use crate::service::{Service, ShardStart};
 
-pub use metrics_server::ShardServer;
 pub use millpond_io::DriverChoice;
+pub use shard_server::ShardServer;
 pub use shards::{Running, serve_with};
 pub use shards::{TLS_HANDSHAKE_BYTES_MAX, load_tls};
 

@@ -2,7 +2,8 @@
 //!
 //! `io` delivers events; received bytes go through `exchange` (requests out of bytes, service,
 //! responses into the connection's output); when the tick ends every connection with output gets
-//! one send. Deadlines sit in `deadline`, what a stop and `/metrics` need in their own files.
+//! one send. Deadlines and the stop are in `deadline`, the numbers that `/metrics` shows in `heartbeat`, limits on
+//! connections in `admission`, clients that end early in `fin_watch`.
 //!
 //! Back-pressure: a connection whose output the kernel did not take, whose request is pending, or
 //! that used up its share of the tick, is not served further. Bytes that still come are kept, then
@@ -14,9 +15,12 @@ mod stream;
 mod refusing;
 mod body_queue;
 mod deadline;
-mod crowd;
+mod admission;
+mod heartbeat;
+mod fin_watch;
 #[cfg(test)]
-mod bench;
+#[path = "tests/test_server.rs"]
+mod test_server;
 
 pub(crate) use body_queue::SHORT_BYTES;
 pub(crate) use deadline::HAND_OVER_NS;
@@ -30,17 +34,17 @@ use crate::body_budget::BodyBudget;
 use crate::client::Client;
 use crate::completions::Completions;
 use crate::connection::Connection;
-use crate::connections::Connections;
+use crate::connection_table::Connections;
 use crate::counters::HttpCounters;
 use crate::limits::{Limit, Limits};
 use crate::metrics::MetricsAccess;
-use crate::metrics::report::Scrape;
-use crate::metrics::report::Snapshots;
+use crate::metrics::Scrape;
+use crate::metrics::Snapshots;
 use crate::service::{RequestToken, Service};
-use crowd::FinWatch;
-use crowd::Heartbeat;
 use deadline::Drain;
 use deadline::IdleSweep;
+use fin_watch::FinWatch;
+use heartbeat::Heartbeat;
 use millpond_io::{Driver, Event, IoError, Protocol, ShardContext, SocketId, WaitPlan};
 use millpond_mempool::{BlockPool, PoolMode, PoolStats};
 use std::sync::Arc;

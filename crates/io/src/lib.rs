@@ -40,16 +40,14 @@ pub mod pools;
 pub mod timer_wheel;
 pub mod mailbox;
 pub mod waker;
-pub mod affinity;
 pub mod file_modes;
-pub mod priority;
+pub mod thread_placement;
 mod time_slice;
 mod network_namespace;
 pub mod clock;
 pub mod error;
 
 pub use address::{Address, Peer};
-pub use affinity::{allowed_cpus, pin_to};
 pub use clock::monotonic_ns;
 pub use connection_pool::ConnectionPool;
 pub use driver::choice::{ChosenDriver, DriverChoice, DriverKind};
@@ -67,11 +65,13 @@ pub use mailbox::{Mailbox, MailboxFull, MailboxSender};
 pub use network_namespace::NetworkNamespace;
 pub use pools::ShardPools;
 pub use port_share::PortShare;
-pub use priority::{may_raise_priority, raise_session_priority, raise_thread_priority};
 pub use resolver::{ResolveError, Resolver, ResolverConfig};
 pub use rustix::io::Errno;
 pub use scheduler::TICK_NS;
 pub use service_manager::{ServiceManager, ServiceState};
 pub use shard::{Protocol, Shard, ShardConfig, ShardContext, ShardReport, StopHandle, WaitPlan};
+pub use thread_placement::{
+    allowed_cpus, may_raise_priority, pin_to, raise_session_priority, raise_thread_priority,
+};
 pub use timer_wheel::{TimerId, TimerWheel};
 pub use waker::Waker;

@@ -3,12 +3,12 @@
 //! A shard is a loop: wait, hand events to the [`Protocol`], fire timers, end the tick. It shares
 //! nothing; a [`StopHandle`] is how the rest of the process ends it.
 
-use crate::affinity::pin_to;
 use crate::clock::earlier;
 use crate::driver::{Driver, DriverCounters, Event};
 use crate::error::IoError;
 use crate::pools::ShardPools;
 use crate::scheduler::TIMERS_PER_TICK_MAX;
+use crate::thread_placement::pin_to;
 use crate::time_slice;
 use crate::timer_wheel::TimerWheel;
 use crate::waker::Waker;

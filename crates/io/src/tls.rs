@@ -6,22 +6,19 @@
 //! without TLS has no part of this in it.
 //!
 //! ```text
-//! inner driver -> intake (a queue) -> step: handshake, records -> owner's handler
+//! inner driver -> a queue -> step: handshake, records -> owner's handler
 //!            ^                            |                           |
 //!            +------ alerts, flights -----+     seal <- Driver::send -+
 //!
 //! driver.rs       the Driver methods, one tick, delivery
-//! layer.rs        sessions by socket, failing them, their pools and deadlines
-//! intake.rs       events of the driver below, kept until its tick is over
-//! step.rs         what one socket's bytes lead to
-//! records.rs      the two sides, server and client, as one
-//! session.rs      one connection's records: bytes in, bytes out, no sockets
+//! layer.rs        sessions by socket, failing them, their pools and deadlines; the queue of events of the driver
+//!                 below, kept until its tick is over; and what one socket's bytes lead to
+//! session.rs      one connection's records: bytes in, bytes out, no sockets; server and client side as one
 //! server.rs       what all shards share: certificates, ticket keys; reloading
-//! client.rs       trust, sessions to resume
+//! client.rs       trust, sessions to resume; TLS over one blocking socket
 //! certificates.rs files to keys; which certificate for which name
 //! validity.rs     when a certificate ends
-//! counters.rs     handshakes and failures, by kind
-//! awaited.rs      sockets whose PROXY protocol head comes before anything else
+//! awaited_proxy_header.rs   sockets whose PROXY protocol head comes before anything else
 //! ```
 //!
 //! The PROXY protocol (see [`crate::proxy_protocol`]) has its place here too, below the handshake: it
@@ -36,21 +33,21 @@
 //! kind stays in plaintext. The layer has a session for both, and nothing but that session's
 //! `records` distinguishes them.
 
-mod awaited;
+mod awaited_proxy_header;
 mod certificates;
 mod client;
 mod driver;
 mod layer;
+mod server;
 mod session;
+mod validity;
 
 use rustls::{CertificateError, Error, HandshakeKind, ProtocolVersion};
 
-pub use awaited::BlockingTls;
 pub use certificates::{CertificateFiles, CertificateWarning, TlsError};
-pub use client::{
-    NodeNames, TlsClient, TlsClientOptions, TlsOptions, TlsServer, Trust, client_of_nodes,
-};
+pub use client::{BlockingTls, NodeNames, TlsClient, TlsClientOptions, Trust, client_of_nodes};
 pub use driver::Tls;
+pub use server::{TlsOptions, TlsServer};
 
 // What became of handshakes and of the connections after them, in numbers.
 

@@ -5,11 +5,19 @@
 //! sentence, because the dynamic linker only mumbles into the target's stderr and goes on without
 //! the library.
 
+mod known;
+mod system;
+mod built;
 mod user;
-mod tuning;
-mod effect;
-mod catalogue;
 mod selection;
+mod settings_spelling;
+mod tuning;
+mod settings_effect;
+mod trim;
+mod family;
+mod version;
+mod catalogue;
+mod error;
 
 use std::ffi::OsString;
 use std::io;
@@ -17,21 +25,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::embedded::{self, PrivateDirectory, SharedObject};
-use effect::Trim;
-use selection::{KNOWN, USUAL};
+use known::{KNOWN, USUAL};
+use trim::Trim;
 
-pub use catalogue::AllocatorError;
-pub use catalogue::DIRECTORY_VARIABLE;
-pub(crate) use catalogue::family_by_symbol;
-pub use catalogue::name_of_library;
+pub use built::DIRECTORY_VARIABLE;
 pub use catalogue::{CatalogueEntry, NOT_TO_BE_HAD, catalogue};
-pub(crate) use catalogue::{banner, major_and_minor, of_mapped as version_of_mapped};
-pub(crate) use effect::has_background_thread;
+pub use error::AllocatorError;
+pub(crate) use family::family_by_symbol;
+pub use family::name_of_library;
 pub use selection::REMEDIES;
-pub(crate) use selection::reader_of_variable;
 pub use selection::{select, select_with_settings};
+pub(crate) use settings_effect::has_background_thread;
+pub(crate) use settings_spelling::reader_of_variable;
 pub(crate) use tuning::complaint;
 pub(crate) use user::settings_of;
+pub(crate) use version::{banner, major_and_minor, of_mapped as version_of_mapped};
 
 /// Writes the objects that are part of this program into `directory`, to stay there; their paths.
 ///
@@ -87,7 +95,7 @@ impl Allocator {
             settings: Vec::new(),
             changes: "",
             proved: None,
-            family: selection::find(name).map(|known| known.name),
+            family: known::find(name).map(|known| known.name),
             written: None,
             trim: None,
         }
@@ -97,7 +105,7 @@ impl Allocator {
     /// links.
     #[must_use]
     pub fn preloaded(name: &str, library: PathBuf) -> Self {
-        let known = selection::find(base_name(name));
+        let known = known::find(base_name(name));
         let needs = known.into_iter().flat_map(|known| known.needs);
         Self {
             name: name.to_owned(),
@@ -108,7 +116,7 @@ impl Allocator {
             settings: Vec::new(),
             changes: "",
             proved: None,
-            family: selection::find(name).map(|known| known.name),
+            family: known::find(name).map(|known| known.name),
             written: None,
             trim: None,
         }
@@ -158,10 +166,10 @@ impl Allocator {
 
     fn version_alone(&self) -> Option<String> {
         match &self.library {
-            None => catalogue::of_c_library(),
+            None => version::of_c_library(),
             // Ours, and part of this program.
             Some(_) if self.written.is_some() => Some(env!("CARGO_PKG_VERSION").to_owned()),
-            Some(library) => catalogue::of_library(library).or_else(|| self.version_in_name()),
+            Some(library) => version::of_library(library).or_else(|| self.version_in_name()),
         }
     }
 
@@ -192,7 +200,7 @@ impl Allocator {
 
 /// What the C library that this program runs with says of its version.
 pub(crate) fn c_library_version() -> Option<String> {
-    catalogue::of_c_library()
+    version::of_c_library()
 }
 
 /// The name for "preload nothing" on a system with the GNU C library.
@@ -214,9 +222,9 @@ pub fn discover() -> Vec<Allocator> {
             found.extend(mempool());
             continue;
         }
-        let library = catalogue::find_library(known.sonames)
-            .or_else(|| catalogue::find_pattern(known.patterns))
-            .or_else(|| catalogue::find(known.name));
+        let library = system::find_library(known.sonames)
+            .or_else(|| system::find_pattern(known.patterns))
+            .or_else(|| built::find(known.name));
         found.extend(library.map(|library| Allocator::preloaded(known.name, library)));
     }
     found
@@ -227,7 +235,7 @@ pub fn discover() -> Vec<Allocator> {
 pub fn missing() -> Vec<String> {
     let found = discover();
     let is_missing = |name: &&str| found.iter().all(|allocator| allocator.name != *name);
-    let not_built = |known: &&selection::Known| !catalogue::NAMES.contains(&known.name);
+    let not_built = |known: &&known::Known| !built::NAMES.contains(&known.name);
     let mut lines: Vec<String> = KNOWN
         .iter()
         .filter(not_built)
@@ -235,11 +243,7 @@ pub fn missing() -> Vec<String> {
         .filter(is_missing)
         .filter_map(|name| Some(format!("{name} ({})", remedy(name)?)))
         .collect();
-    let unbuilt: Vec<&str> = catalogue::NAMES
-        .iter()
-        .copied()
-        .filter(is_missing)
-        .collect();
+    let unbuilt: Vec<&str> = built::NAMES.iter().copied().filter(is_missing).collect();
     if !unbuilt.is_empty() {
         lines.push(format!("{} ({BUILD})", unbuilt.join(", ")));
     }
@@ -251,7 +255,7 @@ const BUILD: &str = "cargo xtask allocators";
 
 /// How to get a known allocator that is not here; `None` for a name that is not known.
 fn remedy(name: &str) -> Option<String> {
-    if let Some(remedy) = selection::find(name)?.remedy() {
+    if let Some(remedy) = known::find(name)?.remedy() {
         return Some(remedy);
     }
     let error = mempool().err().filter(|_| name == MEMPOOL)?;

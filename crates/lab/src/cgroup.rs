@@ -1,6 +1,6 @@
 //! A control group (version 2) for a target: the kernel's own account of all its processes.
 //!
-//! `session` makes one for each run where it can; the second stage of the launcher joins it before
+//! `started_candidate` makes one for each run where it can; the second stage of the launcher joins it before
 //! the target begins; `edge` reads it. It counts what the sum over processes misses: those that
 //! have ended, the page cache of the target's own files, memory of the kernel.
 
@@ -274,7 +274,7 @@ fn value_of(stat: &str, name: &str) -> Option<u64> {
 
 // A control group of version 1 for a target, which counts memory where version 2 does not have the controller.
 //
-// `session` makes one for each run; the target joins it before it begins, and `usage` reads the most that
+// `started_candidate` makes one for each run; the target joins it before it begins, and `usage` reads the most that
 // it held at any moment: of all its processes, those that have ended included. Groups are made below the lab's own,
 // whose limits go on to hold.
 // It uses no other controller; `cgroup`, or signals, freeze processes.

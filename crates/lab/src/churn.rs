@@ -11,7 +11,7 @@ use millpond_measure::record::CandidateRounds;
 use millpond_preload_shared::churn_file::{CHURN, ChurnFile, MAGIC, REST, SETTLE, SLOTS};
 
 use crate::embedded::{self, PrivateDirectory};
-use crate::session::Front;
+use crate::started_candidate::Front;
 
 /// The variable that names the file to the object.
 const PATH_VARIABLE: &str = "MILLPOND_CHURN_FILE";

@@ -48,7 +48,7 @@ use crate::preflight::{self, Findings};
 use crate::profile::{FLAMES_DIRECTORY, ProfileRequest, after_rounds};
 use crate::repeat;
 use crate::rounds::{Course, Rounds, nanoseconds};
-use crate::session::RunContext;
+use crate::started_candidate::RunContext;
 use crate::target::Target;
 
 /// How far beyond its budget a comparison may drift before it drops rounds.

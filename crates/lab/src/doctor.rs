@@ -355,7 +355,7 @@ impl Attempts {
             place: Some("/lib/x.so".to_owned()),
             remedy: None,
             settings: "",
-            variable: "",
+            variable: String::new(),
         };
         Self {
             uring: Ok(features

@@ -172,7 +172,7 @@ impl Driver {
     }
 
     /// Runs one phase. Whether too many of its requests failed is the session's to judge
-    /// ([`crate::session::Session::account`]).
+    /// ([`crate::started_candidate::StartedCandidate::account`]).
     pub(crate) fn run(
         &self,
         endpoint: &Endpoint,

@@ -39,8 +39,8 @@ use crate::outcome::{RunLatency, ScoredRun, sleep_unless_stopped};
 use crate::placement::CoreDistance;
 use crate::plan::Plan;
 use crate::sampler::PhaseMarks;
-use crate::session::{RunContext, Session};
 use crate::slice::Slices;
+use crate::started_candidate::{RunContext, StartedCandidate};
 use crate::usage::{Edge, MachineUse};
 use crate::{matrix, slice};
 
@@ -119,7 +119,7 @@ impl Generation<'_> {
             let measure = Measure::whole(Quantity::UnpinnedMemory);
             member.scored.measures.set(measure, bytes);
         }
-        match Session::start(self.workshop, candidate, &label, None, self.stop) {
+        match StartedCandidate::start(self.workshop, candidate, &label, None, self.stop) {
             Ok(session) => {
                 member.scored.start_duration = session.start_duration;
                 member.session = Some(session);
@@ -137,7 +137,7 @@ impl Generation<'_> {
             return None;
         }
         let label = format!("{label}-unpinned");
-        let session = Session::start_unpinned(self.workshop, candidate, &label, self.stop);
+        let session = StartedCandidate::start_unpinned(self.workshop, candidate, &label, self.stop);
         let mut session = session.ok()?;
         let mut marks = PhaseMarks::new(Instant::now());
         let mut parts = Parts::default();
@@ -305,7 +305,11 @@ impl Generation<'_> {
     }
 
     /// Equal work per operation, without a pause, and memory after it.
-    fn memory_phase(&self, session: &mut Session, parts: &mut Parts) -> Result<(), RunError> {
+    fn memory_phase(
+        &self,
+        session: &mut StartedCandidate,
+        parts: &mut Parts,
+    ) -> Result<(), RunError> {
         let sampler = session.sampler();
         let mut marks = PhaseMarks::new(sampler.began());
         let result = self.equal_work(session, &mut marks, parts);
@@ -326,7 +330,7 @@ impl Generation<'_> {
 
     fn equal_work(
         &self,
-        session: &mut Session,
+        session: &mut StartedCandidate,
         marks: &mut PhaseMarks,
         parts: &mut Parts,
     ) -> Result<(), RunError> {
@@ -366,7 +370,7 @@ impl Generation<'_> {
     /// So many requests, and what the target has used and holds after the last response, its connections open still.
     fn work(
         &self,
-        session: &mut Session,
+        session: &mut StartedCandidate,
         operation: Operation,
         requests: u64,
     ) -> Result<(PhaseLoad, Edge), RunError> {
@@ -395,7 +399,7 @@ impl Generation<'_> {
         let mut samplers = Vec::new();
         for member in members.iter_mut() {
             member.run_thawed();
-            samplers.push(member.session.as_ref().map(Session::sampler));
+            samplers.push(member.session.as_ref().map(StartedCandidate::sampler));
         }
         let began = Instant::now();
         // Ctrl-C is seen by the first slice.
@@ -500,7 +504,7 @@ fn drop_doubtful(members: &mut [Member], doubtful: &[Step]) {
 
 /// Reads what the target holds while the connections of its work are open.
 struct MemoryReader<'a> {
-    session: RefCell<&'a mut Session>,
+    session: RefCell<&'a mut StartedCandidate>,
     edge: Cell<Option<Result<Edge, RunError>>>,
 }
 

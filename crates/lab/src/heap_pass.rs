@@ -14,8 +14,8 @@ use crate::embedded::PrivateDirectory;
 use crate::error::RunError;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
-use crate::reach;
-use crate::session::{RunContext, Session};
+use crate::memory_owners;
+use crate::started_candidate::{RunContext, StartedCandidate};
 use crate::trace::{HeapCalls, HeapReading, Trace};
 
 /// More requests make the figure no better: it is a count, not a time.
@@ -71,7 +71,7 @@ impl HeapCosts {
     fn add_profile(
         &mut self,
         trace: &Trace,
-        session: &Session,
+        session: &StartedCandidate,
         first: &HeapReading,
         requests: u64,
     ) -> Result<(), RunError> {
@@ -81,7 +81,7 @@ impl HeapCosts {
             .sample()
             .ok()
             .and_then(|sample| sample.total.memory.anonymous_bytes);
-        reach::add_holders(&mut self.reach, &session.tree.members(), &last, trace);
+        memory_owners::add_holders(&mut self.reach, &session.tree.members(), &last, trace);
         let profile = last.profile_since(first, requests, anonymous_bytes);
         let is_known = profile.fragmentation.is_some();
         self.reach.live_bytes = is_known.then_some(profile.live_bytes);
@@ -115,14 +115,14 @@ pub(crate) fn run(
     if let Some(command) = workshop.load_command.clone() {
         return count_command(workshop, &command, candidate, &trace, stop);
     }
-    let mut session = Session::start(workshop, candidate, "heap", Some(&trace), stop)?;
+    let mut session = StartedCandidate::start(workshop, candidate, "heap", Some(&trace), stop)?;
     let mut costs = HeapCosts::new();
     let mut first: Option<HeapReading> = None;
     let mut counted_requests = 0;
     let keys = requests_at(slowest_per_s.first().copied());
     for (index, &operation) in workshop.driver.target.operations().iter().enumerate() {
         let requests = requests_at(slowest_per_s.get(index).copied());
-        let drive = |session: &mut Session| {
+        let drive = |session: &mut StartedCandidate| {
             let load = Load::Work { requests };
             let phase = workshop
                 .driver
@@ -157,7 +157,7 @@ fn count_command(
     if !command.counts_requests() {
         return Ok(HeapCosts::new());
     }
-    let mut session = Session::start(workshop, candidate, "heap", Some(trace), stop)?;
+    let mut session = StartedCandidate::start(workshop, candidate, "heap", Some(trace), stop)?;
     command.run(workshop, &mut session, "first", stop)?;
     let before = read(trace, &session)?;
     let load = command.run(workshop, &mut session, "load", stop)?;
@@ -177,7 +177,7 @@ fn requests_at(per_s: Option<f64>) -> u64 {
 }
 
 /// What the heap is now, of the processes that live.
-pub(crate) fn read(trace: &Trace, session: &Session) -> Result<HeapReading, RunError> {
+pub(crate) fn read(trace: &Trace, session: &StartedCandidate) -> Result<HeapReading, RunError> {
     let living = session.tree.members();
     let lives = |pid: u64| living.iter().any(|&member| u64::from(member) == pid);
     let reading = trace

@@ -23,7 +23,7 @@ use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
 use crate::matrix::Candidate;
 use crate::output_directory::Journal;
-use crate::session::{RunContext, Session};
+use crate::started_candidate::{RunContext, StartedCandidate};
 
 /// What is known when it is decided.
 #[derive(Clone, Debug)]
@@ -292,7 +292,8 @@ impl Emulator {
         stop: &AtomicBool,
     ) -> Result<u64, RunError> {
         let words = &self.words;
-        let mut session = Session::start_emulated(workshop, candidate, "emulated", words, stop)?;
+        let mut session =
+            StartedCandidate::start_emulated(workshop, candidate, "emulated", words, stop)?;
         let keys = works.first().map_or(1, |work| work.first);
         for (index, work) in works.iter().enumerate() {
             let more = if counted == Some(index) {

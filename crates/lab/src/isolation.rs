@@ -20,7 +20,7 @@ use millpond_measure::statistics::at_least_p;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{LabError, RunError};
-use crate::session::Session;
+use crate::started_candidate::StartedCandidate;
 
 /// A group is frozen once none of its tasks is in the kernel any more: at once, as a rule.
 const FREEZE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,17 +28,17 @@ const POLL_INTERVAL: Duration = Duration::from_micros(100);
 /// A process may fork while its tree is being stopped.
 const SIGNAL_PASSES: usize = 3;
 
-/// Stops every process of `session`; returns when they have stopped.
-pub(crate) fn freeze(session: &Session) -> Result<(), RunError> {
+/// Stops every process of `started_candidate`; returns when they have stopped.
+pub(crate) fn freeze(session: &StartedCandidate) -> Result<(), RunError> {
     set_frozen(session, true)
 }
 
 /// Lets them run again.
-pub(crate) fn thaw(session: &Session) -> Result<(), RunError> {
+pub(crate) fn thaw(session: &StartedCandidate) -> Result<(), RunError> {
     set_frozen(session, false)
 }
 
-fn set_frozen(session: &Session, is_frozen: bool) -> Result<(), RunError> {
+fn set_frozen(session: &StartedCandidate, is_frozen: bool) -> Result<(), RunError> {
     let Some(group) = &session.cgroup else {
         signal(session, is_frozen);
         return Ok(());
@@ -62,7 +62,7 @@ fn set_frozen(session: &Session, is_frozen: bool) -> Result<(), RunError> {
 }
 
 /// Parents first: one that sees a worker stop may start another.
-fn signal(session: &Session, is_frozen: bool) {
+fn signal(session: &StartedCandidate, is_frozen: bool) {
     let (signal, passes) = match is_frozen {
         true => (Signal::STOP, SIGNAL_PASSES),
         false => (Signal::CONT, 1),

@@ -312,7 +312,7 @@ fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
 // What malloc does in a program that is started under an allocator and its settings.
 //
 // `millpond launch probe BYTES...` allocates a block of each size and says where it lies: in the heap that grows
-// at the end of the program's data, or in a mapping. `allocator::effect` starts it, to learn whether a setting
+// at the end of the program's data, or in a mapping. `allocator::settings_effect` starts it, to learn whether a setting
 // that was taken changes anything; what the allocator itself writes to stderr is of use there too.
 
 /// More than the heap of a small program has left.

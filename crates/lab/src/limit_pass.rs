@@ -17,7 +17,7 @@ use crate::error::RunError;
 use crate::generation::Generation;
 use crate::matrix::Candidate;
 use crate::plan::{Phased, Plan};
-use crate::session::{RunContext, Session};
+use crate::started_candidate::{RunContext, StartedCandidate};
 use crate::usage::Edge;
 
 /// Bisection ends where the surviving limit is this many times the other.
@@ -195,7 +195,8 @@ impl LimitSearch<'_> {
         let Some(candidate) = self.candidates.get(self.index) else {
             return Err(RunError::Load("there is no such candidate".to_owned()));
         };
-        let mut session = Session::start(self.workshop, candidate, "limit", None, self.stop)?;
+        let mut session =
+            StartedCandidate::start(self.workshop, candidate, "limit", None, self.stop)?;
         let mut rates = 0.0;
         for (place, &operation) in self.workshop.driver.target.operations().iter().enumerate() {
             let per_s = self.plan.rate_per_s.get(place).copied().unwrap_or(1.0);

@@ -1,6 +1,6 @@
 //! How many connections may wait at a listening socket, as `ss -ltn` shows it (Send-Q).
 //!
-//! `session` asks when requests got no response, so that the sentence can name the number.
+//! `started_candidate` asks when requests got no response, so that the sentence can name the number.
 //! `/proc/net/tcp` does not have it; the kernel tells by a socket of `NETLINK_SOCK_DIAG`, for all sockets of the
 //! network that the caller is in.
 

@@ -16,7 +16,7 @@ use millpond_measure::record::Quantity;
 use crate::error::RunError;
 use crate::launch::LaunchSpec;
 use crate::metric::{Meaning, Metric};
-use crate::session::{RunContext, Session};
+use crate::started_candidate::{RunContext, StartedCandidate};
 use crate::subject::{DROP_GRACE, LastWords, Subject};
 
 /// A command takes seconds; it is looked at as seldom as costs no accuracy.
@@ -49,11 +49,11 @@ pub(crate) struct CommandLoad {
 }
 
 impl LoadCommand {
-    /// Runs it once against `session`.
+    /// Runs it once against `started_candidate`.
     pub(crate) fn run(
         &self,
         workshop: &RunContext,
-        session: &mut Session,
+        session: &mut StartedCandidate,
         label: &str,
         stop: &AtomicBool,
     ) -> Result<CommandLoad, RunError> {
@@ -64,7 +64,7 @@ impl LoadCommand {
     pub(crate) fn run_with(
         &self,
         workshop: &RunContext,
-        session: &mut Session,
+        session: &mut StartedCandidate,
         label: &str,
         variables: &[(&str, String)],
         stop: &AtomicBool,
@@ -97,7 +97,7 @@ impl LoadCommand {
     pub(crate) fn warm_up(
         &self,
         workshop: &RunContext,
-        session: &mut Session,
+        session: &mut StartedCandidate,
         stop: &AtomicBool,
     ) -> Result<(), RunError> {
         for number in 1..=self.warm_ups {
@@ -118,7 +118,7 @@ impl LoadCommand {
 pub(crate) fn check(
     line: &str,
     workshop: &RunContext,
-    session: &mut Session,
+    session: &mut StartedCandidate,
     stop: &AtomicBool,
 ) -> Result<String, RunError> {
     let line = Line {
@@ -151,10 +151,10 @@ struct Line<'a> {
     timeout: Duration,
 }
 
-/// One line of the user's, on the generator's CPUs, while `session` serves.
+/// One line of the user's, on the generator's CPUs, while `started_candidate` serves.
 fn shell(
     workshop: &RunContext,
-    session: &mut Session,
+    session: &mut StartedCandidate,
     Line {
         line,
         label,

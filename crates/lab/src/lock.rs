@@ -21,7 +21,7 @@ use crate::doctor::Machine;
 use crate::error::{LabError, RunError};
 use crate::matrix::Candidate;
 use crate::probe::Answer;
-use crate::session::{RunContext, Session};
+use crate::started_candidate::{RunContext, StartedCandidate};
 use crate::target::Target;
 
 /// Names another file, or none if it is empty: for a test, or a container with a machine of its own.
@@ -304,7 +304,7 @@ fn two_copies(
 
 /// A living server and what it answers.
 struct Copy {
-    session: Session,
+    session: StartedCandidate,
     answer: Answer,
 }
 
@@ -315,7 +315,7 @@ impl Copy {
         label: &str,
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
-        let mut session = Session::start(workshop, baseline, label, None, stop)?;
+        let mut session = StartedCandidate::start(workshop, baseline, label, None, stop)?;
         let probe = workshop.driver.target.probe(&session.endpoint);
         let answer = session.endpoint.within(|| probe.answer())?;
         let answer = answer.map_err(|error| RunError::Load(error.to_string()));

@@ -1,6 +1,6 @@
 //! How the user's server is started, asked whether it serves, and stopped.
 //!
-//! `cli` fills it, `session` turns it into what the launcher does.
+//! `cli` fills it, `started_candidate` turns it into what the launcher does.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

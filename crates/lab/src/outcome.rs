@@ -29,7 +29,7 @@ use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::repeat::Earlier;
 use crate::sampler::{EdgeMemory, PhaseMarks};
-use crate::session::{RunContext, Session};
+use crate::started_candidate::{RunContext, StartedCandidate};
 use crate::subject::{Exit, LastWords, SIGKILL, SubjectError};
 use crate::usage::Edge;
 use crate::variant::Variant;
@@ -377,7 +377,7 @@ fn try_run(
     scored: &mut ScoredRun,
 ) -> Result<(), RunError> {
     let label = format!("round{}", scored.measures.round + 1);
-    let mut session = Session::start(workshop, candidate, &label, None, stop)?;
+    let mut session = StartedCandidate::start(workshop, candidate, &label, None, stop)?;
     scored.start_duration = session.start_duration;
     let sampler = session.sampler();
     let mut stage = Stage {
@@ -404,7 +404,7 @@ fn try_run(
 /// What the phases of one run have in common.
 struct Stage<'a> {
     workshop: &'a RunContext,
-    session: &'a mut Session,
+    session: &'a mut StartedCandidate,
     stop: &'a AtomicBool,
     marks: PhaseMarks,
     edges: EdgeMemory,
@@ -473,7 +473,7 @@ pub(crate) fn sleep_unless_stopped(duration: Duration, stop: &AtomicBool) -> Res
 
 // Why a target ended, by more than its end: what the kernel counted, limits, and what its output gives away.
 //
-// `session` asks when a run fails, while the control groups of the run are there.
+// `started_candidate` asks when a run fails, while the control groups of the run are there.
 
 /// What a log says when the kernel gives no more memory: the C library, the dynamic linker, C++, Rust, and the allocators.
 const WORDS_OF_NO_MEMORY: [&str; 11] = [
@@ -564,7 +564,7 @@ impl Evidence<'_> {
 
 // What became of the requests of a session, and whether more of them failed than are allowed.
 //
-// `drive` counts a phase and ends it early if it cannot become a result; `session` adds up the phases of a
+// `drive` counts a phase and ends it early if it cannot become a result; `started_candidate` adds up the phases of a
 // process and judges them together. A failed request is never a response: it is in no throughput and no latency.
 
 /// Statuses from here to failures point to another URL: a 304 does not, and is not asked for.

@@ -17,7 +17,7 @@ use crate::load_command;
 use crate::matrix::Candidate;
 use crate::options::ServerInfo;
 use crate::readiness::Ready;
-use crate::session::{RunContext, Session};
+use crate::started_candidate::{RunContext, StartedCandidate};
 use crate::warm_up::{Drift, Slices};
 
 /// Written first, so that reads have something to find.
@@ -202,7 +202,7 @@ impl Findings {
 
     /// What of its settings can only be seen in the server itself, once it has worked: jemalloc starts threads of
     /// its own, and a process that was forked after that has none.
-    fn note_effects(&mut self, candidate: &Candidate, session: &Session) {
+    fn note_effects(&mut self, candidate: &Candidate, session: &StartedCandidate) {
         let allocator = &candidate.allocator;
         let pids = &session.presence.pids;
         let lacks = |pid: &&i32| allocator::has_background_thread(**pid) == Some(false);
@@ -255,7 +255,7 @@ fn smoke(
     stop: &AtomicBool,
 ) -> Result<Smoke, RunError> {
     let began = Instant::now();
-    let mut session = Session::start(workshop, candidate, "preflight", None, stop)?;
+    let mut session = StartedCandidate::start(workshop, candidate, "preflight", None, stop)?;
     let mut overhead = began.elapsed();
     if candidate.role == Role::Baseline {
         note_server(workshop, &mut session, findings)?;
@@ -330,7 +330,7 @@ fn smoke(
 /// What the baseline is, and what can be counted of it.
 fn note_server(
     workshop: &RunContext,
-    session: &mut Session,
+    session: &mut StartedCandidate,
     findings: &mut Findings,
 ) -> Result<(), RunError> {
     findings.native.clone_from(&session.presence.native);
@@ -353,7 +353,7 @@ fn note_server(
 /// write what it wrote under the baseline, which is tried first.
 fn check_responses(
     workshop: &RunContext,
-    session: &mut Session,
+    session: &mut StartedCandidate,
     findings: &mut Findings,
     stop: &AtomicBool,
 ) -> Result<(), RunError> {
@@ -378,7 +378,7 @@ fn check_responses(
 /// went, and the most that a burst took beyond its length. One that is too slow to be judged is taken as it is.
 fn steady(
     workshop: &RunContext,
-    session: &mut Session,
+    session: &mut StartedCandidate,
     operation: Operation,
     patience: Duration,
     stop: &AtomicBool,

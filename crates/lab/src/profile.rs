@@ -18,7 +18,7 @@
 //!
 //! The measurement of a comparison never runs under any of this.
 
-mod arm;
+mod instrumented_run;
 mod config;
 mod files;
 mod outcome;

@@ -31,7 +31,7 @@ use crate::output_directory::{Journal, Line};
 use crate::plan::Plan;
 use crate::plan::Reserve;
 use crate::preflight::nothing_to_compare;
-use crate::session::RunContext;
+use crate::started_candidate::RunContext;
 
 /// So many failed runs of a candidate, and it is left out: in a row, if the machine or the load may be the reason; in
 /// all, if it is the candidate that crashes, hangs or answers wrongly. Each run that hangs takes its time from the others.

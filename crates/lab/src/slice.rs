@@ -25,7 +25,7 @@ use crate::isolation::WaitTimes;
 use crate::placement::CoreDistance;
 use crate::placement::Placement;
 use crate::placement::system_call_ns;
-use crate::session::Session;
+use crate::started_candidate::StartedCandidate;
 use crate::usage::{Costs, Usage};
 use crate::usage::{Edge, MachineUse};
 
@@ -105,10 +105,10 @@ impl CpuState {
     }
 }
 
-/// Loads the target of `session`, which runs. `machine_use` gets what everybody used of the machine.
+/// Loads the target of `started_candidate`, which runs. `machine_use` gets what everybody used of the machine.
 pub(crate) fn run(
     driver: &Driver,
-    session: &mut Session,
+    session: &mut StartedCandidate,
     load: SliceLoad,
     machine_use: &mut MachineUse,
     stop: &AtomicBool,
@@ -230,7 +230,7 @@ impl Slice {
 
 /// Reads what the target has used at both ends of the window.
 struct EdgeReader<'a> {
-    session: RefCell<&'a mut Session>,
+    session: RefCell<&'a mut StartedCandidate>,
     pids: &'a [u32],
     reads_waits: bool,
     began: Cell<Option<Usage>>,

@@ -104,7 +104,7 @@ fn of_permissions(path: &Path) -> io::Result<Option<Unsuitable>> {
 // are dropped, and said; `--keep-env` makes them part of every candidate, and of the record. Variables that
 // the user gives to the target (`--env`, a command that begins with `env`) are the user's word and stay.
 //
-// `options` holds one, `session` builds each target's environment by it, `allocator` asks
+// `options` holds one, `started_candidate` builds each target's environment by it, `allocator` asks
 // libraries about their settings without them.
 
 /// What is preloaded into every program that the shell starts.

@@ -1,6 +1,6 @@
 //! What is compared: our entity server, or the user's command behind URLs.
 //!
-//! `config` holds one; `session` asks it for the words to start, the addresses to probe and the requests to send.
+//! `config` holds one; `started_candidate` asks it for the words to start, the addresses to probe and the requests to send.
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;

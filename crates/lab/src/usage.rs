@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::cgroup::{Cgroup, CgroupSample, GroupMemory, MemoryGroup};
 use crate::error::RunError;
-use crate::session::Session;
+use crate::started_candidate::StartedCandidate;
 
 /// What the processor counts, and as what it is reported.
 const HARDWARE: [(Quantity, CounterKind); 8] = [
@@ -46,8 +46,8 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Reads the counters, the control group, and the given processes of `session`.
-    pub(crate) fn read(session: &mut Session, pids: &[u32]) -> Self {
+    /// Reads the counters, the control group, and the given processes of `started_candidate`.
+    pub(crate) fn read(session: &mut StartedCandidate, pids: &[u32]) -> Self {
         Self {
             has_threads: false,
             ..Self::with_sample(session, process::activity(pids))
@@ -55,7 +55,7 @@ impl Usage {
     }
 
     /// The same with a sample of the processes that somebody took.
-    pub(crate) fn with_sample(session: &mut Session, process: ProcessSample) -> Self {
+    pub(crate) fn with_sample(session: &mut StartedCandidate, process: ProcessSample) -> Self {
         let group = session.cgroup.as_ref();
         let mut cgroup = group.map(Cgroup::sample).unwrap_or_default();
         if let Some(memory) = &session.memory_group {
@@ -214,7 +214,7 @@ pub(crate) struct Edge {
 
 impl Edge {
     /// Reads all figures of the target and the machine.
-    pub(crate) fn read(session: &mut Session) -> Result<Self, RunError> {
+    pub(crate) fn read(session: &mut StartedCandidate) -> Result<Self, RunError> {
         let sample = session
             .tree
             .sample()
@@ -232,7 +232,7 @@ impl Edge {
 
     /// The same without the memory and the threads, so quickly that the target may be under load; `pids` are
     /// its processes.
-    pub(crate) fn read_quickly(session: &mut Session, pids: &[u32]) -> Self {
+    pub(crate) fn read_quickly(session: &mut StartedCandidate, pids: &[u32]) -> Self {
         Self {
             group: GroupMemory::default(),
             usage: Usage::read(session, pids),

@@ -1,7 +1,7 @@
 //! A candidate that is no allocator: the server in another environment (`py=env:PYTHONMALLOC=malloc`), or
 //! another command instead of the server's (`musl=command:./server-musl {port}`).
 //!
-//! `config` holds those that the user gave, `matrix` makes candidates of them, `session` starts
+//! `config` holds those that the user gave, `matrix` makes candidates of them, `started_candidate` starts
 //! them. Nothing of an allocator is proved of a variant that is not crossed with one; that its variables
 //! arrived is.
 

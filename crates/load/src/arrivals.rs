@@ -14,6 +14,7 @@
 //! it claimed.
 
 #[cfg(test)]
+#[path = "tests/arrivals.rs"]
 mod tests;
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! The cookies of a thread's connections: each is a user that keeps what the server sets.
 //!
-//! With `--cookies` alone: `session` shows each response's head here, `worker` has each request
+//! With `--cookies` alone: `connection` shows each response's head here, `worker` has each request
 //! written here, which is the workload's with a Cookie field at the end of its head. A user is a
 //! place among the connections: the connection that takes the place of one that closed has its
 //! cookies. A run asks one server, so every cookie is that host's; and scripts, which write their
@@ -13,9 +13,9 @@ use memchr::memmem;
 use millpond_measure::record::LoadCookies;
 use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode};
 
+use crate::connection::Session;
 use crate::outcome::InFlight;
 use crate::schedule::Arrival;
-use crate::session::Session;
 use crate::workload::Requests;
 
 /// Most cookies of one user: what RFC 6265 asks of browsers for one host.

@@ -16,7 +16,7 @@
 //! sends the next request would not see the slow moment (coordinated omission); here the schedule
 //! is fixed, so response sees it and service shows how much of it was the server's own work.
 //!
-//! A request travels `arrivals` -> `schedule` -> `workload` or `script` -> `session` (`worker` makes the socket calls) ->
+//! A request travels `arrivals` -> `schedule` -> `workload` or `script` -> `connection` (`worker` makes the socket calls) ->
 //! `validation` -> `outcome` -> `timeline`; `run` merges the threads into a [`LoadRecord`], which judges itself.
 
 pub mod config;
@@ -31,7 +31,7 @@ mod cookies;
 mod samples;
 mod listener;
 mod outages;
-mod session;
+mod connection;
 mod worker;
 pub mod validation;
 mod outcome;

@@ -1,7 +1,7 @@
 //! What else reads responses, besides the clocks: a script, the cookies of a user, the clock of
 //! batches, a table of requests.
 //!
-//! Only if one of them wants to: `worker` lends them for one call, `session` shows them each part
+//! Only if one of them wants to: `worker` lends them for one call, `connection` shows them each part
 //! of a response.
 
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@
 //!     \------------------------ response ---------------------/
 //! ```
 //!
-//! `session` and `worker` report here; once a second `timeline` takes the three clocks away; `run`
+//! `connection` and `worker` report here; once a second `timeline` takes the three clocks away; `run`
 //! merges the threads into one record. Invariant, asserted per request: send delay + service == response.
 //! Wrong responses are not in the three clocks but have histograms of their own, so that both
 //! populations can be shown; how long requests without a response were waited for is kept apart.

@@ -1,6 +1,6 @@
 //! Single requests, for outputs with a row of each: `--print requests`, ab's `-g`.
 //!
-//! Only if asked for: `session` shows each response here, and `worker` the kernel's stamp of those
+//! Only if asked for: `connection` shows each response here, and `worker` the kernel's stamp of those
 //! that have one. What comes when the room is full is counted.
 
 use millpond_measure::histogram::LatencyHistogram;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arrivals::{Arrivals, Cursor, Rate};
+use crate::connection::Session;
 use crate::outages::SLICE_NS;
-use crate::session::Session;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

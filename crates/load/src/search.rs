@@ -8,6 +8,7 @@
 //! The response is a rate that was offered and held, twice.
 
 #[cfg(test)]
+#[path = "tests/search_simulated.rs"]
 mod simulated;
 
 use std::sync::atomic::AtomicBool;

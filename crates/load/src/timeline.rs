@@ -462,4 +462,5 @@ fn add(sum: &mut Counts, part: &Counts) {
 }
 
 #[cfg(test)]
+#[path = "tests/timeline.rs"]
 mod tests;

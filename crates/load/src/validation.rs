@@ -1,6 +1,6 @@
 //! Whether a response is right. A fast wrong response is an error, never a success.
 //!
-//! `session` feeds each response through its check while it arrives; `outcome` counts what comes out.
+//! `connection` feeds each response through its check while it arrives; `outcome` counts what comes out.
 //! The first response's body is kept and later ones are compared with it in place, which is cheaper
 //! than a hash and cannot collide.
 

@@ -9,11 +9,13 @@
 mod connections;
 mod sending;
 #[cfg(test)]
+#[path = "tests/worker_simulated.rs"]
 mod simulated;
 
 use self::sending::Input;
 use crate::arrivals::Cursor;
 use crate::config::LoadConfig;
+use crate::connection::{BACKOFF_NS_MAX_OF_OUTAGES, Session};
 use crate::connection_plan::ConnectionUse;
 use crate::connection_plan::Openings;
 use crate::connection_plan::TargetWatch;
@@ -28,7 +30,6 @@ use crate::schedule::FreeSessions;
 use crate::schedule::SpinWindow;
 use crate::schedule::{Arrival, Pace, Schedule};
 use crate::script::Runner;
-use crate::session::{BACKOFF_NS_MAX_OF_OUTAGES, Session};
 use crate::shared::Sampling;
 use crate::shared::Shared;
 use crate::timeline::Seconds;

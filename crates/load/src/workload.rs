@@ -12,6 +12,7 @@
 pub(crate) mod keys;
 pub(crate) mod template;
 #[cfg(test)]
+#[path = "tests/workload.rs"]
 mod tests;
 
 use std::ops::Range;

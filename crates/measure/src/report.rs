@@ -8,7 +8,6 @@ pub mod html;
 pub mod wrk;
 pub mod csv;
 pub mod ab;
-pub mod ab_requests;
 pub mod hlog;
 pub mod curve;
 mod deploy;

@@ -9,22 +9,25 @@
 //! is simulated: [`detectable`].
 
 mod rank_sum;
+mod signed_rank;
+mod sign_flip;
+mod distributions;
 mod power;
 mod verdict;
-mod compare;
+mod decision;
 
-pub use compare::at_least_p;
-pub use compare::inverse_normal;
-pub use compare::sign_flip_p;
-pub(crate) use compare::{Evidence, is_constant};
-pub use compare::{PairedRounds, RoundPair, Rule, compare_all, compare_rounds};
-pub use compare::{hodges_lehmann, walsh_averages};
+pub(crate) use decision::{Evidence, is_constant};
+pub use decision::{PairedRounds, RoundPair, Rule, compare_all, compare_rounds};
+pub use distributions::{at_least_p, inverse_normal};
 pub use power::{
     Claims, EQUIVALENCE_CONFIDENCE, Found, POWER_DETECTABLE, SIGNIFICANCE, Sizes, can_claim,
     detectable, rounds_needed, smallest_rounds, width_ratio,
 };
-pub use rank_sum::{Interval, signed_rank_distribution, signed_rank_interval};
 pub use rank_sum::{rank_sum_p, shift, shift_interval};
+pub use sign_flip::sign_flip_p;
+pub use signed_rank::{
+    Interval, hodges_lehmann, signed_rank_distribution, signed_rank_interval, walsh_averages,
+};
 pub use verdict::holm;
 pub use verdict::{Comparison, Direction, Estimate, Verdict, needs_text};
 pub use verdict::{InterimAnalyses, interim_rounds};

@@ -218,4 +218,5 @@ impl fmt::Debug for CheckedMemory {
 }
 
 #[cfg(test)]
+#[path = "checked_memory/tests/faults.rs"]
 mod tests;

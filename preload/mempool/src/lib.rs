@@ -14,7 +14,6 @@
     allow(dead_code, reason = "a test must not replace its own process's malloc")
 )]
 
-mod errno;
 mod environment;
 
 use millpond_mempool::malloc as heap;
@@ -46,9 +45,15 @@ fn or_enomem(block: *mut u8) -> *mut c_void {
     block.cast()
 }
 
+/// Sets the calling thread's `errno`.
+fn set_errno(value: c_int) {
+    // SAFETY: the C library returns a valid pointer to this thread's number.
+    unsafe { libc::__errno_location().write(value) }
+}
+
 #[cold]
 fn no_memory() -> *mut c_void {
-    errno::set(libc::ENOMEM);
+    set_errno(libc::ENOMEM);
     std::ptr::null_mut()
 }
 
@@ -122,7 +127,7 @@ extern "C" fn memalign(align_bytes: usize, size_bytes: usize) -> *mut c_void {
     match rounded_up(align_bytes) {
         Some(align_bytes) => or_enomem(heap::allocate_aligned(align_bytes, size_bytes)),
         None => {
-            errno::set(libc::EINVAL);
+            set_errno(libc::EINVAL);
             std::ptr::null_mut()
         }
     }

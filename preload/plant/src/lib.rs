@@ -22,13 +22,32 @@
 mod environment;
 #[path = "../../trace/src/runtime.rs"]
 mod runtime;
-mod settings;
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use settings::Settings;
+use environment::number;
+
+/// What is planted, from the environment. A variable that is absent or no number plants nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Settings {
+    instructions: u64,
+    stall_every: u64,
+    stall_us: u64,
+    retain_bytes: usize,
+}
+
+impl Settings {
+    fn read() -> Self {
+        Self {
+            instructions: number(c"PLANT_INSTRUCTIONS"),
+            stall_every: number(c"PLANT_STALL_EVERY"),
+            stall_us: number(c"PLANT_STALL_US"),
+            retain_bytes: usize::try_from(number(c"PLANT_RETAIN_BYTES")).unwrap_or(0),
+        }
+    }
+}
 
 #[repr(C)]
 struct Timespec {

@@ -304,7 +304,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ratio-upside-down",
-        file: "crates/measure/src/statistics/compare.rs",
+        file: "crates/measure/src/statistics/decision.rs",
         before: "self.candidate.ln() - self.baseline.ln()",
         after: "self.baseline.ln() - self.candidate.ln()",
         package: "millpond-measure",

@@ -1,27 +1,28 @@
 //! `millpond load`: the load generator, with the flags of wrk and wrk2.
 
+use super::accuracy::AccuracyFlags;
 use super::arrivals::ArrivalFlags;
-use super::arrivals::{FindMaxFlags, SearchOptions};
+use super::compatible::CompatibleFlags;
 use super::connections::ConnectionFlags;
-use super::expectations::CookieFlags;
+use super::cookies::CookieFlags;
 use super::expectations::ExpectFlags;
-use super::expectations::{LoadedScript, ScriptFlags, load_script};
-use super::merge::AccuracyFlags;
-use super::merge::CompatibleFlags;
+use super::find_max::{FindMaxFlags, SearchOptions};
+use super::merge::MergeFlags;
 use super::printing;
 use super::printing::{PrintFlags, Tool};
 use super::printing::{Results, ScriptWatcher};
-use super::reach::ReachFlags;
 use super::requests::Description;
 use super::requests::EntityRequestFlags;
 use super::requests::{RequestFlags, Urls};
+use super::script::{LoadedScript, ScriptFlags, load_script};
+use super::server_address::ServerAddressFlags;
 use super::watcher::WatchFlags;
 use super::{
     POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_bytes, parse_count, parse_duration_ns,
     parse_pools,
 };
 use crate::output::{self, Exit, Failure, JsonFile};
-use clap::Args;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use millpond_io::DriverChoice;
 use millpond_load::{
     BodyCheck, ConnectFailure, ConnectionPlan, Ended, LoadConfig, LoadError, LoadRecord, Mode,
@@ -39,6 +40,53 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " [epoll, io_uring]");
 /// wrk's own defaults.
 const THREADS_DEFAULT: u64 = 2;
 const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
+
+/// `millpond load URL` or `millpond load merge FILE...`.
+#[derive(Debug)]
+pub(crate) enum LoadJob {
+    Run(Box<LoadFlags>),
+    Merge(MergeFlags),
+}
+
+/// The name of the second.
+const MERGE: &str = "merge";
+
+impl LoadJob {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        match self {
+            Self::Run(flags) => flags.run(),
+            Self::Merge(flags) => flags.run(),
+        }
+    }
+}
+
+/// By hand: what derives knows no arguments that are required unless a subcommand is given.
+impl Args for LoadJob {
+    fn augment_args(command: Command) -> Command {
+        LoadFlags::augment_args(command)
+            .subcommand(MergeFlags::augment_args(Command::new(MERGE)))
+            .args_conflicts_with_subcommands(true)
+            .subcommand_negates_reqs(true)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for LoadJob {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        match matches.subcommand() {
+            Some((MERGE, words)) => Ok(Self::Merge(MergeFlags::from_arg_matches(words)?)),
+            _ => Ok(Self::Run(Box::new(LoadFlags::from_arg_matches(matches)?))),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
 
 /// Put a server under load and time its responses
 ///
@@ -140,7 +188,7 @@ pub(crate) struct LoadFlags {
     #[command(flatten)]
     opening: ConnectionFlags,
     #[command(flatten)]
-    reach: ReachFlags,
+    reach: ServerAddressFlags,
     #[command(flatten)]
     arrivals: ArrivalFlags,
     #[command(flatten)]

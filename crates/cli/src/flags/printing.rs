@@ -1,7 +1,6 @@
 //! What `millpond load` leaves behind: wrk's text, wrk2's, tables, records; on the terminal or in
 //! files, several at once.
 
-use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
@@ -10,17 +9,15 @@ use millpond_load::{
 };
 use millpond_measure::record::{LoadReport, LoadStatus};
 use millpond_measure::report::junit::{Case, Outcome, Suite};
-use millpond_measure::report::terminal::TerminalOptions;
-use millpond_measure::report::{ab, ab_requests, csv, hlog, html, terminal, wrk};
+use millpond_measure::report::{ab, csv, hlog, html, wrk};
 use millpond_measure::slo::SloOutcome;
 
 use crate::output;
 use crate::output::{Exit, JsonFile};
 
-use super::baseline::BaselineFlags;
-use super::connections::{Form, Streams};
+use super::Failure;
+use super::streams::{Form, Streams};
 use super::watcher::Watcher;
-use super::{Failure, baseline};
 
 /// The flags of what is printed and written.
 #[derive(Args, Debug)]
@@ -292,7 +289,7 @@ impl PrintFlags {
             Format::Hgrm => wrk::spectrum_text(latency),
             Format::Ab => ab::text(run.report, &ab_times(run.record), self.ab_style),
             Format::AbCsv => ab::csv(&run.record.total),
-            Format::AbTsv => ab_requests::text(kept(run.record).iter().map(ab_row_of).collect()),
+            Format::AbTsv => ab::request_table(kept(run.record).iter().map(ab_row_of).collect()),
             Format::Requests => csv::requests_text(kept(run.record).iter().map(row_of).collect()),
             Format::V2 => {
                 let clocks = [&run.record.response, &run.record.service, slip];
@@ -315,9 +312,9 @@ fn kept(record: &LoadRecord) -> &[RequestSample] {
 }
 
 /// ab's clock begins with connecting, if that was for this request.
-fn ab_row_of(sample: &RequestSample) -> ab_requests::Row {
+fn ab_row_of(sample: &RequestSample) -> ab::RequestRow {
     let started_ns = sample.written_ns.saturating_sub(sample.connect_ns);
-    ab_requests::Row {
+    ab::RequestRow {
         started_unix_s: started_ns / 1_000_000_000,
         connect_us: sample.connect_ns / 1_000,
         waiting_us: sample.waiting_ns / 1_000,
@@ -343,60 +340,6 @@ fn ab_times(record: &LoadRecord) -> ab::Times<'_> {
         waiting: &record.waiting,
         total: &record.total,
     }
-}
-
-// `millpond report`: a comparison shown again, from its record alone.
-
-/// Show a comparison again, from its record
-///
-/// Prints what compare printed and writes the page, byte for byte what compare wrote. A page holds its
-/// record, so report.html does as well as results.json.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  millpond report millpond-report/results.json
-  millpond report results.json --out /tmp/report.html
-  millpond report report.html --json results.json
-  millpond report results.json --baseline earlier.json --junit junit.xml")]
-pub(crate) struct ReportFlags {
-    /// results.json of a comparison, or its report.html
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// Where the page goes [default: report.html beside FILE]
-    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
-    out: Option<JsonFile>,
-    /// Write the record to FILE as well
-    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
-    json: Option<JsonFile>,
-    #[command(flatten)]
-    baseline: BaselineFlags,
-}
-
-impl ReportFlags {
-    pub(super) fn run(self) -> Result<Exit, Failure> {
-        let mut record = baseline::read(&self.file)?;
-        self.baseline.check(&mut record)?;
-        let out = match self.out {
-            Some(out) => out,
-            None => beside(&self.file)?,
-        };
-        out.write(&html::render(&record))?;
-        if let Some(file) = &self.json {
-            file.write(&record.to_json().map_err(Failure::failed)?)?;
-        }
-        self.baseline.write_junit(&record)?;
-        let options = TerminalOptions {
-            colour: output::colour(),
-            width: output::width(),
-            report_path: Some(out.to_string()),
-        };
-        output::print(terminal::render(&record, &options))?;
-        Ok(baseline::exit_of(&record).unwrap_or(Exit::Success))
-    }
-}
-
-fn beside(file: &Path) -> Result<JsonFile, Failure> {
-    let page = file.with_file_name("report.html");
-    JsonFile::parse(&page.display().to_string()).map_err(Failure::failed)
 }
 
 // The end of a run of `millpond load`: its record in every form that was asked for, and the run that

@@ -17,8 +17,8 @@ use millpond_load::{
 };
 
 use super::expectations::ExpectFlags;
-use super::expectations::ScriptFlags;
-use super::reach::ReachFlags;
+use super::script::ScriptFlags;
+use super::server_address::ServerAddressFlags;
 use super::url::{Url, basic_of, without_user};
 use super::url::{UrlLine, read_urls};
 use super::{Failure, parse_bytes, parse_count};
@@ -706,7 +706,7 @@ pub(super) struct TargetRequestFlags {
     #[command(flatten)]
     script: ScriptFlags,
     #[command(flatten)]
-    reach: ReachFlags,
+    reach: ServerAddressFlags,
 }
 
 /// Everything but lengths, rates and numbers of connections.
@@ -714,7 +714,7 @@ pub(super) struct Description<'a> {
     pub(super) urls: &'a Urls,
     pub(super) asked: &'a RequestFlags,
     pub(super) expect: &'a ExpectFlags,
-    pub(super) reach: &'a ReachFlags,
+    pub(super) reach: &'a ServerAddressFlags,
     pub(super) has_script: bool,
     pub(super) handshake_timeout_ns: u64,
 }

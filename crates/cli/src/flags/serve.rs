@@ -3,13 +3,40 @@
 #[cfg(feature = "entity")]
 mod entity;
 #[cfg(not(feature = "entity"))]
-mod without_entity;
+mod without_entity {
+    //! `millpond serve entity` where the command was built without it: says how to get it.
 
-use super::arrivals::{LimitFlags, in_flags};
+    use crate::output::{Exit, Failure};
+    use clap::Args;
+
+    /// Keep values under ids, durably (not in this build)
+    #[derive(Args, Debug)]
+    pub(super) struct EntityFlags {
+        /// Whatever it would take.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        words: Vec<String>,
+    }
+
+    impl EntityFlags {
+        pub(super) fn check(&self) -> Result<(), Failure> {
+            let asked = self.words.join(" ");
+            Err(Failure::usage(format!(
+                "`serve entity {asked}` is not in this build: it was made with --no-default-features; \
+                 build it with --features entity"
+            )))
+        }
+
+        pub(super) fn run(self) -> Result<Exit, Failure> {
+            self.check().map(|()| Exit::Success)
+        }
+    }
+}
+
 use super::config::ConfigFlag;
-use super::connections::Room;
-use super::connections::TlsFlags;
-use super::live::LogFlags;
+use super::descriptors::ConnectionRoom;
+use super::limits::{LimitFlags, in_flags};
+use super::logs::LogFlags;
+use super::tls::TlsFlags;
 use super::{POOLS_VALUE, parse_busy_poll_ns, parse_bytes, parse_count, parse_pools};
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
@@ -360,9 +387,9 @@ impl CommonFlags {
         }
     }
 
-    fn room(&self, name: &str, shards: usize) -> Room {
+    fn room(&self, name: &str, shards: usize) -> ConnectionRoom {
         let has_metrics = self.metrics_listen.is_some();
-        Room::of(name, shards, has_metrics).beside(self.own_files)
+        ConnectionRoom::of(name, shards, has_metrics).beside(self.own_files)
     }
 
     pub(super) fn finish(&self, report: &ServeReport) -> Result<Exit, Failure> {

@@ -3,8 +3,8 @@
 //!
 //! It shows what the run says of itself.
 
-use super::connections::Streams;
 use super::live::Live;
+use super::streams::Streams;
 use crate::output::{Progress, whole_seconds};
 use clap::Args;
 use millpond_load::{Connecting, Observer, Second};

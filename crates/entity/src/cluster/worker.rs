@@ -34,8 +34,8 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::budget::Sweeps;
 use crate::commit::{Job, JobKind, Outcome};
 use crate::executor::JobQueue;
-use crate::lane::Taken;
 use crate::scanner::{Ask, ScanJob, ScanQueue, Turn};
+use crate::work_queue::Taken;
 
 use super::plan::Level;
 use super::scan::ClusterScan;

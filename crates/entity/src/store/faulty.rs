@@ -13,7 +13,7 @@ use super::{
     Snapshot, Store, StoreError, Visit, Write,
 };
 use crate::data_dir::DataDirError;
-use crate::keeper::Upkeep;
+use crate::monitor::Upkeep;
 use crate::parts::PartSets;
 use std::path::Path;
 

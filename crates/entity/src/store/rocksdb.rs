@@ -34,7 +34,7 @@ use millpond_http::log::{self, LogLevel};
 
 use crate::config::Compression;
 use crate::data_dir::{self, DataDirError, Found};
-use crate::keeper::Upkeep;
+use crate::monitor::Upkeep;
 use crate::parts::{self, PartSets};
 use crate::record::{Head, Version};
 

@@ -8,9 +8,9 @@ use millpond_io::{Driver, Errno, Event, SendOutcome, ShardContext, SocketId, Tim
 use millpond_mempool::{BlockPool, Buffer, Handle, Pooled};
 
 use crate::body::BodyDecoder;
-use crate::body::KeptInput;
 use crate::encode::{encode_chunk, encode_last_chunk, fields_bytes};
 use crate::head_text::Field;
+use crate::kept_input::KeptInput;
 use crate::method::Method;
 use crate::streaming::{FRAMING_BYTES, STREAM_OUTPUT_BYTES, room_bytes};
 

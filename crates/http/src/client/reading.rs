@@ -4,10 +4,10 @@ use millpond_io::connection_pool::PoolKey;
 use millpond_io::{Driver, ShardContext};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
 
-use crate::body::KeptInput;
 use crate::body::{BodyDecoder, BodyStep};
 use crate::error::{BodyError, ParseError};
 use crate::head::{Framing, HeadFields, ResponseHead};
+use crate::kept_input::KeptInput;
 use crate::limits::Limits;
 use crate::method::Method;
 use crate::parse::{Parsed, parse_response_head};

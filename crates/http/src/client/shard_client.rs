@@ -13,9 +13,9 @@
 use super::driving::{Exchange, Outgoing, Stage};
 use super::exchange::{ExchangeId, ExchangeReport, OutgoingRequest};
 use super::reading::KnownResponseHeads;
-use crate::body::KeptInput;
 use crate::head::Framing;
 use crate::head_text::Field;
+use crate::kept_input::KeptInput;
 use crate::limits::Limits;
 use crate::service::ShardStart;
 use millpond_io::connection_pool::{

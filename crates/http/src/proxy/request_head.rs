@@ -8,6 +8,7 @@
 //! Values are copied as they were checked; nothing is formatted, and room is reserved once.
 
 #[cfg(test)]
+#[path = "tests/request_head.rs"]
 mod tests;
 
 use std::fmt;

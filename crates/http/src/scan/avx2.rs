@@ -12,9 +12,9 @@ use std::arch::x86_64::{
 };
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use super::block::Nibbles;
 use super::block::{Blocks, Judge};
 use super::block::{TARGET, TOKEN};
-use super::nibbles::Nibbles;
 use super::{Text, Work};
 
 /// Proof that this CPU has AVX2, BMI1 and BMI2: only [`Self::detect`] makes one.

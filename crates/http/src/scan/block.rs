@@ -272,3 +272,30 @@ pub(crate) fn is_quoted_text(byte: u8) -> bool {
 pub(crate) const fn is_field_value(byte: u8) -> bool {
     byte >= b' ' && byte != 0x7f || byte == b'\t'
 }
+
+// A class of bytes as two tables of sixteen entries, which is what vector look-ups take.
+
+/// Two tables whose entries, picked by the low and the high half of a byte, share a bit exactly when
+/// the byte is of the class. Bytes above 0x7f are of none that is looked up so.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) struct Nibbles {
+    pub(super) low: [u8; 16],
+    pub(super) high: [u8; 16],
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+impl Nibbles {
+    pub(super) const fn of(class: u8) -> Self {
+        let mut low = [0; 16];
+        let mut high = [0; 16];
+        let mut byte = 0;
+        while byte < 0x80 {
+            if CLASSES[byte] & class != 0 {
+                low[byte & 15] |= 1 << (byte >> 4);
+            }
+            high[byte >> 4] = 1 << (byte >> 4);
+            byte += 1;
+        }
+        Self { low, high }
+    }
+}

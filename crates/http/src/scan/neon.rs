@@ -1,8 +1,8 @@
 //! 16 bytes at once on aarch64: NEON is part of it.
 
+use super::block::Nibbles;
 use super::block::{Blocks, Judge};
 use super::block::{TARGET, TOKEN};
-use super::nibbles::Nibbles;
 use std::arch::aarch64::{
     uint8x16_t, vaddv_u8, vandq_u8, vbicq_u8, vceqq_u8, vceqzq_u8, vcltq_u8, vdupq_n_u8,
     vget_high_u8, vget_low_u8, vld1q_u8, vorrq_u8, vqtbl1q_u8, vshrq_n_u8,

@@ -23,13 +23,13 @@ use crate::body_budget::BodyBudget;
 use crate::limits::Limits;
 use crate::log;
 use crate::log::LogLevel;
-use crate::metrics::report::{Snapshots, accounting_table};
+use crate::metrics::{Snapshots, accounting_table};
 use crate::server::HAND_OVER_NS;
 use crate::service::{Service, ShardStart};
 
+use super::event_watch::{LOOK_INTERVAL, Watch};
 use super::metrics_server::MetricsServer;
-use super::metrics_server::{LOOK_INTERVAL, Watch};
-use super::metrics_server::{MetricsShared, ShardServer};
+use super::shard_server::{ShardServer, SharedByShards};
 use super::{Reread, ServeConfig, ServeError, ServeReport};
 
 /// What the controlling thread waits for.
@@ -155,7 +155,7 @@ struct Plan<'a, M> {
     config: &'a ServeConfig,
     driver: DriverKind,
     make: M,
-    shared: MetricsShared,
+    shared: SharedByShards,
     cpus: Vec<usize>,
 }
 
@@ -248,7 +248,7 @@ fn plan<M>(
         config,
         driver: driver.kind,
         make,
-        shared: MetricsShared {
+        shared: SharedByShards {
             snapshots: Arc::new(snapshots),
             bodies: BodyBudget::within(&config.limits),
             build_labels: config

@@ -6,7 +6,7 @@ use millpond_mempool::Buffer;
 use crate::client::{Client, ExchangeEvent, ExchangeId, Listener};
 use crate::completions::Completions;
 use crate::connection::{Connection, Pending, Ready};
-use crate::connections::Connections;
+use crate::connection_table::Connections;
 use crate::head::RequestHead;
 use crate::head::ResponseFraming;
 use crate::method::Method;

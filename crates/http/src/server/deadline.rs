@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use millpond_io::{Driver, ShardContext, SocketId, TimerId};
 
 use crate::connection::{Connection, Phase, Refusal};
-use crate::connections::IdleConnection;
+use crate::connection_table::IdleConnection;
 use crate::limits::Limit;
 use crate::service::Service;
 

@@ -4,13 +4,13 @@ use millpond_io::{Driver, SendOutcome, ShardContext};
 use millpond_mempool::{BlockPool, Buffer, Pool, PoolMode, PoolStats};
 
 use crate::access_log::ShardLog;
-use crate::body::KeptInput;
 use crate::body_budget::BodyBudget;
 use crate::connection::{Advance, Connection, Gathering, GatheringRoom, Whole, is_head_request};
 use crate::counters::HttpCounters;
 use crate::durations::RequestDurations;
 use crate::head::ResponseFraming;
 use crate::head::{HeadFields, RequestHead};
+use crate::kept_input::KeptInput;
 use crate::limits::{Limit, Limits};
 use crate::log::FixedHeaderLines;
 use crate::metrics::MetricsAccess;
@@ -18,8 +18,8 @@ use crate::request::{Request, RequestBody};
 use crate::service::{RequestToken, Service};
 use crate::streaming::Streaming;
 
+use super::admission::Marks;
 use super::body_queue::BodyQueue;
-use super::crowd::Marks;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 

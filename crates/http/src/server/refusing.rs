@@ -6,11 +6,11 @@ use millpond_io::{Driver, Peer, SocketId};
 use millpond_mempool::{Buffer, PoolError};
 
 use crate::access_log::{Call, RequestText, STATUS_CLOSED, ShardLog, body_bytes};
-use crate::body::KeptInput;
 use crate::connection::{Connection, Phase, RETRY_SOON, Refusal};
 use crate::encode::{Persistence, ResponseParts, encode_response};
 use crate::head::RequestHead;
 use crate::head_text::FieldValue;
+use crate::kept_input::KeptInput;
 use crate::log::GivenLines;
 use crate::parse::{Parsed, parse_request_head};
 use crate::proxy::Failure;

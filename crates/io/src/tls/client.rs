@@ -3,32 +3,28 @@
 //! Shared by all shards. Sessions are kept by rustls under a lock that is taken at handshakes alone.
 //! [`client_of_nodes`] is for a library that makes its connections itself, to many servers of one owner.
 
-use std::fmt;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::{fmt, io};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     UnbufferedClientConnection, WantsClientCert, verify_server_cert_signed_by_trust_anchor,
     verify_server_name,
 };
-use rustls::crypto::ring::{Ticketer, default_provider};
+use rustls::crypto::ring::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{
-    NoServerSessionStorage, ParsedCertificate, ProducesTickets, WebPkiClientVerifier,
-};
+use rustls::server::ParsedCertificate;
 use rustls::{
-    ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
-    SignatureScheme,
+    ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme, StreamOwned,
 };
 
-use super::certificates::{
-    CertificateFiles, CertificateWarning, Certificates, TlsError, load_identity,
-};
+use super::certificates::{CertificateFiles, TlsError, load_identity};
 
 /// Where systems keep the certificates of the authorities that they trust.
 const SYSTEM_AUTHORITIES: [&str; 4] = [
@@ -319,187 +315,47 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-// What all shards of a server share: certificates, the keys of tickets, and how to get new ones.
-//
-// Shards look for new certificates when they accept: one atomic load, and a lock only when there
-// are some. Tickets are sealed with keys that one object of rustls keeps and exchanges every six
-// hours; it is read under a lock that only the exchange takes for itself, at handshakes alone.
+// TLS over one blocking socket: for commands that ask one request after another and wait for each response. Records and
+// buffers are rustls's own here: nothing of it is on a shard.
 
-/// How a server speaks TLS.
-#[derive(Clone, Debug)]
-pub struct TlsOptions {
-    /// The first pair is for clients that name no host, or another one; the others for the names in
-    /// their certificates.
-    pub certificates: Vec<CertificateFiles>,
-    /// Clients have to show a certificate that one of the authorities in this PEM file has signed.
-    /// `None`: nobody is asked for one.
-    pub client_authorities: Option<PathBuf>,
-    /// The protocols spoken inside, for ALPN. A peer that offers others only is refused; one that
-    /// offers none is not.
-    pub protocols: Vec<Vec<u8>>,
-    /// The response to a client that begins with a capital letter, as HTTP in plaintext does.
-    pub plaintext_response: &'static [u8],
-    /// From accepting a connection to the end of its handshake.
-    pub handshake_timeout_ns: u64,
-    /// Bytes a peer may send before the handshake is over. It is looked at after each receive.
-    pub handshake_bytes_max: usize,
-}
+/// A connection whose handshake is over. What it waits for is bounded by the socket's timeouts.
+pub struct BlockingTls(StreamOwned<ClientConnection, TcpStream>);
 
-/// The TLS of one server, for all its shards. Clones are handles of the same.
-#[derive(Clone)]
-pub struct TlsServer {
-    shared: Arc<ServerShared>,
-}
-
-struct ServerShared {
-    options: TlsOptions,
-    provider: Arc<CryptoProvider>,
-    ticketer: Arc<dyn ProducesTickets>,
-    /// Grows when `current` changes.
-    generation: AtomicU64,
-    current: Mutex<Arc<ServerConfig>>,
-}
-
-impl TlsServer {
-    /// Reads the certificates; what is wrong with them but can be served is told beside.
-    pub fn load(options: TlsOptions) -> Result<(Self, Vec<CertificateWarning>), TlsError> {
-        let provider = Arc::new(default_provider());
-        let ticketer = Ticketer::new().map_err(|error| server_set_up_error(&error))?;
-        let (config, warnings) = configure(&options, &provider, &ticketer)?;
-        let shared = ServerShared {
-            options,
-            provider,
-            ticketer,
-            generation: AtomicU64::new(0),
-            current: Mutex::new(config),
-        };
-        let shared = Arc::new(shared);
-        Ok((Self { shared }, warnings))
-    }
-
-    /// Reads the certificates again, for connections accepted from now on. When anything is wrong
-    /// with one of them, all stay as they are. Tickets stay good.
-    pub fn reload(&self) -> Result<Vec<CertificateWarning>, TlsError> {
-        let shared = &*self.shared;
-        let (config, warnings) = configure(&shared.options, &shared.provider, &shared.ticketer)?;
-        *shared
-            .current
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = config;
-        shared.generation.fetch_add(1, Ordering::Release);
-        Ok(warnings)
-    }
-
-    /// How many pairs of certificate and key there are.
-    #[must_use]
-    pub fn certificate_count(&self) -> usize {
-        self.shared.options.certificates.len()
-    }
-
-    /// One shard's view.
-    pub(super) fn source(&self) -> ServerSource {
-        let shared = Arc::clone(&self.shared);
-        // Before the configuration: at worst it is fetched twice.
-        let generation = shared.generation.load(Ordering::Acquire);
-        let config = shared.config();
-        ServerSource {
-            shared,
-            generation,
-            config,
+impl TlsClient {
+    /// Speaks TLS on a blocking socket, from the handshake on, which is done here.
+    ///
+    /// # Errors
+    /// The socket's; or [`io::ErrorKind::InvalidData`], where the peer's certificate is not trusted or it speaks no TLS.
+    pub fn over(&self, mut socket: TcpStream) -> io::Result<BlockingTls> {
+        let connection = ClientConnection::new(self.config(), self.name());
+        let mut connection = connection.map_err(io::Error::other)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut socket)?;
         }
+        Ok(BlockingTls(StreamOwned::new(connection, socket)))
     }
 }
 
-impl fmt::Debug for TlsServer {
+impl Read for BlockingTls {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+impl Write for BlockingTls {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl fmt::Debug for BlockingTls {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut fields = formatter.debug_struct("TlsServer");
-        fields
-            .field("options", &self.shared.options)
-            .finish_non_exhaustive()
-    }
-}
-
-impl ServerShared {
-    fn config(&self) -> Arc<ServerConfig> {
-        // A panic elsewhere leaves one whole configuration or the other.
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&current)
-    }
-}
-
-/// What one shard knows of [`TlsServer`].
-pub(super) struct ServerSource {
-    shared: Arc<ServerShared>,
-    generation: u64,
-    config: Arc<ServerConfig>,
-}
-
-impl ServerSource {
-    /// For a connection accepted now.
-    pub(super) fn config(&mut self) -> Arc<ServerConfig> {
-        let generation = self.shared.generation.load(Ordering::Acquire);
-        if generation != self.generation {
-            self.generation = generation;
-            self.config = self.shared.config();
-        }
-        Arc::clone(&self.config)
-    }
-
-    pub(super) fn handshake_timeout_ns(&self) -> u64 {
-        self.shared.options.handshake_timeout_ns
-    }
-
-    pub(super) fn handshake_bytes_max(&self) -> usize {
-        self.shared.options.handshake_bytes_max
-    }
-
-    pub(super) fn plaintext_response(&self) -> &'static [u8] {
-        self.shared.options.plaintext_response
-    }
-}
-
-fn configure(
-    options: &TlsOptions,
-    provider: &Arc<CryptoProvider>,
-    ticketer: &Arc<dyn ProducesTickets>,
-) -> Result<(Arc<ServerConfig>, Vec<CertificateWarning>), TlsError> {
-    let mut warnings = Vec::new();
-    let certificates = Certificates::load(&options.certificates, provider, &mut warnings)?;
-    let client_verifier = match &options.client_authorities {
-        Some(path) => client_verifier(path, provider)?,
-        None => WebPkiClientVerifier::no_client_auth(),
-    };
-    let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| server_set_up_error(&error))?
-        .with_client_cert_verifier(client_verifier)
-        .with_cert_resolver(Arc::new(certificates));
-    config.alpn_protocols.clone_from(&options.protocols);
-    match options.client_authorities {
-        // A ticket would let its owner in for hours after the authority was taken out of the file.
-        Some(_) => config.send_tls13_tickets = 0,
-        None => config.ticketer = Arc::clone(ticketer),
-    }
-    // Tickets are enough; a store of sessions would be shared between shards.
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok((Arc::new(config), warnings))
-}
-
-/// Wants a certificate of each client, signed by an authority in the file.
-fn client_verifier(
-    path: &Path,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let roots = Arc::new(authorities(path)?);
-    let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
-    builder.build().map_err(|error| TlsError::SetUp {
-        reason: error.to_string(),
-    })
-}
-
-fn server_set_up_error(error: &rustls::Error) -> TlsError {
-    TlsError::SetUp {
-        reason: error.to_string(),
+        let mut fields = formatter.debug_struct("BlockingTls");
+        fields.field("socket", &self.0.sock).finish_non_exhaustive()
     }
 }
 

@@ -1,11 +1,11 @@
 //! The driver that its owner sees.
 
-use super::awaited::Awaited;
+use super::awaited_proxy_header::Awaited;
 use super::client::TlsClient;
-use super::client::TlsServer;
 use super::layer::LayerStep;
 use super::layer::Queued;
 use super::layer::{Closing, Layer};
+use super::server::TlsServer;
 use super::{TlsCounters, TlsFailure};
 use crate::address::{Address, Peer};
 use crate::driver::features::DriverFeatures;

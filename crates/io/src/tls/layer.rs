@@ -10,10 +10,10 @@ use crate::driver::{Driver, Event, SendOutcome, SocketId};
 use crate::proxy_protocol::ProxyHeadFailure;
 use crate::timer_wheel::TimerWheel;
 
-use super::awaited::Awaited;
-use super::awaited::Records;
-use super::client::ServerSource;
+use super::awaited_proxy_header::Awaited;
 use super::client::TlsClient;
+use super::server::ServerSource;
+use super::session::Records;
 use super::session::{ReadStatus, SealError, Session};
 use super::{TlsCounters, TlsFailure};
 

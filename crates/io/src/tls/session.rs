@@ -3,13 +3,15 @@
 //! The caller sends what is outgoing.
 
 use super::TlsFailure;
-use super::awaited::{Records, Side};
 use crate::driver::SocketId;
 use crate::timer_wheel::TimerId;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
 };
+use rustls::{HandshakeKind, ProtocolVersion};
 
 /// The most plaintext of one record (RFC 8446, 5.1).
 pub(super) const RECORD_PLAINTEXT_MAX: usize = 1 << 14;
@@ -396,4 +398,81 @@ fn extend_with_zeros(
         count -= part.len();
     }
     Ok(())
+}
+
+// The two sides that a connection can take, and what is the same for both.
+
+/// One connection's records, by which side we are.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a server has thousands, and takes them without a heap call of its own"
+)]
+pub(super) enum Records {
+    Server(UnbufferedServerConnection),
+    Client(Box<UnbufferedClientConnection>),
+}
+
+/// What rustls keeps with a connection of one side.
+pub(super) trait Side {
+    type Data;
+
+    fn process<'c, 'i>(
+        &'c mut self,
+        incoming: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, Self::Data>;
+
+    fn has_to_write(&self) -> bool;
+}
+
+impl Side for UnbufferedServerConnection {
+    type Data = rustls::server::ServerConnectionData;
+
+    fn process<'c, 'i>(
+        &'c mut self,
+        incoming: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+
+    fn has_to_write(&self) -> bool {
+        self.wants_write()
+    }
+}
+
+impl Side for UnbufferedClientConnection {
+    type Data = rustls::client::ClientConnectionData;
+
+    fn process<'c, 'i>(
+        &'c mut self,
+        incoming: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+
+    fn has_to_write(&self) -> bool {
+        self.wants_write()
+    }
+}
+
+impl Records {
+    pub(super) fn is_handshaking(&self) -> bool {
+        match self {
+            Self::Server(records) => records.is_handshaking(),
+            Self::Client(records) => records.is_handshaking(),
+        }
+    }
+
+    pub(super) fn protocol_version(&self) -> Option<ProtocolVersion> {
+        match self {
+            Self::Server(records) => records.protocol_version(),
+            Self::Client(records) => records.protocol_version(),
+        }
+    }
+
+    pub(super) fn handshake_kind(&self) -> Option<HandshakeKind> {
+        match self {
+            Self::Server(records) => records.handshake_kind(),
+            Self::Client(records) => records.handshake_kind(),
+        }
+    }
 }

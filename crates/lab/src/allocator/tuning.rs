@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use millpond_measure::units::parse_bytes;
 
-use super::selection;
-use super::selection::{Dialect, Known};
+use super::known::{Dialect, Known};
+use super::{Allocator, GLIBC, known, settings_spelling};
 use crate::elf::Elf;
 use crate::suitability;
 
@@ -111,9 +111,9 @@ pub(crate) fn complaint(
     name: &str,
     value: &str,
 ) -> Option<String> {
-    let mut known = selection::find(family)?;
+    let mut known = known::find(family)?;
     if let Dialect::Jemalloc(_) = known.dialect {
-        let mut builds = selection::KNOWN.iter();
+        let mut builds = known::KNOWN.iter();
         known = builds.find(|one| matches!(one.dialect, Dialect::Jemalloc(own) if own == name))?;
     }
     if known.dialect == Dialect::None || (library.is_none() && known.dialect != Dialect::Glibc) {
@@ -128,7 +128,7 @@ pub(crate) fn complaint(
             let key = key.strip_prefix("MALLOC_").unwrap_or(key);
             vec![(key.to_lowercase(), value.to_owned())]
         }
-        _ => match selection::settings(known.dialect, &word) {
+        _ => match settings_spelling::settings(known.dialect, &word) {
             Ok(settings) => settings,
             Err(part) => return Some(format!("cannot take \"{part}\", which is no setting")),
         },
@@ -398,6 +398,72 @@ fn answer_within(
         "refuses these settings: \"{}\" ({status})",
         last.trim()
     ))
+}
+
+// The setting of an allocator that follows from the number of CPUs, and its value on another machine.
+
+/// Arenas that glibc's malloc may make for each CPU on 64 bit.
+const GLIBC_ARENAS_PER_CPU: u32 = 8;
+/// Arenas that jemalloc makes for each CPU, where there are several.
+const JEMALLOC_ARENAS_PER_CPU: u32 = 4;
+
+/// A setting with the value that it would have.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct CpuSetting {
+    /// `arena_max`.
+    pub(crate) key: &'static str,
+    pub(crate) value: String,
+    /// The variables that the allocator reads it from.
+    pub(crate) read_from: Vec<&'static str>,
+}
+
+impl Allocator {
+    /// What it derives from the number of CPUs, as `cpus` of them would have it. `None` if nothing, or if its
+    /// variables are ones that no rule is known for.
+    pub(crate) fn setting_for_cpus(&self, cpus: u32) -> Option<CpuSetting> {
+        let has_unknown = self.settings.is_empty() && !self.environment.is_empty();
+        let (key, arenas, read_from) = match self.dialect()? {
+            _ if has_unknown => return None,
+            Dialect::Glibc => (
+                "arena_max",
+                cpus.saturating_mul(GLIBC_ARENAS_PER_CPU),
+                vec!["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"],
+            ),
+            Dialect::Jemalloc(variable) => (
+                "narenas",
+                match cpus {
+                    0 | 1 => 1,
+                    _ => cpus.saturating_mul(JEMALLOC_ARENAS_PER_CPU),
+                },
+                vec![variable],
+            ),
+            _ => return None,
+        };
+        Some(CpuSetting {
+            key,
+            value: arenas.to_string(),
+            read_from,
+        })
+    }
+
+    /// Adds `setting` to the settings that the user gave it; its name stays.
+    pub(crate) fn add_cpu_setting(&mut self, setting: &CpuSetting) {
+        let Some(dialect) = self.dialect() else {
+            return;
+        };
+        let own = (setting.key.to_owned(), setting.value.clone());
+        let all: Vec<Setting> = self.settings.iter().cloned().chain([own]).collect();
+        self.environment = environment(dialect, &all);
+    }
+
+    /// How it reads its settings: without a library, as the C library does.
+    fn dialect(&self) -> Option<Dialect> {
+        let name = match self.library {
+            Some(_) => self.family?,
+            None => GLIBC,
+        };
+        known::find(name).map(|known| known.dialect)
+    }
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use std::path::Path;
 
 use crate::elf::Elf;
 
-use super::selection::{Dialect, KNOWN};
+use super::known::{Dialect, KNOWN};
 use super::{
-    ALL, Allocator, AllocatorError, GLIBC, NATIVE, base_name, catalogue, discover, selection,
-    tuning,
+    ALL, Allocator, AllocatorError, GLIBC, NATIVE, base_name, discover, family, known, selection,
+    tuning, version,
 };
 
 /// The allocator of such a word.
@@ -25,7 +25,7 @@ pub(super) fn resolve(word: &str, name: &str, rest: &str) -> Result<Allocator, A
     let (mut allocator, elf) = library(name, Path::new(path))?;
     check_version(name, &allocator)?;
     let library = allocator.library.clone().unwrap_or_default();
-    let known = catalogue::of_object(name, &library, &elf);
+    let known = family::of_object(name, &library, &elf);
     allocator.family = known.map(|known| known.name);
     let Some(settings) = settings else {
         return Ok(allocator);
@@ -74,8 +74,8 @@ fn check_version(name: &str, allocator: &Allocator) -> Result<(), AllocatorError
         return Ok(());
     };
     let library = allocator.library.as_deref().unwrap_or(Path::new(""));
-    match catalogue::told_by(library) {
-        Some(told) if !catalogue::is_of(&told, wanted) => Err(AllocatorError::OtherVersion {
+    match version::told_by(library) {
+        Some(told) if !version::is_of(&told, wanted) => Err(AllocatorError::OtherVersion {
             name: name.to_owned(),
             found: told,
             remedy: format!("{} is that", library.display()),
@@ -394,7 +394,7 @@ pub(crate) struct SettingsList {
 /// The candidates of `--settings NAME`.
 pub(crate) fn settings_of(name: &str) -> Result<SettingsList, AllocatorError> {
     let found = discover();
-    let known = selection::find(name).filter(|known| !choices(known.dialect).is_empty());
+    let known = known::find(name).filter(|known| !choices(known.dialect).is_empty());
     let Some(known) = known else {
         let with_list = KNOWN.iter().filter(|one| !choices(one.dialect).is_empty());
         let names: Vec<&str> = with_list.map(|one| one.name).collect();

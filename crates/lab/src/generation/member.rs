@@ -15,8 +15,8 @@ use crate::placement::CoreDistance;
 use crate::rounds::nanoseconds;
 use crate::sampler::EdgeMemory;
 use crate::sampler::Sampler;
-use crate::session::Session;
 use crate::slice::Slices;
+use crate::started_candidate::StartedCandidate;
 use crate::usage::MachineUse;
 
 /// What is collected of a member.
@@ -81,7 +81,7 @@ pub(super) struct Member {
     /// No other candidate lives at the same time, so there is nothing to take from anybody: it is never frozen.
     needs_own_connection: bool,
     /// `None` once it has failed.
-    pub(super) session: Option<Session>,
+    pub(super) session: Option<StartedCandidate>,
     pub(super) parts: Parts,
     pub(super) scored: ScoredRun,
 }
@@ -108,7 +108,7 @@ impl Member {
     /// Thaws it for `measure`. An error ends it, and with it what this generation has of it.
     pub(super) fn while_running(
         &mut self,
-        measure: impl FnOnce(&mut Session, &mut Parts) -> Result<(), RunError>,
+        measure: impl FnOnce(&mut StartedCandidate, &mut Parts) -> Result<(), RunError>,
     ) {
         self.run_thawed();
         let Some(session) = &mut self.session else {

@@ -33,14 +33,14 @@ use crate::heap_pass;
 use crate::isolation::HostNoise;
 use crate::load_command::{CommandLoad, LoadCommand};
 use crate::matrix::Candidate;
+use crate::memory_owners;
 use crate::outcome::{ScoredRun, sleep_unless_stopped};
 use crate::plan::Phased;
-use crate::reach;
 use crate::rounds::nanoseconds;
 use crate::sampler::EdgeMemory;
 use crate::sampler::Sampler;
-use crate::session::{RunContext, Session};
 use crate::slice;
+use crate::started_candidate::{RunContext, StartedCandidate};
 use crate::trace::{HeapReading, Trace};
 use crate::usage::Costs;
 use crate::usage::{Edge, MachineUse};
@@ -134,7 +134,7 @@ impl Generation<'_> {
         }
     }
 
-    fn warm_up(&self, run: &mut Run, session: &mut Session) -> Result<(), RunError> {
+    fn warm_up(&self, run: &mut Run, session: &mut StartedCandidate) -> Result<(), RunError> {
         if let Some(command) = &self.workshop.load_command {
             let from_ns = run.now_ns();
             command.warm_up(self.workshop, session, self.stop)?;
@@ -159,7 +159,7 @@ impl Generation<'_> {
     fn phase(
         &self,
         run: &mut Run,
-        session: &mut Session,
+        session: &mut StartedCandidate,
         (cycle, place): (u32, u32),
         spec: &PhaseSpec,
         phased: &Phased,
@@ -211,7 +211,7 @@ impl Generation<'_> {
         &self,
         command: &LoadCommand,
         run: &mut Run,
-        session: &mut Session,
+        session: &mut StartedCandidate,
         (cycle, place): (u32, u32),
         spec: &PhaseSpec,
     ) -> Result<u64, RunError> {
@@ -247,7 +247,7 @@ impl Generation<'_> {
     fn churn(
         &self,
         run: &mut Run,
-        session: &mut Session,
+        session: &mut StartedCandidate,
         at: (u32, u32),
         spec: &PhaseSpec,
         phased: &Phased,
@@ -274,7 +274,7 @@ impl Generation<'_> {
     fn load(
         &self,
         run: &mut Run,
-        session: &mut Session,
+        session: &mut StartedCandidate,
         (cycle, place): (u32, u32),
         spec: &PhaseSpec,
         phased: &Phased,
@@ -359,7 +359,7 @@ struct Idle {
 struct Run {
     index: usize,
     /// `None` once it has failed.
-    session: Option<Session>,
+    session: Option<StartedCandidate>,
     sampler: Option<Sampler>,
     trace: Option<(Trace, PrivateDirectory)>,
     churn: Option<Churn>,
@@ -414,7 +414,7 @@ impl Run {
         label: &str,
         instrument: Instrument,
         stop: &AtomicBool,
-    ) -> Result<Session, RunError> {
+    ) -> Result<StartedCandidate, RunError> {
         let failed = |error| RunError::Prepare {
             path: PathBuf::from("a private temporary directory"),
             error,
@@ -422,7 +422,7 @@ impl Run {
         if instrument == Instrument::Churn {
             let churn = self.churn.insert(Churn::create().map_err(failed)?);
             let front = Some(churn.front());
-            return Session::start_behind(workshop, candidate, label, front, stop);
+            return StartedCandidate::start_behind(workshop, candidate, label, front, stop);
         }
         if instrument == Instrument::Trace {
             // One each: writing the object again would change the code of those that run.
@@ -431,11 +431,14 @@ impl Run {
             self.trace = Some((trace, directory));
         }
         let trace = self.trace.as_ref().map(|(trace, _)| trace);
-        Session::start(workshop, candidate, label, trace, stop)
+        StartedCandidate::start(workshop, candidate, label, trace, stop)
     }
 
     /// An error ends it, and with it what this generation has of it.
-    fn while_alive(&mut self, act: impl FnOnce(&mut Self, &mut Session) -> Result<(), RunError>) {
+    fn while_alive(
+        &mut self,
+        act: impl FnOnce(&mut Self, &mut StartedCandidate) -> Result<(), RunError>,
+    ) {
         let Some(mut session) = self.session.take() else {
             return;
         };
@@ -498,14 +501,18 @@ impl Run {
         }
     }
 
-    fn read_edge(&mut self, session: &mut Session) -> Result<MemoryParts, RunError> {
+    fn read_edge(&mut self, session: &mut StartedCandidate) -> Result<MemoryParts, RunError> {
         let edge = Edge::read(session)?;
         self.edges.add(&edge);
         Ok(edge.memory_parts())
     }
 
     /// Waits for the end of the idle phase, if one is under way.
-    fn end_idle(&mut self, session: &mut Session, stop: &AtomicBool) -> Result<(), RunError> {
+    fn end_idle(
+        &mut self,
+        session: &mut StartedCandidate,
+        stop: &AtomicBool,
+    ) -> Result<(), RunError> {
         let Some(idle) = self.idle.take() else {
             return Ok(());
         };
@@ -527,7 +534,7 @@ impl Run {
     /// A cycle that ends under load is read there.
     fn read_heap_at_end(
         &mut self,
-        session: &Session,
+        session: &StartedCandidate,
         cycle: u32,
         place: u32,
         plan: &PhasePlan,
@@ -539,13 +546,13 @@ impl Run {
     }
 
     /// Whose the memory is now, if that is traced: the last reading of a cycle counts.
-    fn read_heap(&mut self, session: &Session, cycle: u32) -> Result<(), RunError> {
+    fn read_heap(&mut self, session: &StartedCandidate, cycle: u32) -> Result<(), RunError> {
         let Some((trace, _)) = &self.trace else {
             return Ok(());
         };
         let reading = heap_pass::read(trace, session)?;
         let mut held = Reach::default();
-        reach::add_holders(&mut held, &session.tree.members(), &reading, trace);
+        memory_owners::add_holders(&mut held, &session.tree.members(), &reading, trace);
         let first = self.first_reading.get_or_insert_with(|| reading.clone());
         // Any size of the whole will do: whether enough is known of what lives is asked.
         let profile = reading.profile_since(first, 1, Some(1));
@@ -565,7 +572,7 @@ impl Run {
         if let Some(sampler) = self.sampler.take() {
             self.scored.memory = self.edges.finish(sampler);
         }
-        match self.session.take().map(Session::stop) {
+        match self.session.take().map(StartedCandidate::stop) {
             Some(Ok(report)) => self.scored.stop_duration = Some(report.duration),
             Some(Err(error)) => self.fail(error),
             None => {}

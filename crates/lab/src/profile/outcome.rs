@@ -13,7 +13,7 @@ use millpond_measure::units::{format_bytes, format_count};
 use serde::Serialize;
 
 use crate::error::LabError;
-use crate::session::file_name;
+use crate::started_candidate::file_name;
 
 use super::ProfileConfig;
 use super::files::Files;

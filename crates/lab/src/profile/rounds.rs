@@ -23,12 +23,12 @@ use crate::output_directory::DataPlace;
 use crate::output_directory::OutputDirectory;
 use crate::placement::CoreDistance;
 use crate::plan::Reserve;
-use crate::session::{RunContext, file_name};
+use crate::started_candidate::{RunContext, file_name};
 use crate::target::Target;
 use crate::{lock, matrix, preflight};
 
-use super::arm::{Arm, Instruments, Task, equal_work};
 use super::files::Files;
+use super::instrumented_run::{Arm, Instruments, Task, equal_work};
 use super::outcome::{Gathered, Side};
 use super::perf::Perf;
 use super::{ProfileConfig, ProfileOutcome, outcome};

@@ -31,7 +31,7 @@ use crate::event::LabEvent;
 use crate::options::SubjectOptions;
 use crate::outcome::FailedRequests;
 use crate::output_directory::OutputDirectory;
-use crate::session::Front;
+use crate::started_candidate::Front;
 use crate::subject::Launcher;
 use crate::target::{ServerRequests, Target};
 use crate::{embedded, presence};

@@ -15,7 +15,7 @@ mod emulated;
 mod flames;
 mod foreign;
 mod profile;
-mod reach;
+mod memory_owners;
 mod running;
 mod requests;
 mod runtimes;

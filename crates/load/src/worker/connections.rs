@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use millpond_io::{Driver, Errno, IoError, ShardContext, SocketId};
 use millpond_measure::record::{LoadFailureKind, LoadTls};
 
+use crate::connection::ConnectionState;
 use crate::connection_plan::AddressUse;
 use crate::cookies::Cookies;
 use crate::error::{ConnectFailure, LoadError};
@@ -13,7 +14,6 @@ use crate::samples::Batches;
 use crate::samples::Samples;
 use crate::schedule::Arrival;
 use crate::script::Runner;
-use crate::session::ConnectionState;
 
 use super::{
     CONNECTING_MAX, HOUSEKEEPING_NS, HOUSEKEEPING_NS_BEFORE_START, NOBODY, TRIM_NS, Worker,

@@ -7,12 +7,12 @@ use millpond_http::ClientError;
 use millpond_io::{Driver, SendOutcome, ShardContext, SocketId};
 use millpond_measure::record::LoadFailureKind;
 
+use crate::connection::{ConnectionState, ResponseContext};
 use crate::error::{kind_of, sentence_of};
 use crate::listener::Listener;
 use crate::outcome::{InFlight, Moment, Outcome, Phase};
 use crate::schedule::{Arrival, Schedule};
 use crate::script::Runner;
-use crate::session::{ConnectionState, ResponseContext};
 
 use super::Worker;
 

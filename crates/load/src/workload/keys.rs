@@ -6,6 +6,7 @@
 //! approximation (SIGMOD 1994), which YCSB uses, is not.
 
 #[cfg(test)]
+#[path = "tests/keys.rs"]
 mod tests;
 
 use std::fmt;

@@ -415,4 +415,5 @@ fn escaped(text: &[u8]) -> Option<(&[u8], usize)> {
 }
 
 #[cfg(test)]
+#[path = "tests/template.rs"]
 mod tests;

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{InterimAnalyses, Interval, inverse_normal, rank_sum, walsh_averages};
+use super::{InterimAnalyses, Interval, inverse_normal, rank_sum, signed_rank, walsh_averages};
 
 /// The chance of a false claim one accepts, over all comparisons of one measure together.
 pub const SIGNIFICANCE: f64 = 0.05;
@@ -281,7 +281,7 @@ fn simulate(sizes: Sizes, claims: Claims) -> Vec<Sample> {
     let looks = claims.looks;
     let level = 1.0 - looks.significance() / claims.comparisons.max(1) as f64;
     let dropped = |confidence: f64| match sizes {
-        Sizes::Paired(rounds) => rank_sum::signed_rank_dropped(rounds, confidence).0,
+        Sizes::Paired(rounds) => signed_rank::signed_rank_dropped(rounds, confidence).0,
         Sizes::Apart(now, earlier) => rank_sum::dropped(now, earlier, confidence).0,
     };
     let (claim, same) = (dropped(level), dropped(looks.equivalence_confidence()));

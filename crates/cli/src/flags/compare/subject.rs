@@ -14,7 +14,7 @@ use millpond_measure::record::{CandidateRounds, ComparisonRecord, Measure, Opera
 use millpond_measure::report::terminal::wrapped;
 use millpond_measure::units::format_duration_ns;
 
-use crate::flags::merge::parse_switch;
+use crate::flags::accuracy::parse_switch;
 use crate::flags::{parse_bytes, parse_count, parse_duration_ns};
 use crate::output::Failure;
 

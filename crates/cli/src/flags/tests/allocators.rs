@@ -9,7 +9,7 @@ fn both_kinds_of_lines() {
         place: Some("/lib/libjemalloc.so.2".to_owned()),
         remedy: None,
         settings: "narenas",
-        variable: "MALLOC_CONF",
+        variable: "MALLOC_CONF".to_owned(),
     };
     let missing = CatalogueEntry {
         name: "snmalloc",
@@ -17,7 +17,7 @@ fn both_kinds_of_lines() {
         place: None,
         remedy: Some("cargo xtask allocators --only snmalloc".to_owned()),
         settings: "",
-        variable: "",
+        variable: String::new(),
     };
     let text = list(&[here, missing]);
     let lines: Vec<&str> = text.lines().collect();

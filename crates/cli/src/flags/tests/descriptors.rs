@@ -6,7 +6,7 @@ use super::*;
 /// that is enough; with enough nothing is said, and with too few for anything the server does not start.
 #[test]
 fn connections_fit_beside_the_servers_own_files() {
-    let room = Room::within(1024, "entity", 2, false);
+    let room = ConnectionRoom::within(1024, "entity", 2, false);
     let connections = room.connections(16_384).unwrap();
     assert!(
         (400..1024 - room.reserved).contains(&connections),
@@ -24,14 +24,14 @@ fn connections_fit_beside_the_servers_own_files() {
     }
     assert_eq!(room.connections(100), Ok(100));
     assert_eq!(room.note(100), None);
-    let proxy = Room::within(1024, "proxy", 2, true);
+    let proxy = ConnectionRoom::within(1024, "proxy", 2, true);
     assert!(proxy.needed(proxy.connections(16_384).unwrap()) <= 1024);
     let beside = proxy.beside(128);
     assert!(beside.needed(beside.connections(16_384).unwrap()) <= 1024);
     assert!(beside.connections(16_384).unwrap() < proxy.connections(16_384).unwrap());
-    let unlimited = Room::within(u64::MAX, "plaintext", 1, false);
+    let unlimited = ConnectionRoom::within(u64::MAX, "plaintext", 1, false);
     assert_eq!(unlimited.connections(u64::MAX / 2), Ok(u64::MAX / 2));
-    let none = Room::within(64, "entity", 2, false)
+    let none = ConnectionRoom::within(64, "entity", 2, false)
         .connections(16_384)
         .unwrap_err();
     assert!(none.contains("64 files may be open"), "{none}");

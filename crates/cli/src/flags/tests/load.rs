@@ -1,5 +1,4 @@
 use super::*;
-use crate::flags::merge::LoadJob;
 use crate::flags::{Cli, Command};
 use clap::Parser;
 use millpond_http::Method;

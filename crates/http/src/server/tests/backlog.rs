@@ -1,5 +1,5 @@
 use super::*;
-use crate::server::bench::Bench;
+use crate::server::test_server::TestServer;
 use millpond_io::{EpollDriver, Event, Protocol, SocketId};
 
 /// 500 clients that read nothing of a large file, or send requests without end, were all served
@@ -8,7 +8,7 @@ use millpond_io::{EpollDriver, Event, Protocol, SocketId};
 #[test]
 fn a_crowd_with_more_to_do_takes_turns() {
     const CROWD: u64 = 100;
-    let mut bench = Bench::new();
+    let mut bench = TestServer::new();
     let share = bench.server.exchange.limits.pipelined_per_tick_max as u64;
     let requests = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3 * share as usize);
     let socket = |slot: u64| SocketId::from_bits(slot | 1 << 32);
@@ -18,7 +18,7 @@ fn a_crowd_with_more_to_do_takes_turns() {
         let bytes = &requests[..];
         bench.event(Event::Received { socket, bytes });
     }
-    let served = |bench: &Bench| bench.server.exchange.counters.requests;
+    let served = |bench: &TestServer| bench.server.exchange.counters.requests;
     assert_eq!(
         served(&bench),
         CROWD * share,

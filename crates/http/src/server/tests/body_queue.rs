@@ -1,7 +1,7 @@
 use super::*;
 use crate::request::Request;
 use crate::response::Response;
-use crate::server::bench::Bench;
+use crate::server::test_server::TestServer;
 use crate::service::{Flow, ServiceContext};
 use millpond_io::{Errno, Event, Protocol};
 
@@ -26,7 +26,7 @@ fn socket(slot: u64) -> SocketId {
 }
 
 /// Another connection, that announces a body and sends so much of it.
-fn announce(bench: &mut Bench<Gatherer>, slot: u64, method: &str, body_bytes: u64, sent: u64) {
+fn announce(bench: &mut TestServer<Gatherer>, slot: u64, method: &str, body_bytes: u64, sent: u64) {
     let socket = socket(slot);
     bench.event(Event::Accepted { socket });
     let head = format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: {body_bytes}\r\n\r\n");
@@ -35,7 +35,7 @@ fn announce(bench: &mut Bench<Gatherer>, slot: u64, method: &str, body_bytes: u6
     send(bench, slot, sent);
 }
 
-fn send(bench: &mut Bench<Gatherer>, slot: u64, mut bytes: u64) {
+fn send(bench: &mut TestServer<Gatherer>, slot: u64, mut bytes: u64) {
     let socket = socket(slot);
     while bytes > 0 {
         let part = vec![b'x'; bytes.min(16 << 10) as usize];
@@ -47,11 +47,11 @@ fn send(bench: &mut Bench<Gatherer>, slot: u64, mut bytes: u64) {
     }
 }
 
-fn connection(bench: &mut Bench<Gatherer>, slot: u64) -> &mut Connection {
+fn connection(bench: &mut TestServer<Gatherer>, slot: u64) -> &mut Connection {
     bench.server.connections.get_mut(socket(slot)).unwrap()
 }
 
-fn held(bench: &mut Bench<Gatherer>, slots: [u64; 3]) -> [u64; 3] {
+fn held(bench: &mut TestServer<Gatherer>, slots: [u64; 3]) -> [u64; 3] {
     slots.map(|slot| connection(bench, slot).body_held_bytes())
 }
 
@@ -63,7 +63,7 @@ const MORE: u64 = SHORT_BYTES + 1;
 /// its own place.
 #[test]
 fn announcements_keep_nobody_waiting() {
-    let mut bench = Bench::with(Gatherer, SHARE);
+    let mut bench = TestServer::with(Gatherer, SHARE);
     announce(&mut bench, 0, "PUT", 60 * SHARE, MORE);
     announce(&mut bench, 1, "PUT", SHARE, MORE);
     announce(&mut bench, 2, "PUT", SHARE / 2, MORE);
@@ -82,7 +82,7 @@ fn announcements_keep_nobody_waiting() {
 /// and does not fit.
 #[test]
 fn who_waits_holds_nobody_up() {
-    let mut bench = Bench::with(Gatherer, SHARE);
+    let mut bench = TestServer::with(Gatherer, SHARE);
     announce(&mut bench, 0, "PUT", SHARE, SHARE - 100);
     announce(&mut bench, 1, "PUT", SHARE, MORE);
     announce(&mut bench, 2, "PUT", SHARE / 2, MORE);
@@ -103,7 +103,7 @@ fn who_waits_holds_nobody_up() {
 /// that keeps up is not.
 #[test]
 fn the_slowest_goes_when_others_wait() {
-    let mut bench = Bench::with(Gatherer, SHARE);
+    let mut bench = TestServer::with(Gatherer, SHARE);
     announce(&mut bench, 0, "PUT", SHARE / 2, SHARE / 2 - 100);
     announce(&mut bench, 1, "PUT", SHARE / 2, MORE);
     announce(&mut bench, 2, "PUT", SHARE * 3 / 4, SHARE * 3 / 4);
@@ -131,7 +131,7 @@ fn the_slowest_goes_when_others_wait() {
 /// as elsewhere; who waited long enough is answered 503.
 #[test]
 fn a_refused_head_request_gets_no_body() {
-    let mut bench = Bench::with(Gatherer, SHARE);
+    let mut bench = TestServer::with(Gatherer, SHARE);
     announce(&mut bench, 0, "PUT", SHARE, SHARE - 100);
     announce(&mut bench, 1, "HEAD", SHARE, MORE);
     announce(&mut bench, 2, "PUT", SHARE, MORE);

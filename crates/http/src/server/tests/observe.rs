@@ -1,5 +1,5 @@
 use super::*;
-use crate::server::bench::{Bench, CHUNK_BYTES};
+use crate::server::test_server::{CHUNK_BYTES, TestServer};
 use millpond_io::{Event, SocketId};
 
 const CONNECTIONS: u64 = 1000;
@@ -12,7 +12,7 @@ const POOLS: [&str; 3] = ["http_connections", "shard_blocks", "http_inputs"];
 /// end.
 #[test]
 fn beats_give_back_what_closed_connections_took() {
-    let mut bench = Bench::new();
+    let mut bench = TestServer::new();
     let socket = |slot: u64| SocketId::from_bits(slot | 1 << 32);
     // Half a head each, which the connections keep.
     let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(900));
@@ -56,7 +56,7 @@ fn beats_give_back_what_closed_connections_took() {
 /// Goal: what a deadline frees is given back with no traffic, and then no timer is left.
 #[test]
 fn beats_give_back_what_a_deadline_frees() {
-    let mut bench = Bench::new();
+    let mut bench = TestServer::new();
     let socket = |slot: u64| SocketId::from_bits(slot | 1 << 32);
     let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(8000));
     for slot in 0..CONNECTIONS {
@@ -65,7 +65,7 @@ fn beats_give_back_what_a_deadline_frees() {
         let bytes = head.as_bytes();
         bench.event(Event::Received { socket, bytes });
     }
-    let full = |bench: &mut Bench| {
+    let full = |bench: &mut TestServer| {
         bench.act(Server::publish);
         bench.chunk_count("shard_blocks")
     };

@@ -253,6 +253,8 @@ pub(super) fn receive_once_entry(fd: i32, bytes_max: u32) -> io_uring::squeue::E
 }
 
 #[cfg(test)]
+#[path = "tests/refusing.rs"]
 mod refusing;
 #[cfg(test)]
+#[path = "tests/probe.rs"]
 mod tests;

@@ -11,9 +11,34 @@ fn the_table_is_complete() {
         assert_eq!(known.settings.is_empty(), known.dialect == Dialect::None);
     }
     assert!(
-        crate::allocator::catalogue::NAMES
+        crate::allocator::built::NAMES
             .iter()
             .all(|name| find(name).is_some())
     );
     assert!(USUAL.iter().all(|name| find(name).is_some()));
+}
+
+/// Goal: an allocator is listed under the variables that it reads, also one that is not in the table yet. Every prefix
+/// that was not spelled out was listed as `MEMPOOL_*` once.
+#[test]
+fn variables_are_listed_by_their_own_prefix() {
+    assert_eq!(Dialect::Variables("NEW_").variable(), "NEW_*");
+    let listed = [
+        "tcmalloc",
+        "tbb",
+        "mempool",
+        "mimalloc",
+        "jemalloc531",
+        "snmalloc",
+    ]
+    .map(|name| find(name).map(|known| known.dialect.variable()));
+    let expected = [
+        "TCMALLOC_*",
+        "TBB_MALLOC_*",
+        "MEMPOOL_*",
+        "MIMALLOC_*",
+        "_RJEM_MALLOC_CONF",
+        "",
+    ];
+    assert_eq!(listed, expected.map(|variable| Some(variable.to_owned())));
 }

@@ -12,7 +12,7 @@ const LISTS: [(&str, &[Choice]); 4] = [
 #[test]
 fn lists_say_what_changes_and_have_nothing_twice() {
     for (name, list) in LISTS {
-        let found = choices(crate::allocator::selection::find(name).unwrap().dialect);
+        let found = choices(crate::allocator::known::find(name).unwrap().dialect);
         assert_eq!(found.len(), list.len(), "{name}");
         let mut seen = BTreeSet::new();
         for choice in list {
@@ -27,9 +27,7 @@ fn lists_say_what_changes_and_have_nothing_twice() {
             }
         }
     }
-    let mempool = crate::allocator::selection::find("mempool")
-        .unwrap()
-        .dialect;
+    let mempool = crate::allocator::known::find("mempool").unwrap().dialect;
     assert!(choices(mempool).is_empty());
 }
 

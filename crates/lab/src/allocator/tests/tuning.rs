@@ -45,7 +45,7 @@ fn settings_become_variables() {
 /// Goal: the C library itself decides which of its tunables exist and which values they take.
 #[test]
 fn glibc_answers_for_its_tunables() {
-    let glibc = crate::allocator::selection::find("glibc").unwrap();
+    let glibc = crate::allocator::known::find("glibc").unwrap();
     let ask = |text: &str| ask(glibc, None, &settings(text));
     assert_eq!(ask("arena_max=2,tcache_count=0x10"), Ok(()));
     let unknown = ask("arenas_max=2").unwrap_err();
@@ -83,7 +83,7 @@ fn allocators_answer_for_their_settings() {
         let Some(library) = &allocator.library else {
             continue;
         };
-        let known = crate::allocator::selection::find(&allocator.name).unwrap();
+        let known = crate::allocator::known::find(&allocator.name).unwrap();
         let ask = |text: &str| ask(known, Some(library), &settings(text));
         if known.dialect == Dialect::None {
             assert!(ask("x=1").unwrap_err().contains("reads no settings"));
@@ -116,7 +116,7 @@ fn wrong_values_are_refused() {
         let Some(allocator) = discover().into_iter().find(|one| one.name == name) else {
             continue;
         };
-        let known = crate::allocator::selection::find(name).unwrap();
+        let known = crate::allocator::known::find(name).unwrap();
         let answer = ask(known, allocator.library.as_deref(), &settings(text));
         assert!(answer.is_err(), "{name}:{text}");
     }

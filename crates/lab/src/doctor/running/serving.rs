@@ -15,10 +15,10 @@ use crate::allocator::{
     GLIBC, MEMPOOL, banner, family_by_symbol, name_of_library, version_of_mapped,
 };
 use crate::elf::Elf;
+use crate::memory_owners::runtime_of;
 use crate::presence::interposition::is_c_library;
 use crate::presence::{Image, Object, in_root};
 use crate::presence::{Process, Seen};
-use crate::reach::runtime_of;
 use crate::suitability::Unsuitable;
 
 const SECTION: Section = Section::Allocator;

@@ -1,6 +1,6 @@
 //! What every response looks like, learned from the first.
 
-use crate::config::Config;
+use crate::Config;
 use millpond_io::Address;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,11 +1,11 @@
 //! The loop: a batch of requests on each connection, and the next when all of it is answered.
 
+use crate::Config;
 use crate::answer::{Answer, BEGINNING};
-use crate::config::Config;
-use crate::cpu;
 use millpond_io::{
     Driver, Event, IoError, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
 };
+use millpond_measure::noise::ThreadTimes;
 use millpond_mempool::Buffer;
 use std::io::Read;
 use std::time::Duration;
@@ -168,11 +168,11 @@ impl Client {
     }
 
     fn read_clocks<D: Driver>(&self, shard: &ShardContext<'_, D>) -> Result<Reading, String> {
-        let server_cpu = self.config.server_pid.map(cpu::used).transpose()?;
+        let server_cpu = self.config.server_pid.map(cpu_time_of).transpose()?;
         Ok(Reading {
             now_ns: shard.driver.clock_ns(),
             requests: self.requests,
-            own_cpu: cpu::used(std::process::id())?,
+            own_cpu: cpu_time_of(std::process::id())?,
             server_cpu: server_cpu.unwrap_or_default(),
         })
     }
@@ -283,4 +283,17 @@ impl<D: Driver> Protocol<D> for Client {
             ..WaitPlan::default()
         }
     }
+}
+
+/// User and kernel time of all threads of a process so far.
+fn cpu_time_of(pid: u32) -> Result<Duration, String> {
+    let tasks = format!("/proc/{pid}/task");
+    let entries = std::fs::read_dir(&tasks).map_err(|error| format!("{tasks}: {error}"))?;
+    let mut total_ns = 0;
+    for task in entries.flatten() {
+        // A thread may end while the list is read.
+        let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        total_ns += ThreadTimes::parse(&text).map_or(0, |times| times.cpu_ns);
+    }
+    Ok(Duration::from_nanos(total_ns))
 }

@@ -8,12 +8,11 @@
 //! Absent on purpose: all code of the generator and of the servers that it shares, so that neither
 //! can hide the other's mistakes; request bodies; more than one thread.
 
-mod config;
 mod arrivals;
 mod server;
 
-use config::Config;
 use server::Server;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -31,4 +30,40 @@ fn run() -> Result<(), String> {
     let mut server = Server::bind(&config).map_err(|error| error.to_string())?;
     println!("listening on {}", server.address());
     server.serve().map_err(|error| error.to_string())
+}
+
+const USAGE: &str = "usage: target [--listen ADDRESS] [--service-us N] [--recorded N]";
+
+/// What it is told; see the usage.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    /// What each request takes; 0: answered at once.
+    pub(crate) service_ns: u64,
+    /// Arrivals written down at most; the memory is taken before the first.
+    pub(crate) recorded: usize,
+}
+
+impl Config {
+    pub(crate) fn from_words(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut config = Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            service_ns: 0,
+            recorded: 1_000_000,
+        };
+        while let Some(flag) = words.next() {
+            let value = words.next().ok_or(USAGE)?;
+            let wrong = || format!("{flag} {value} cannot be read; {USAGE}");
+            match flag.as_str() {
+                "--listen" => config.listen = value.parse().map_err(|_| wrong())?,
+                "--service-us" => {
+                    let micros: u64 = value.parse().map_err(|_| wrong())?;
+                    config.service_ns = micros.saturating_mul(1_000);
+                }
+                "--recorded" => config.recorded = value.parse().map_err(|_| wrong())?,
+                _ => return Err(USAGE.to_owned()),
+            }
+        }
+        Ok(config)
+    }
 }

@@ -1,7 +1,7 @@
 //! One thread, one queue: connections through epoll, responses when they are due.
 
+use crate::Config;
 use crate::arrivals::Arrivals;
-use crate::config::Config;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::time::{ClockId, Timespec, clock_gettime};

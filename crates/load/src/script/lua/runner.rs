@@ -1,6 +1,6 @@
 //! A thread's script while the thread sends: its next requests, its delays, its view of responses.
 //!
-//! `worker` asks for the next batch, `session` feeds responses in, if the script wants to see them. A
+//! `worker` asks for the next batch, `connection` feeds responses in, if the script wants to see them. A
 //! script without `request()` was asked once before the run: then nothing here calls into Lua for a
 //! request. An error of the script is counted and its first one told; the request that it concerns
 //! has failed.

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn the_table_is_ab_s() {
-    let row = |started_unix_s, [connect_us, waiting_us, total_us]: [u64; 3]| Row {
+    let row = |started_unix_s, [connect_us, waiting_us, total_us]: [u64; 3]| RequestRow {
         started_unix_s,
         connect_us,
         waiting_us,
@@ -13,7 +13,7 @@ fn the_table_is_ab_s() {
         row(951_782_400, [0, 400, 499]),
     ];
     assert_eq!(
-        text(rows),
+        request_table(rows),
         "starttime\tseconds\tctime\tdtime\tttime\twait\n\
          Tue Feb 29 00:00:00 2000\t951782400\t0\t0\t0\t0\n\
          Sun Nov 22 13:07:18 2026\t1795352838\t1\t8\t10\t3\n"
