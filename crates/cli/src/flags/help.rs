@@ -22,18 +22,33 @@ pub(super) fn command() -> Command {
 /// The flags that `millpond load -h` shows, by their long names, each with a line about it. All others, and all about these, are in `--help`.
 const LOAD_FLAGS_SHORT: [(&str, &str); 13] = [
     ("threads", "Threads [default: 2]"),
-    ("connections", "Connections of all threads together [default: 10]"),
+    (
+        "connections",
+        "Connections of all threads together [default: 10]",
+    ),
     ("duration", "How long requests are counted [default: 10s]"),
     ("requests", "Stop after so many requests"),
-    ("rate", "Requests per second, as 2000 or 20k, whatever the server does"),
-    ("header", "A header field `Name: value`; may be given several times"),
+    (
+        "rate",
+        "Requests per second, as 2000 or 20k, whatever the server does",
+    ),
+    (
+        "header",
+        "A header field `Name: value`; may be given several times",
+    ),
     ("method", "Method of the request [default: GET]"),
     ("body", "Body of the request; @FILE reads it from there"),
     ("script", "A Lua script of wrk's"),
-    ("slo", "Objectives, as 'p99<5ms,errors<0.1%'; else exit status 3"),
+    (
+        "slo",
+        "Objectives, as 'p99<5ms,errors<0.1%'; else exit status 3",
+    ),
     ("latency", "Print the whole spectrum of latencies"),
     ("json", "Write the record of the run to FILE"),
-    ("print", "What to print: wrk, wrk2, ab, json, csv and others"),
+    (
+        "print",
+        "What to print: wrk, wrk2, ab, json, csv and others",
+    ),
 ];
 
 /// `load` has more flags than fit a screen.
@@ -45,21 +60,61 @@ fn with_short_help_of_load(command: Command) -> Command {
                 let long = arg.get_long_help().or(arg.get_help()).cloned();
                 arg.long_help(long.unwrap_or_default()).help(*help)
             }
-            None => arg.hide_short_help(!is_the_url(&arg)),
+            None => {
+                let is_url = is_the_url(&arg);
+                arg.hide_short_help(!is_url)
+            }
         }
     };
     command.mut_subcommand("load", |load| {
         let examples = load.get_after_help().cloned().unwrap_or_default();
-        load.mut_args(shorten)
-            .after_long_help(examples)
-            .after_help(
-                "Example:\n  millpond load -t 2 -c 64 -d 30s -R 2000 -L http://127.0.0.1:8080/",
-            )
+        load.mut_args(shorten).after_long_help(examples).after_help(
+            "Example:\n  millpond load -t 2 -c 64 -d 30s -R 2000 -L http://127.0.0.1:8080/",
+        )
     })
 }
 
 fn is_the_url(arg: &Arg) -> bool {
     arg.is_positional() && arg.get_id() == "url"
+}
+
+fn arranged(command: Command) -> Command {
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|it| it.get_name().to_owned())
+        .collect();
+    let command = command.mut_args(with_default_in_its_help);
+    names.into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, arranged)
+    })
+}
+
+/// clap gives a default a paragraph of its own in `--help`, below an empty line.
+fn with_default_in_its_help(arg: Arg) -> Arg {
+    let defaults: Vec<_> = arg
+        .get_default_values()
+        .iter()
+        .map(|value| value.to_string_lossy().into_owned())
+        .collect();
+    let Some(help) = arg.get_help().filter(|_| !defaults.is_empty()) else {
+        return arg;
+    };
+    let help = help.to_string();
+    // A flag that is off has "false" by default, which is no news.
+    if !arg.get_action().takes_values() {
+        return arg;
+    }
+    let shown = format!("{help} [default: {}]", defaults.join(","));
+    let long = arg.get_long_help().map(ToString::to_string);
+    let arg = match long {
+        // The first paragraph is the short help.
+        Some(long) => {
+            let rest = long.strip_prefix(&help).unwrap_or(&long).to_owned();
+            arg.long_help(StyledStr::from(format!("{shown}{rest}")))
+        }
+        None => arg,
+    };
+    arg.help(StyledStr::from(shown)).hide_default_value(true)
 }
 
 // `millpond pages`: manual pages, shell completions and reference pages, as files.

@@ -208,7 +208,10 @@ fn exit_statuses_tell_the_truth() {
     assert_ended(&load(&[], &good), 0);
     let failing = load(&[], &server_of("500 No"));
     assert_eq!(failing.code(), 1, "all failed: {failing:?}");
-    assert!(failing.stderr.contains("all 20 requests failed"), "{failing:?}");
+    assert!(
+        failing.stderr.contains("all 20 requests failed"),
+        "{failing:?}"
+    );
     assert_eq!(load(&["-c", "none"], &good).code(), 2, "wrong usage");
     let objective = ["--slo", "p50<1ns"];
     assert_ended(&load(&objective, &good), 3);

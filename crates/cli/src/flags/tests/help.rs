@@ -146,7 +146,10 @@ fn short_help_of_load_fits_a_screen() {
     let long = load.render_long_help().to_string();
     assert!(short.lines().count() <= 40, "{short}");
     for (name, help) in super::LOAD_FLAGS_SHORT {
-        assert!(short.contains(&format!("--{name} ")) || short.contains(&format!("--{name}\n")), "{name}: {short}");
+        assert!(
+            short.contains(&format!("--{name} ")) || short.contains(&format!("--{name}\n")),
+            "{name}: {short}"
+        );
         assert!(short.contains(help), "{help}: {short}");
     }
     assert!(!short.contains("--ycsb") && long.contains("--ycsb"));
