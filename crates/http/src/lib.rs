@@ -1,22 +1,10 @@
 //! Strict HTTP/1.1, server and client, on memory pools.
 //!
-//! To begin: implement [`Service`] and hand it to [`serve`](fn@serve), or write an `async fn` and hand that to
-//! [`AsyncService`]. `examples/` has whole servers; `docs/how-to/embed-the-crates.md` goes through routes, late responses,
-//! streams, TLS and the [`Client`].
+//! To begin: hand a function to [`Handler`], as in the service below; write an `async fn` and hand that to
+//! [`AsyncService`]; or implement [`Service`]. `examples/` has whole servers; `docs/how-to/embed-the-crates.md` goes
+//! through routes, late responses, streams, TLS and the [`Client`].
 //!
-//! ```
-//! use millpond_http::{Plaintext, ServeConfig, serve_with};
-//! use std::convert::Infallible;
-//!
-//! let config = ServeConfig::new("hello", "127.0.0.1:0".parse()?);
-//! serve_with(
-//!     &config,
-//!     |_start| Ok::<_, Infallible>(Plaintext),
-//!     // Until this returns; `serve` in its place runs until SIGTERM.
-//!     |running| println!("listening on {}", running.local_address()),
-//! )?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+#![doc = concat!("```no_run\n", include_str!("../examples/quickstart.rs"), "```\n")]
 //!
 //! Data travels through the modules in the order of the `mod` lines below:
 //!

@@ -52,7 +52,10 @@ impl Exported {
                 let is_histogram = family != name;
                 let labels = labels_in(line).filter(|label| !is_histogram || label != "le");
                 let labels: Vec<String> = labels.collect();
-                self.labels.entry(family.to_owned()).or_default().extend(labels);
+                self.labels
+                    .entry(family.to_owned())
+                    .or_default()
+                    .extend(labels);
             }
         }
     }
@@ -259,7 +262,10 @@ fn objections(text: &str) -> Vec<String> {
         let has_part = |parts: &[&str]| name.split('_').skip(1).any(|part| parts.contains(&part));
         let is_valid = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_';
         object(one.help.get(name).is_none_or(String::is_empty), "no help");
-        object(!["counter", "gauge", "histogram"].contains(&kind), "no type");
+        object(
+            !["counter", "gauge", "histogram"].contains(&kind),
+            "no type",
+        );
         object(
             (kind == "counter") != name.ends_with("_total"),
             "counters end in _total, and only they do",

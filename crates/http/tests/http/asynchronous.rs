@@ -130,7 +130,7 @@ async fn tell_or_write(mut request: AsyncRequest) -> Reply {
                 .and_then(|reply| reply.with_field(FieldName::ETAG, tag))
                 .unwrap_or_else(|_| Reply::text(StatusCode::INTERNAL_SERVER_ERROR, "tag"))
         }
-        (Method::GET, b"/counted") => {
+        (Method::GET | Method::HEAD, b"/counted") => {
             let mut body =
                 request.begin(Reply::text(StatusCode::OK, "begin\n"), BodyLength::Unknown);
             for number in 0..100_000_u32 {
