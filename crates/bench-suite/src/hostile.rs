@@ -8,7 +8,7 @@
 //!
 //! Server and generator have a CPU each; the attack shares the generator's, behind it. Where the
 //! system lets us, server and generator run at a real-time priority, so that other programs on the
-//! machine are not measured, and idle CPUs stay awake, so that the host is not: see `bench::awake`.
+//! machine are not measured, and idle CPUs stay awake, so that the host is not: see `bench::Awake`.
 //! The hostile side is plain sockets, nothing of ours: see `crowd`.
 //!
 //! A second table is of attacks on descriptors, memory and upstreams, which judges peaks: see `resources`.

@@ -37,19 +37,24 @@ fn pages() -> Vec<PathBuf> {
         .map(|name| root().join(name))
         .into();
     pages.retain(|page| page.is_file());
-    let mut directories = vec![root().join("docs")];
+    pages.extend(files_below(root().join("docs")));
+    pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
+    pages.sort();
+    pages
+}
+
+fn files_below(directory: PathBuf) -> Vec<PathBuf> {
+    let (mut files, mut directories) = (Vec::new(), vec![directory]);
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             match path.is_dir() {
                 true => directories.push(path),
-                false => pages.push(path),
+                false => files.push(path),
             }
         }
     }
-    pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
-    pages.sort();
-    pages
+    files
 }
 
 /// What is wrong with a link of a page: no file, or no heading of that name in it.
@@ -209,6 +214,62 @@ fn named_files_are_there() {
             }
         }
     }
-    assert!(missing.is_empty(), "{missing:#?}");
     assert!(checked >= 20, "{checked} paths");
+    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
+        // A test has the name of what it tests, also when that is gone.
+        let directory = entry.unwrap().path();
+        let mut files = files_below(directory.clone());
+        files.retain(|file| {
+            let below = file.strip_prefix(&directory).unwrap();
+            !below.components().any(|part| part.as_os_str() == "tests")
+        });
+        for source in &files {
+            let text = std::fs::read_to_string(source).unwrap_or_default();
+            for line in text.lines().filter(|line| line.starts_with("//!")) {
+                for name in named_modules(line).filter(|name| !is_a_module(name, &files)) {
+                    missing.push(format!("{}: {name}", source.display()));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// The words of a module's page that are names of modules: `one.rs`, `a/one.rs`, and of paths those in lower case, as
+/// `crate::a::one`.
+fn named_modules(line: &str) -> impl Iterator<Item = &str> {
+    let is_of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_/:.".contains(c);
+    line.split(|c: char| c.is_whitespace() || "`()[],;\"".contains(c))
+        .map(|word| word.trim_end_matches(['.', ':']))
+        .filter(move |word| word.chars().all(is_of_name) && !word.contains("//"))
+        .filter(|word| {
+            let extension = Path::new(word).extension();
+            extension.is_some_and(|extension| extension == "rs") || word.starts_with("crate::")
+        })
+}
+
+/// Whether a crate of these files has the module, or in the module around it something of that name.
+fn is_a_module(name: &str, files: &[PathBuf]) -> bool {
+    let Some(path) = name.strip_prefix("crate::") else {
+        return files.iter().any(|file| file.ends_with(name)) || root().join(name).exists();
+    };
+    let is_there = |path: &str| {
+        let place = format!("src/{}.rs", path.replace("::", "/"));
+        files.iter().find(|file| file.ends_with(&place))
+    };
+    let (outer, last) = path.rsplit_once("::").unwrap_or(("lib", path));
+    let has_it =
+        |file: &PathBuf| std::fs::read_to_string(file).is_ok_and(|text| text.contains(last));
+    is_there(path).is_some() || is_there(outer).is_some_and(has_it)
+}
+
+/// Goal: of a module's page the names of modules are found and nothing else, and one that is gone is noticed.
+#[test]
+fn modules_that_are_gone_are_noticed() {
+    let line = "//! `edge` and `sim/wire.rs` (see `crate::a::one`, [`crate::Two`]); https://docs.rs/x, closing.rs:";
+    let found: Vec<&str> = named_modules(line).collect();
+    assert_eq!(found, ["sim/wire.rs", "crate::a::one", "closing.rs"]);
+    let files = ["/x/src/a/one.rs", "/x/src/sim/wire.rs"].map(PathBuf::from);
+    let there: Vec<bool> = found.iter().map(|name| is_a_module(name, &files)).collect();
+    assert_eq!(there, [true, true, false]);
 }

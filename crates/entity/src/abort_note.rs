@@ -2,7 +2,7 @@
 //!
 //! A C++ exception of the engine, most often a thread that it cannot start, ends the process with SIGABRT and a
 //! line of a runtime that names neither the store nor a remedy; nobody above the engine's C interface can catch
-//! it. `store::shortage` sees most of these coming, and answers with an error value.
+//! it. `store::opening` sees most of these coming, and answers with an error value.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -10,7 +10,7 @@
 //! One thread of its own (`worker`) runs the driver and all that waits for the nodes; shards hand over
 //! and are answered by queue, as with the other engines.
 //!
-//! **Layout** (`schema`). An id's partition is one of `buckets`, by a hash of the id (`bucket`); within
+//! **Layout** (`statements`). An id's partition is one of `buckets`, by a hash of the id (`bucket`); within
 //! a partition rows are sorted by id. So a read or write asks the copies of one partition, load spreads
 //! over all nodes whatever the ids look like, and a range is the merge of `buckets` sorted lists (`scan`):
 //! the API's order, by unsigned bytes. The other layout, a partition for each id, spreads just as well,
@@ -18,7 +18,7 @@
 //! however short a range is, it asks every partition, and a partition grows with the data.
 //!
 //! **What is promised.** A write that as many copies as asked for have acknowledged is 201 or 202; any
-//! other end is 504, because it may have been done all the same (`failure`). Writes carry the time at
+//! other end is 504, because it may have been done all the same (`worker`). Writes carry the time at
 //! which they left their shard, by this process's clock, made to rise; the newest wins on every node. So
 //! writes of one server take effect in the order in which it took them, and those of several servers in
 //! the order of their clocks. With a quorum for both, what was acknowledged is what is read.

@@ -8,14 +8,14 @@
 //!
 //! ```text
 //! http::server -> handler -> api -> key -> value_cache   (most reads: the response leaves at once)
-//!                    |        (record, condition, expiry: what stands in front of a value;
-//!                    |         replicas: how many copies have to answer)
+//!                    |        (record, condition: what stands in front of a value, when it ends, and how
+//!                    |         many copies have to answer)
 //!                    |               `-> store           (memory answers: so it does)
 //!                    |
-//!                    +-> executor -> queue -> commit -> store    (writer thread: one sync a batch,
-//!                    |                          `-> stamps       which tells caches what is old)
-//!                    |                queue --------> store::get (read threads: disk reads)
-//!                    +<- large: what a read found, written as its client reads
+//!                    +-> executor -> work_queue -> commit -> store    (writer thread: one sync a batch,
+//!                    |                               `-> stamps       which tells caches what is old)
+//!                    |                work_queue --------> store::get (read threads: disk reads)
+//!                    +<- downloads: what a read found, written as its client reads
 //!                    +-> range -> scanner -> store::snapshot   (scan thread: a turn of records)
 //!                    +<- io::Mailbox <- results, in order, one wake a batch
 //!                    +<- monitor: how the engine is doing, and whether the disk has room

@@ -5,9 +5,9 @@
 //! shard 1: answered -> entry -> ring --+--> writer: line -> batch -> file, or stdout
 //! ```
 //!
-//! `server::logging` gives a shard's `shard_log` what a request was and how it ended; that copies a
+//! `server::refusing` gives a shard's `shard_log` what a request was and how it ended; that copies a
 //! few numbers and the peer's own bytes into a bounded ring. The writer makes text of them
-//! (`format`) and writes it in batches.
+//! (`entry`) and writes it in batches.
 //!
 //! Invariants: a shard never waits for the log, whatever the disk does; an entry is either written
 //! or counted as dropped; no peer can make a line that is not one request's.

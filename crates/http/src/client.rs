@@ -11,11 +11,8 @@
 //! ```text
 //! exchange.rs      what is asked for and what happens to it: the words of the interface
 //! shard_client.rs  Client: begin, write, pause, abort
-//! running.rs       one exchange under way: output, phases and their deadlines
-//! driving.rs       connections, sends and timers, with the shard's driver in hand
-//! answer_heads.rs  heads of responses, parsed or known
-//! whole.rs         responses that arrive whole
-//! reading.rs       responses out of what arrives
+//! driving.rs       connections, sends and timers, with the shard's driver in hand; one exchange under way
+//! reading.rs       responses out of what arrives; heads, parsed or known
 //! ```
 
 mod exchange;

@@ -224,7 +224,7 @@ pub(crate) struct Connection {
     pub(crate) is_paused: bool,
     /// The peer will send nothing more.
     pub(crate) is_peer_finished: bool,
-    /// In the server's list of connections that are looked at for a FIN: see `server::client_end`.
+    /// In the server's list of connections that are looked at for a FIN: see `server::fin_watch`.
     pub(crate) is_fin_watched: bool,
     /// A response was cut: a reset says so where a FIN would be taken for its end.
     pub(crate) ends_by_reset: bool,

@@ -1,8 +1,8 @@
 //! The connections of one shard, found by their socket, or by how long they have been idle.
 //!
 //! Their state lies in a pool; a table from the socket's dense slot to the object is all that is
-//! needed to find them, since each connection knows its whole socket id. `ages` keeps them in the
-//! order of their last activity, `addresses` counts them by client.
+//! needed to find them, since each connection knows its whole socket id. `Ages` keeps them in the
+//! order of their last activity, `AddressCounts` counts them by client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

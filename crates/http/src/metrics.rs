@@ -1,7 +1,7 @@
 //! `/metrics`: Prometheus text of one server, all shards; and a table for a person who sends SIGUSR1.
 //!
 //! A shard counts in plain integers and publishes a copy of them about once a second while
-//! anything happens ([`Snapshots`]); the shard that is asked puts all copies into one text ([`write_all`]).
+//! anything happens (`Snapshots`); the shard that is asked puts all copies into one text (`write_all`).
 //!
 //! The metrics are those listed here and what the service adds through [`MetricsText`].
 

@@ -11,12 +11,12 @@
 //!         -> waiter, in order -> room below both caps? -> addresses (resolver) -> opening (race)
 //! give_back -> first waiter -> parked: watched, idle limit -> closed        opening -> first waiter
 //!
-//! target.rs    peers and limits         link.rs      one connection; the list of parked ones
-//! lease.rs     what is handed out       waiting.rs   the queue for connections, with deadlines
-//! error.rs     why there is none        opening.rs   one connection in the making, over all addresses
-//! counters.rs  hits, misses, waits      naming.rs    from a name to addresses, and how long they hold
-//! room.rs      caps, and evictions      sweeping.rs  what has been parked too long, or is worn
-//! accounting.rs  memory and counts           leasing.rs   to callers and back: leased, parked
+//! naming.rs      peers and limits; from a name to addresses, and how long they hold
+//! waiting.rs     the queue for connections, with deadlines; the caps; what has been parked too long, or is worn
+//! opening.rs     one connection in the making, over all addresses
+//! leasing.rs     to callers and back: what is handed out, one connection, the list of parked ones
+//! accounting.rs  hits, misses, waits; memory
+//! error.rs       why there is none
 //! ```
 //!
 //! Invariants: connections (leased, parked and in the making) never exceed either cap; a connection

@@ -4,12 +4,7 @@
 //! `proxy-protocol.txt`, versions 1 and 2) it says in a head, before any other byte, between which two
 //! addresses the connection was that it passes on.
 //!
-//! ```text
-//! reading.rs   a head out of bytes, strictly
-//! writing.rs   a head for a connection of our own
-//! counters.rs  heads and refusals, by kind
-//! ```
-//!
+//! Here is a head for a connection of our own, a head out of bytes, strictly, and the counters of both.
 //! [`crate::tls::Tls`] awaits a head on what it accepts, below TLS, and reports the socket once it
 //! is there; [`crate::connection_pool::Target`] says whether a connection begins with one.
 

@@ -1,7 +1,7 @@
 //! A control group (version 2) for a target: the kernel's own account of all its processes.
 //!
 //! `started_candidate` makes one for each run where it can; the second stage of the launcher joins it before
-//! the target begins; `edge` reads it. It counts what the sum over processes misses: those that
+//! the target begins; `usage` reads it. It counts what the sum over processes misses: those that
 //! have ended, the page cache of the target's own files, memory of the kernel.
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! The generator as the lab uses it: four kinds of phase, each checked response by response. What failed is counted
-//! (`answers`); a phase in which too much fails, or nothing is answered any more, ends early.
+//! ([`crate::outcome::Answers`]); a phase in which too much fails, or nothing is answered any more, ends early.
 //!
 //! The only file that configures lengths, rates and threads of `millpond_load`.
 

@@ -12,7 +12,7 @@
 //! Memory is read after equal work that nothing interrupted, and before the slices. Where a process's pages
 //! lie is decided at its start, so a generation is one observation, however many slices it has.
 //!
-//! Targets whose copies cannot live at the same time (`coexistence`) live one after the other: then all of this is
+//! Targets whose copies cannot live at the same time (`lock`) live one after the other: then all of this is
 //! done for one candidate, and then for the next.
 
 mod member;

@@ -247,7 +247,7 @@ impl Disturbances {
     }
 }
 
-// What the machine did while something was measured, beyond what `edge` reads: processor frequency and
+// What the machine did while something was measured, beyond what `usage` reads: processor frequency and
 // waiting.
 //
 // Read right after, while the processors are still at the frequency of the load. Whether a run was unlike

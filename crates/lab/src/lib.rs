@@ -14,16 +14,17 @@
 //! preflight, plan  every candidate once; then how much to do in the time there is; repeat: as much as
 //!                  an earlier comparison did
 //! output_directory where the report goes: a directory of ours or an empty one
-//! session          one candidate started fresh and proved:
+//! started_candidate  one, started fresh and proved:
 //!   launch           the child side: supervisor and second stage
 //!   subject          the lab's side: ready (readiness, probe), alive, stopped, never left behind
 //!   presence         the allocator is really the one that serves; suitability: where none can be
-//! rounds           until the answer is known; warm_up: what precedes the first phase of a run
-//! scored, edge     one run's phases and the figures at their edges; sampler, phase_marks, drive, trace
-//!                  help; answers: what became of the requests, and how many may fail
+//! generation       all candidates alive, loaded in slices (slice) in turn, the others frozen (isolation); or rounds:
+//!                  one at a time; until the answer is known. warm_up: what precedes the first phase of a run
+//! usage            the figures at the edges of a phase; sampler, drive, trace help. What became of the
+//!                  requests, and how many may fail, is in outcome
 //! heap_pass        heap calls per request, apart from scored runs
-//! instruction_pass instructions per request likewise; emulation: by valgrind, where the processor's
-//!                  counters are hidden; limit_pass: the smallest memory limit that is survived
+//! instruction_pass instructions per request likewise, by valgrind where the processor's counters are hidden;
+//!                  limit_pass: the smallest memory limit that is survived; memory_owners: what holds the memory
 //! outcome          the record, its verdicts (by `millpond_measure`) and its files
 //! profile          apart from all that: where a server's time and memory go, under load; for a
 //!                  comparison, after its rounds
@@ -31,7 +32,7 @@
 //! ```
 //!
 //! Invariants: a target is a process and never linked in, so each allocator stands alone; no target
-//! outlives its session, whatever ends the lab; no run is counted under an allocator that was not
+//! outlives its run, whatever ends the lab; no run is counted under an allocator that was not
 //! proved to be mapped where the requests are served; memory is compared at equal work.
 
 pub mod config;

@@ -1,6 +1,6 @@
 //! The user's own load program instead of our generator: `redis-benchmark`, `pgbench`, a script.
 //!
-//! `preflight` checks answers and learns how long it takes, `scored` and `heap_pass` run it against
+//! `preflight` checks answers and learns how long it takes, `outcome` and `heap_pass` run it against
 //! a candidate that serves. It is a target of the launcher as a server is: on the generator's CPUs,
 //! in a group of its own, and gone when the run is. The program decides how much it does; it has to
 //! be the same amount each time, or memory would be compared at unequal work.

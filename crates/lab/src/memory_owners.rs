@@ -1,7 +1,7 @@
 //! What holds a target's private memory: malloc, a runtime's heap, an allocator inside the program, or others.
 //!
 //! Read in the heap pass, while the trace stands in front of malloc. The trace notes which code calls `mmap`
-//! (`regions`), and samples the blocks that live: what code of an allocator mapped, or what lies in the heap segment, in
+//! (`Regions`), and samples the blocks that live: what code of an allocator mapped, or what lies in the heap segment, in
 //! an arena of the C library or around a living block, is malloc's. Everything else is named by the object that mapped
 //! it.
 

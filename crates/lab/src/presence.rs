@@ -5,7 +5,7 @@
 //! So, for every process that holds the listening socket: the library's code must be mapped, the
 //! program must not define malloc itself (the linker would find that first), every address of
 //! malloc, calloc, realloc and free that the dynamic linker wrote must lead into the library
-//! (`interposition`), its settings must have reached the process (`environment`), and with nothing
+//! (`interposition`), its settings must have reached the process, and with nothing
 //! preloaded no allocator may be there unnoticed. What cannot be proved is refused.
 
 pub(crate) mod interposition;

@@ -6,14 +6,13 @@
 //! second of load gives samples, and the rounds' pairs say what the profilers cost.
 //!
 //! ```text
-//! config      what the user wants; unwind: how perf follows stacks
-//! perf        CPU samples
-//! sampler     heap calls, sampled by `preload/sample`; maps, symbols: what their addresses are; reader:
-//!             their stacks
-//! arm         one run of the work under one of them
-//! rounds      all arms, run; cost: what the profilers took; attach: a process that runs already
-//! outcome     figures; files; summary: the same for a terminal
-//! after_rounds  the graphs of a comparison's report
+//! config            what the user wants, and how perf follows stacks
+//! perf              CPU samples
+//! sampler           heap calls, sampled by `preload/sample`, with their stacks; symbols: what their addresses are
+//! instrumented_run  one run of the work under one of them: an arm
+//! rounds            all arms, run; what the profilers took; a process that runs already; the graphs of a
+//!                   comparison's report
+//! outcome           figures, also for a terminal; files
 //! ```
 //!
 //! The measurement of a comparison never runs under any of this.

@@ -1,6 +1,6 @@
 //! The memory of a target over time, up to twenty times a second while phases run.
 //!
-//! `scored` and `generation` start it once the target serves and stop it before the target is stopped.
+//! `outcome` and `generation` start it once the target serves and stop it before the target is stopped.
 //! Each sample is the quantity that the table shows, read from `smaps_rollup` of every process, so that the curve and the
 //! table cannot contradict each other: cheaper figures (resident less shared pages of `statm`) count what a pre-fork
 //! server's workers share once for each of them. A look costs about 1 ms of CPU time for 100 MB, so the pause after it

@@ -1,7 +1,7 @@
 //! What a target has used, read so quickly that it can be done while the target is under load, and what it
 //! costs per request.
 //!
-//! `edge` adds what takes longer to read; `slice` reads this alone, at both ends of what it counts.
+//! [`Edge`] adds what takes longer to read; `slice` reads [`Usage`] alone, at both ends of what it counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

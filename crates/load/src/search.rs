@@ -1,7 +1,7 @@
 //! The highest rate at which objectives hold: step up, bisect, vote again where it matters.
 //!
-//! `cli` calls [`find_max`]; it asks `bracket` for the next rate, makes one [`run`](crate::run())
-//! there, has `step` judge it, and tells the bracket, until that is narrow. Every step is a run of
+//! `cli` calls [`find_max`]; it asks a `Bracket` for the next rate, makes one [`run`](crate::run())
+//! there, judges it, and tells the bracket, until that is narrow. Every step is a run of
 //! its own, with a warm-up and new connections, so that the backlog of one that was too fast is not
 //! in the next.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Per tick: events are taken in (responses free connections), then due arrivals are spread over the
 //! free connections, then each connection that got some sends them in one call, stamped just before
-//! it. Between ticks the thread sleeps until its next arrival (see `pacing`). A thread with a free
+//! it. Between ticks the thread sleeps until its next arrival (see `schedule`). A thread with a free
 //! connection holds at most one arrival that is not due yet, so an arrival wakes one thread and not
 //! all of them. What is never answered is found by a sweep, late by up to a sixteenth of the
 //! timeout and a housekeeping; a response that comes in between is too late all the same.

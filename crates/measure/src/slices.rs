@@ -37,8 +37,7 @@ type State = [f64; DIMENSIONS];
 const DIMENSIONS: usize = 3;
 
 /// Works out throughput and CPU time of every round that has slices, from those of all rounds together, and
-/// checks them against uninterrupted blocks (`blocks`); then the percentiles of slices at the constant rate
-/// (`paced`).
+/// checks them against uninterrupted blocks; then the percentiles of slices at the constant rate.
 pub fn work_out(candidates: &mut [CandidateRounds]) {
     paced_work_out(candidates);
     for candidate in candidates.iter_mut() {

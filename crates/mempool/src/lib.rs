@@ -30,7 +30,7 @@
 //!     |          |             (other threads)       |             |
 //!     |      local_pool                              |             |
 //!     |          |                                   |             |
-//! slot_table  block_class - free_list, chunk_list    |        buffer_spans
+//! slot_chunk  block_class - free_list                |             |
 //!     |          |                                   |             |
 //!     |      chunk_store (segments of the process)   |             |
 //!     |          |                                   |             |

@@ -1,6 +1,6 @@
 //! One run of chunks cut into slots, and what stays of it when its memory has left.
 //!
-//! `slot_table` keeps these by number and finds slots in them. The table knows, from the type of
+//! [`SlotTable`], below, keeps these by number and finds slots in them. The table knows, from the type of
 //! its values; a chunk is told the type with each call.
 
 #![allow(unsafe_code)]

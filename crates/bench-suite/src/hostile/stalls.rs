@@ -27,7 +27,7 @@ const PRIORITY: &str = "99";
 /// Between two looks. A stall that ends before the next one is due is not seen: with 1 ms those of half
 /// a millisecond were missed, which are a p99 beside one of 100 us.
 const STEP: Duration = Duration::from_micros(250);
-/// A CPU that stays awake (`bench::awake`) has a watcher back within 20 to 50 us, and within 100 us in
+/// A CPU that stays awake (`bench::Awake`) has a watcher back within 20 to 50 us, and within 100 us in
 /// 99 of 100 looks; one that sleeps in a virtual machine takes twice that and more.
 const LATE_MIN_NS: u64 = 120_000;
 /// How much larger the share of disturbed requests may be by chance: half of what a p99 leaves out.

@@ -4,7 +4,7 @@
 //! words for ever and never wrap: `head - tail` is what lies in between.
 //!
 //! A record that finds no room is refused, and a pop finds nothing; which side wakes the other is the
-//! business of `bell`. Locks and `unsafe` are absent too: the memory is atomic words, which cost a
+//! business of its callers. Locks and `unsafe` are absent too: the memory is atomic words, which cost a
 //! shard no more than plain ones.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The shard's side of the access log: open connections, requests without a response yet, one push for
 //! each request.
 //!
-//! `server::logging` calls this where a request is answered, begins to be answered in parts, is
+//! `server::refusing` calls this where a request is answered, begins to be answered in parts, is
 //! refused or loses its connection. Only raw bytes are copied; text is the writer's work.
 //!
 //! What does not fit is counted.

@@ -167,7 +167,7 @@ impl Mirror {
         self.counters.count(MirrorCell::Failed);
         self.counters.count_failure(failure);
         self.pause_if_failing(now_ns);
-        // Names have lines of their own: see `names`.
+        // Names have lines of their own: see `client_peer`.
         if !matches!(failure, Failure::Unresolved | Failure::ResolveTimeout) {
             let what = (Kind::Mirror, &*self.config.name);
             self.failures.failed(what, failure, Some(error), now_ns);

@@ -45,7 +45,7 @@ impl HeadRefused {
 }
 
 /// Writes the final head of a response. On failure nothing was written. True: fields behind its body may
-/// go on (see `trailers`).
+/// go on (see `answering`).
 pub(super) fn forward_head(
     response: &mut Response<'_>,
     answer: &ReceivedHead<'_>,

@@ -480,7 +480,7 @@ impl Upstreams {
             upstream.health.eject(now_ns, &ejection);
             upstream.counters.count(Cell::Ejections);
         }
-        // Names have lines of their own: see `names`.
+        // Names have lines of their own: see `client_peer`.
         let is_name = matches!(failure, Failure::Unresolved | Failure::ResolveTimeout);
         if is_its_fault && !is_name {
             let what = (Kind::Upstream, &*upstream.config.name);

@@ -36,7 +36,7 @@ enum Served {
 /// All a shard's exchanges share; everything of a server but its connections and its service.
 pub(crate) struct Exchange {
     pub(super) limits: Limits,
-    /// Requests of one connection in one turn: as many as the limit says, or fewer; see `backlog`.
+    /// Requests of one connection in one turn: as many as the limit says, or fewer; see `body_queue`.
     pub(super) requests_per_turn: usize,
     pub(crate) blocks: BlockPool,
     pub(crate) counters: HttpCounters,

@@ -8,15 +8,12 @@
 //! a socket is blocked, and a pause of receiving costs no system call.
 //!
 //! ```text
-//! epoll.rs      the Driver methods, one tick
-//! dispatching.rs  from what is ready to what handles it
-//! socket.rs     one socket's state
-//! waiting.rs    spinning and sleeping
-//! accepting.rs  the listener, running out of descriptors
-//! sending.rs    direct, blocked and drained sends
-//! receiving.rs  bytes, FIN and failures; pausing
-//! taking_turns.rs  sockets with something left for a later tick
-//! closing.rs    lingering close and its bounds
+//! epoll.rs       the Driver methods, one tick; one socket's state; sockets with something left for a later tick;
+//!                spinning and sleeping
+//! whole_ms_wait.rs  sleeping where the kernel knows whole milliseconds only
+//! dispatching.rs from what is ready to what handles it
+//! accepting.rs   the listener, running out of descriptors; lingering close and its bounds
+//! receiving.rs   bytes, FIN and failures; pausing; direct, blocked and drained sends
 //! ```
 
 mod whole_ms_wait;

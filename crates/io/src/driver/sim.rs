@@ -7,14 +7,10 @@
 //! events. Nothing ever sleeps: when there is nothing to do, the clock jumps.
 //!
 //! ```text
-//! sim.rs        the Driver methods, sockets coming and going
-//! network.rs    the world: time, connections, the peers' API and scripts
-//! wire.rs       one connection: bytes, FINs, resets
-//! faults.rs     what goes wrong how often
-//! ticking.rs    one tick: jump in time, pick what is reported, dispatch
-//! moving.rs     receives and sends in pieces
-//! accepting.rs  the listener; out of descriptors
-//! closing.rs    lingering close
+//! sim.rs      the Driver methods, sockets coming and going; receives and sends in pieces; lingering close
+//! network.rs  the world: time, connections, the peers' API and scripts
+//! wire.rs     one connection: bytes, FINs, resets; what goes wrong how often; the listener, out of descriptors
+//! ticking.rs  one tick: jump in time, pick what is reported, dispatch
 //! ```
 //!
 //! ```

@@ -5,19 +5,13 @@
 //! when bytes arrive, so an idle connection has none.
 //!
 //! ```text
-//! uring.rs           the Driver methods, one tick, dispatch
-//! probe.rs           what this kernel can do, and why it cannot
-//! ring.rs            set-up, putting submissions in, the call
-//! operation.rs       what a completion is about
-//! receive_buffers.rs the buffers the kernel receives into
-//! socket.rs          one socket's state and its operations
-//! accepting.rs       the listener, running out of descriptors
-//! connecting.rs      connections of our own
-//! receiving.rs       bytes, FIN and failures; pausing
-//! sending.rs         sends of a tick, blocked and drained sends
-//! closing.rs         closing, lingering, abandoned sockets
-//! waiting.rs         handing over, spinning, sleeping
-//! ending.rs          the end of a driver, and of what the kernel has of it
+//! uring.rs      the Driver methods, one tick, dispatch; one socket's state and its operations; handing over, spinning,
+//!               sleeping; the end of a driver, and of what the kernel has of it
+//! probe.rs      what this kernel can do, and why it cannot
+//! ring.rs       set-up, putting submissions in, the call; what a completion is about
+//! accepting.rs  the listener, running out of descriptors; closing, lingering, abandoned sockets
+//! receiving.rs  bytes, FIN and failures; pausing; the buffers the kernel receives into
+//! sending.rs    sends of a tick, blocked and drained sends; connections of our own
 //! ```
 
 #![allow(unsafe_code)]

@@ -1,6 +1,6 @@
 //! One run of the work under one instrument, or under none.
 //!
-//! `rounds` repeats it for `millpond profile`, `after_rounds` runs each once for a comparison. A
+//! `rounds` repeats it for `millpond profile`, [`super::after_rounds`] runs each once for a comparison. A
 //! run has its own process; start-up and warm-up are not sampled.
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! A run over several sets of connections, one after another.
 //!
 //! `--reconnect-every` and `--repeat` need it. Each set is a run of its own, with its own sockets, threads and
-//! schedule, and what it measured is added to what the sets before it did (`sequel`). So closing and opening lie
+//! schedule, and what it measured is added to what the sets before it did (`record`). So closing and opening lie
 //! outside every clock and window by construction, and no request is under way meanwhile. A schedule goes on where the
 //! one before it ended: numbers of requests and the arrival process have no gap and nothing twice.
 //! Workers have no state for it, and a reconnect is not followed by another warm-up.

@@ -5,7 +5,7 @@
 //!
 //! Pools are swept by their users; nobody sweeps a malloc. So every so many frees a front list is
 //! looked at, and what is more than a bound goes back to its chunks; a chunk that is whole again
-//! goes back to the store at once, where any thread finds it. When `pace` says so, all lists go
+//! goes back to the store at once, where any thread finds it. When [`Pace`] says so, all lists go
 //! back and the classes are swept, as those of a pool are. How many blocks are lent follows from
 //! the counts of their chunks.
 

@@ -1,5 +1,5 @@
-//! From what the kernel says is ready to what handles it: between the wait of a tick and `receiving`,
-//! `sending`, `accepting` and `closing`. What waits for a later tick is decided by the `scheduler`.
+//! From what the kernel says is ready to what handles it: between the wait of a tick and `receiving`
+//! and `accepting`. What waits for a later tick is decided by the `scheduler`.
 
 use super::receiving::receive;
 use super::{EpollDriver, Event, IsTurn, LISTENER_TOKEN, READABLE, SocketId, WAKE_TOKEN};
