@@ -30,24 +30,24 @@ const LOAD_FLAGS_SHORT: [(&str, &str); 13] = [
     ("requests", "Stop after so many requests"),
     (
         "rate",
-        "Requests per second, as 2000 or 20k, whatever the server does",
+        "Requests per second, as 2000 or 20k",
     ),
     (
         "header",
-        "A header field `Name: value`; may be given several times",
+        "A header field `Name: value`; repeatable",
     ),
     ("method", "Method of the request [default: GET]"),
     ("body", "Body of the request; @FILE reads it from there"),
     ("script", "A Lua script of wrk's"),
     (
         "slo",
-        "Objectives, as 'p99<5ms,errors<0.1%'; else exit status 3",
+        "Objectives, as 'p99<5ms'; else exit status 3",
     ),
     ("latency", "Print the whole spectrum of latencies"),
     ("json", "Write the record of the run to FILE"),
     (
         "print",
-        "What to print: wrk, wrk2, ab, json, csv and others",
+        "What to print: wrk, wrk2, ab, json, csv, ...",
     ),
 ];
 

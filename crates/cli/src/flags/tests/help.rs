@@ -141,6 +141,7 @@ fn what_matters_most_comes_first() {
 #[test]
 fn short_help_of_load_fits_a_screen() {
     let mut command = super::command();
+    command.build();
     let load = command.find_subcommand_mut("load").unwrap();
     let short = load.render_help().to_string();
     let long = load.render_long_help().to_string();
