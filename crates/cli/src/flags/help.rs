@@ -28,27 +28,15 @@ const LOAD_FLAGS_SHORT: [(&str, &str); 13] = [
     ),
     ("duration", "How long requests are counted [default: 10s]"),
     ("requests", "Stop after so many requests"),
-    (
-        "rate",
-        "Requests per second, as 2000 or 20k",
-    ),
-    (
-        "header",
-        "A header field `Name: value`; repeatable",
-    ),
+    ("rate", "Requests per second, as 2000 or 20k"),
+    ("header", "A header field `Name: value`; repeatable"),
     ("method", "Method of the request [default: GET]"),
     ("body", "Body of the request; @FILE reads it from there"),
     ("script", "A Lua script of wrk's"),
-    (
-        "slo",
-        "Objectives, as 'p99<5ms'; else exit status 3",
-    ),
+    ("slo", "Objectives, as 'p99<5ms'; else exit status 3"),
     ("latency", "Print the whole spectrum of latencies"),
     ("json", "Write the record of the run to FILE"),
-    (
-        "print",
-        "What to print: wrk, wrk2, ab, json, csv, ...",
-    ),
+    ("print", "What to print: wrk, wrk2, ab, json, csv, ..."),
 ];
 
 /// `load` has more flags than fit a screen.
