@@ -101,7 +101,7 @@ const ALL: [(&str, Measure); 7] = [
 /// The one that measures what polling saves over CPUs that sleep.
 const SERVER: &str = "server";
 
-/// The one that measures a program of somebody else's.
+/// The one that measures a third-party program.
 const REDIS: &str = "redis";
 
 /// Measures the benchmark of that name, or all of them, and prints the table.
@@ -130,7 +130,7 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
                 }
                 figures.extend(found);
             }
-            // The others are measured all the same: one run names all that is wrong.
+            // The others are measured anyway, so that one run reports everything that is wrong.
             Err(sentence) => {
                 println!("FAILED: {name}: {sentence}");
                 failures.push(format!("{name}: {sentence}"));
@@ -225,7 +225,7 @@ fn build_command(is_smoke: bool, package: &str) -> Command {
     build
 }
 
-/// Builds what is measured, and looks at the machine.
+/// Builds what is measured, and checks the machine.
 pub(crate) fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String> {
     let mut build = build_command(plan.smoke, MILLPOND);
     if needs_millpond && !run_command(&mut build, &mut TestTally::default())? {
@@ -567,11 +567,10 @@ fn allowed_cpus(status: &str) -> Vec<usize> {
 
 // Idle CPUs that stay awake while something is measured.
 //
-// A virtual CPU with nothing to do is given back to the host, and how soon it returns when a packet
-// comes is the host's affair: on a noisy one that is most of a latency, and is told as stolen time.
-// Real CPUs sleep too, less deeply. Linux keeps those awake for which a program asks it to
-// (Documentation/admin-guide/pm/cpuidle.rst, "Power Management Quality of Service for CPUs"), until that
-// program closes the file; all servers that are compared profit alike.
+// An idle virtual CPU is given back to the host, and the host decides how soon it returns when a packet comes. On a
+// noisy host that is most of a latency, and it is reported as stolen time. Real CPUs sleep too, less deeply. Linux
+// keeps the CPUs awake while a program asks for it (Documentation/admin-guide/pm/cpuidle.rst, "Power Management Quality
+// of Service for CPUs"), until that program closes the file; all compared servers profit equally.
 
 /// As long as this is kept, no CPU sleeps.
 struct Awake {

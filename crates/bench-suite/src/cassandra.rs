@@ -3,8 +3,8 @@
 //!
 //! Place: its own subcommand. It installs Java and Maven where they are missing (`scripts/setup`),
 //! has Maven fetch the jars once into the user's cache (`cassandra/pom.xml`), starts the nodes on
-//! 127.0.0.1 to 3 (`node`), runs the tests of `millpond-entity` that ask for a cluster, and stops
-//! the nodes by their ids. A test kills a node and asks for it back, by this program
+//! 127.0.0.1 to 3 (`node`), runs the tests of `millpond-entity` that need a cluster, and stops the
+//! nodes by their ids. A test kills a node and asks for it back, by this program
 //! (`MILLPOND_BENCH_SUITE`). With `secured` the nodes speak TLS alone and ask for a certificate
 //! (`certificates`) and a password, and the same tests run again. Three nodes take more than a
 //! gigabyte.
@@ -85,7 +85,7 @@ fn run_tests(access: Access, filter: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Starts a cluster and runs `command` beside it: for measuring, and for looking around.
+/// Starts a cluster and runs `command` beside it, for measurements and manual checks.
 fn run_beside(access: Access, command: &[&str]) -> Result<(), String> {
     set_up()?;
     let cluster = Cluster::start(access)?;
@@ -235,7 +235,7 @@ impl Drop for Cluster {
 // for their addresses. Java reads PEM, with a key in front of its chain.
 
 /// `ca.pem` and what it has signed: `node1.pem` and so on, `client.crt` and `client.key`; and `stranger.*`, which
-/// nobody has signed.
+/// `ca.pem` has not signed.
 fn make(directory: &Path, nodes: RangeInclusive<u8>) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     fs::create_dir_all(directory).map_err(failed)?;

@@ -31,7 +31,7 @@ use crate::hostile::resources::server::Upstream;
 /// Of the points of a call, one of so many is tried by the slow tier.
 const SMOKE_STEP: u64 = 5;
 
-/// Every point, or one in some for a moment's look; of all servers and calls, or of those named.
+/// Every point, or one in some for a quick check; of all servers and calls, or of the named ones.
 pub(crate) fn run(words: &[&str]) -> Result<(), String> {
     let is_smoke = words.contains(&"--smoke");
     let names: Vec<&str> = words
@@ -207,7 +207,7 @@ struct Kind {
     call: &'static str,
     /// As strace writes it.
     error: &'static str,
-    /// What somebody reads of it.
+    /// The text for the reader.
     text: &'static str,
 }
 
@@ -317,7 +317,7 @@ impl Kind {
             "out of memory",
             // What pthread_create makes of a stack that cannot be had.
             "resource temporarily unavailable",
-            // The dynamic loader, before there is a stderr to speak of.
+            // The dynamic loader, before stderr exists.
             "cannot allocate tls data structures",
         ];
         let said = said.to_lowercase();

@@ -1,12 +1,12 @@
 //! Does `millpond compare` find what is there, and nothing else?
 //!
-//! Real comparisons of a server with itself, and with the same that has faults of known size
-//! (`preload/plant`): more work in each allocation, a longer stall in one of many, memory that is never given
-//! back. Those of instructions alone need no quiet machine (`scope`). The table says how often something was claimed where there is nothing, how often each fault was
-//! found, and how often the interval held the truth. What the server is like, and why: `faults`.
+//! Real comparisons of a server with itself, and with a copy that has faults of known size (`preload/plant`): more work
+//! in each allocation, a longer stall in one of many, leaked memory. Those of instructions alone need no quiet machine
+//! (`scope`). The table says how often a difference was claimed where there is none, how often each fault was found,
+//! and how often the interval contained the true value. `faults` describes the server and the reasons.
 //!
-//! The truth follows from what was planted and from what that takes without the lab (`calibration`). No build fails by
-//! the clock: the smoke run looks at memory alone.
+//! The true value follows from the planted fault and from its cost without the lab (`calibration`). No build fails
+//! because of time: the smoke run checks memory only.
 
 mod faults;
 mod record;
@@ -29,7 +29,7 @@ use crate::bench::candidates::Record;
 use crate::bench::{Bench, callgrind, nginx};
 use xtask::{TestTally, cargo, run_command};
 
-/// Comparisons, unless told otherwise: so many have an upper 95 % bound of 7.2 % if none errs.
+/// Comparisons by default: so many have an upper 95 % bound of 7.2 % if none errs.
 pub(crate) const COMPARISONS_DEFAULT: u32 = 40;
 /// What `millpond compare` takes by default.
 pub(crate) const TIME_BUDGET_DEFAULT: &str = "300s";
@@ -175,7 +175,7 @@ impl Proof {
         compare.args(words).arg("--out").arg(&self.out);
         self.scope.subject(&mut compare, &self.bench)?;
         if self.bench.plan.smoke {
-            // Checks may run beside each other; only memory is looked at.
+            // Checks may run beside each other; only memory is measured.
             compare.env("MILLPOND_LOCK", "");
         }
         let output = compare
@@ -217,8 +217,8 @@ impl Scope {
         }
     }
 
-    /// What is planted, after a look at the server without.
-    /// `ns`: CPU time of a planted instruction.
+    /// What is planted, after a measurement of the server without it. `ns`: CPU time of a planted
+    /// instruction.
     fn scene(self, scout: &Comparison, ns: f64) -> Result<Scene, String> {
         match self {
             Self::All => Scene::sized(scout, ns),
@@ -251,9 +251,9 @@ impl Scope {
 
 // What the planted work takes, measured without the lab.
 //
-// A process that does nothing but allocate runs under `preload/plant` with two amounts of planted work in turn; the
-// difference of their CPU times, divided by the difference of the instructions, is the truth that the lab's estimates
-// are held against.
+// A process that does nothing but allocate runs under `preload/plant` with two amounts of planted work alternately; the
+// difference of their CPU times, divided by the difference of the instructions, is the true value that the lab's
+// estimates are compared with.
 
 /// Allocations of each process.
 const ALLOCATIONS: u32 = 2_000;

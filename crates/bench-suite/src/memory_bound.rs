@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Small entities, unless told otherwise.
+/// Small entities by default.
 pub(crate) const KEYS_DEFAULT: u64 = 10_000_000;
 
 /// What comes with a process: code, stacks, the engine's own structures.
@@ -181,7 +181,7 @@ fn many_keys(subject: &Subject, plan: &BoundsPlan) -> Result<Value, String> {
 }
 
 /// What was resident in the last third of a scan beyond that in the middle one: the first fills the
-/// caches. `None` if it was over too soon to tell.
+/// caches. `None` if the scan was too short.
 fn growth_bytes(samples: &[u64]) -> Option<u64> {
     let third = samples.len() / 3;
     let thirds = || Some((samples.get(third..2 * third)?, samples.get(2 * third..)?));

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use xtask::{TestTally, cargo, metadata, one_number, run_command};
 
-/// Requests made up for each operation, unless told otherwise.
+/// Requests generated for each operation by default.
 const EXAMPLES_DEFAULT: u64 = 200;
 
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
@@ -19,7 +19,7 @@ const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 /// Longest start.
 const START_MAX: Duration = Duration::from_secs(30);
 
-/// A token that may write, so that everything is answered.
+/// A token that may write, so that no request is refused.
 const TOKEN: &str = "schemathesis-0123456789";
 
 /// What no description can say. A date's day has to be that of its week; a server on one machine has one

@@ -12,7 +12,7 @@ use xtask::{
 // A busy machine: two threads per CPU that never sleep, and the whole suite beside them. A test that fails here depends
 // on timing, and is to be mended at its cause.
 
-/// Runs, unless told otherwise.
+/// Runs by default.
 const RUNS_DEFAULT: u64 = 10;
 
 /// Busy threads for each CPU.
@@ -82,8 +82,8 @@ const TESTS: [&str; 2] = [
     "survives_every_failure",
 ];
 
-/// Kills a server so often under load, and as often where its disk fails, and looks at what each left
-/// behind; then fails each call once.
+/// Kills a server so often under load, and as often where its disk fails, and checks what each left behind; then fails
+/// each call once.
 pub(crate) fn run_crash(words: &[&str]) -> Result<(), String> {
     let kills = one_number(words, "kills", KILLS_DEFAULT)?;
     let mut test = cargo();

@@ -24,7 +24,7 @@ use crate::bench::Bench;
 use crate::bench::candidates::{Record, Spread};
 use crate::hostile::subject::{Metrics, Subject, broken_identity, sum};
 
-/// Seconds, unless told otherwise.
+/// Seconds by default.
 pub(crate) const SECONDS_DEFAULT: u64 = 600;
 /// Visitors of each server.
 const VISITORS: u64 = 3;
@@ -239,7 +239,7 @@ impl Stay {
         }
     }
 
-    /// Nobody visits any more: everything is given back, adds up, and stops in order.
+    /// No clients come any more: everything is given back, adds up, and stops in order.
     fn end(self, statuses: &BTreeMap<u16, u64>, seconds: u64) -> Result<Value, String> {
         let metrics = self.subject.wait_until("all is given back", |metrics| {
             needs_own_connection(metrics) && leftover(metrics).is_none()
@@ -346,7 +346,7 @@ impl Stay {
     }
 }
 
-/// What should be nobody's once nobody is there, and is somebody's.
+/// What should be free when no client is connected, and is not.
 fn leftover(metrics: &Metrics) -> Option<String> {
     let is_of_requests = |name: &str| {
         name.starts_with("millpond_files_transfers")

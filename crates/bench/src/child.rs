@@ -2,9 +2,9 @@
 //!
 //! `subject` starts `millpond bench-child ...` with the allocator preloaded; this runs the program
 //! and prints a line of JSON. Before it, a line `idle` may say that the timed part is over and only
-//! idleness follows, so that the next child may start. A candidate's allocator is proved to be
-//! mapped, by the kernel's list and not by the environment. That is done last: looking into files
-//! takes memory, which must not be there before the program.
+//! idleness follows: the next child may start. The kernel's list of mappings, not the environment,
+//! proves that a candidate's allocator is mapped. That is done last: reading files takes memory,
+//! which must not be allocated before the program runs.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -193,7 +193,7 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-// A directory that only this user can look into, removed when dropped.
+// A directory that only this user can read, removed when dropped.
 
 /// For the heap call counter, which is a shared object, and for perf's data.
 #[derive(Debug)]
@@ -202,8 +202,8 @@ pub(crate) struct PrivateDirectory {
 }
 
 impl PrivateDirectory {
-    /// Under a name that cannot be foreseen; created, never reused: an existing one may be
-    /// somebody's trap.
+    /// Its name cannot be predicted; it is created, never reused, because an existing one may be a
+    /// trap.
     pub(crate) fn create() -> Result<Self, BenchError> {
         let name = format!(
             "millpond-bench-{}-{:016x}",
@@ -220,7 +220,7 @@ impl PrivateDirectory {
 
 impl Drop for PrivateDirectory {
     fn drop(&mut self) {
-        // A leftover in the temporary directory harms nobody.
+        // A leftover in the temporary directory is harmless.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

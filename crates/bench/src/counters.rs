@@ -1,8 +1,8 @@
 //! Hardware counters of one thread, all in one group.
 //!
 //! The stopwatch starts and stops them around the timed loop. A group is on the processor as a
-//! whole or not at all, and four events fit every PMU since 2008; if it had to share them all the
-//! same, the counts are thrown away: scaled counts are a guess.
+//! whole or not at all, and four events fit every PMU since 2008; if it had to share them anyway,
+//! the counts are thrown away: scaled counts are a guess.
 
 use std::io;
 use std::ops::Add;
@@ -22,7 +22,7 @@ pub struct Counts {
     pub cycles: u64,
     /// Branches that went the other way than foretold.
     pub branch_misses: u64,
-    /// Loads and stores that no cache answered.
+    /// Loads and stores that missed every cache.
     pub cache_misses: u64,
 }
 

@@ -315,7 +315,7 @@ fn field(path: &str, name: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-// Whether somebody else used the machine while we measured.
+// Whether other programs used the machine while we measured.
 
 /// The machine's CPU time and ours, at the start.
 pub(crate) struct Watch {
@@ -331,7 +331,7 @@ impl Watch {
         }
     }
 
-    /// What happened since; `None` where the system does not tell.
+    /// What happened since; `None` where the system does not report it.
     pub(crate) fn noise(&self) -> Option<MachineNoise> {
         let now = CpuTimes::read()?;
         let own_ns = own_cpu_ns().saturating_sub(self.own_ns);
@@ -339,7 +339,7 @@ impl Watch {
     }
 }
 
-/// CPU time of this process and of all children that have ended; 0 where the system does not tell.
+/// CPU time of this process and of all children that have ended; 0 where the system does not report it.
 fn own_cpu_ns() -> u64 {
     cpu_ns_with_children(std::process::id()).unwrap_or(0)
 }

@@ -248,7 +248,7 @@ impl Outcome {
 pub struct Retention {
     /// Most bytes alive at once, as asked for.
     pub live_peak_bytes: u64,
-    /// Most RSS, looked at 288 times in the day.
+    /// Highest RSS of 288 readings in the day.
     pub rss_peak_bytes: u64,
     /// RSS / live bytes when live bytes are at their peak.
     pub rss_per_live_at_peak: f64,
@@ -275,7 +275,7 @@ pub struct Retention {
 pub struct PerConnection {
     /// With a tenth of the connections in the middle of a request.
     pub active_bytes: f64,
-    /// With all requests answered, some seconds later.
+    /// After all responses, some seconds later.
     pub idle_bytes: f64,
     /// What was asked for when active.
     pub asked_active_bytes: f64,

@@ -51,7 +51,7 @@ fn title(program: &ProgramRecord) -> String {
     )
 }
 
-/// A column: two lines of head, and what it says of an allocator.
+/// A column: two heading lines, and its values for an allocator.
 struct Column {
     heads: [&'static str; 2],
     cell: fn(&ProgramRecord, &AllocatorRecord) -> String,

@@ -93,7 +93,7 @@ pub enum BenchEvent {
     Run {
         /// What.
         program: Program,
-        /// On whom.
+        /// The candidate.
         candidate: String,
         /// Which of all runs, from 1.
         run: usize,

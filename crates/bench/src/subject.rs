@@ -70,7 +70,7 @@ impl Subject {
         Self::start_with(launch, &spec.to_arguments(), spec.library.as_deref())
     }
 
-    /// A child that is told these words, under the allocator of `library`.
+    /// A child that is given these words, under the allocator of `library`.
     pub(crate) fn start_with(
         launch: &Launch<'_>,
         words: &[OsString],
@@ -145,7 +145,7 @@ impl Subject {
         read(line)
     }
 
-    /// It has said all it had to say, and ends well.
+    /// It has printed everything, and exits successfully.
     pub(crate) fn succeeded(&mut self) -> Result<(), RunError> {
         match self.child.wait() {
             Ok(status) if status.success() => Ok(()),

@@ -74,7 +74,7 @@ pub struct Allocator {
     settings: Vec<(String, String)>,
     /// The known allocator whose rules hold for it.
     family: Option<&'static str>,
-    /// What its settings change, in a few words, where they are of a list that says so.
+    /// What its settings change, in a few words, where they are of a list that describes itself.
     pub(crate) changes: &'static str,
     /// What a probe showed of it.
     proved: Option<&'static str>,
@@ -147,7 +147,7 @@ impl Allocator {
             .collect()
     }
 
-    /// The version, as exactly as it can be told without running it, and what a probe showed.
+    /// The version, as exactly as it is known without running it, and what a probe showed.
     #[must_use]
     pub fn version(&self) -> Option<String> {
         let mut version = self.version_alone();

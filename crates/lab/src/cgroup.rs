@@ -63,7 +63,7 @@ impl Drop for GroupDirectory {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     thread::sleep(REMOVE_INTERVAL);
                 }
-                // An empty group that stays behind harms nobody.
+                // An empty group that stays behind is harmless.
                 _ => return,
             }
         }
@@ -130,7 +130,7 @@ impl GroupMemory {
 }
 
 impl CgroupRoot {
-    /// Looks for a place; `Err` is the reason why there is none, for the report.
+    /// Searches for a place; `Err` is the reason why there is none, for the report.
     pub(crate) fn find() -> Result<Self, String> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -146,7 +146,7 @@ impl CgroupRoot {
         let directory = GroupDirectory::create_below(parent).map_err(|error| {
             format!("no cgroup can be made below {}: {error}", parent.display())
         })?;
-        // If the memory controller cannot be handed on, the group counts CPU time all the same.
+        // If the memory controller cannot be delegated, the group still counts CPU time.
         let _ = directory.write("cgroup.subtree_control", "+memory");
         let controllers = directory.read("cgroup.subtree_control").unwrap_or_default();
         Ok(Self {
@@ -286,7 +286,7 @@ pub(crate) struct MemoryGroupRoot {
 }
 
 impl MemoryGroupRoot {
-    /// Looks for a place; `None` where this user can make none.
+    /// Searches for a place; `None` where this user can make none.
     pub(crate) fn find() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -368,7 +368,7 @@ fn memory_group_place(mounts: &str, own: &str) -> Option<(String, String)> {
         let mount = fields.nth(1)?;
         let is_version_1 = fields.next()? == "cgroup";
         let options = fields.next()?;
-        // A new group of cpusets admits nobody before it has CPUs.
+        // A new group of cpusets accepts no process before it has CPUs.
         (is_version_1 && has(options, "memory") && !has(options, "cpuset"))
             .then(|| mount.to_owned())
     })?;

@@ -1,5 +1,5 @@
-//! A heap that is aged on purpose: an object of ours in front of the allocator (`preload/churn`), and the file by which it
-//! is told when to allocate and free blocks of mixed sizes at random, in the server's own threads.
+//! A heap that is aged on purpose: an object of ours in front of the allocator (`preload/churn`), and the file that
+//! switches on its allocating and freeing of blocks of mixed sizes at random, in the server's own threads.
 
 use std::fs::{self, OpenOptions};
 use std::io;

@@ -60,7 +60,7 @@ const STEADYING_SHARE: u32 = 20;
 /// An idle time from which on every allocator here has shown what it gives back.
 const IDLE_LONG: Duration = Duration::from_secs(11);
 
-/// Compares `config.target` under every allocator. `events` hears of progress; raising `stop` ends
+/// Compares `config.target` under every allocator. `events` receives progress; raising `stop` ends
 /// the comparison within a second or so, with what was measured until then.
 pub fn compare(
     config: &CompareConfig,
@@ -522,8 +522,8 @@ impl<'a> Lab<'a> {
         Ok(all)
     }
 
-    /// With phases: every candidate goes through them once with its heap traced, so that growth can be put down to the
-    /// program or its allocator. Without effect on what is scored; a candidate that fails here has no such answer.
+    /// With phases: every candidate goes through them once with its heap traced, so that growth can be attributed to
+    /// the program or its allocator. It has no effect on the scores; a candidate that fails here has no such result.
     fn trace_phases(
         &mut self,
         plan: &Plan,
@@ -578,7 +578,7 @@ impl<'a> Lab<'a> {
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<InstructionCounts, LabError> {
         let occasion = Occasion {
-            // Phases are asked for memory over time: no time goes to instructions unless somebody wants it.
+            // Phases are for memory over time: no time goes to instructions unless the user asks for it.
             wanted: match (&self.config.phases, self.config.emulated_counts) {
                 (Some(_), None) => Some(0),
                 (_, wanted) => wanted,

@@ -65,8 +65,8 @@ pub struct CompareConfig {
     pub options: SubjectOptions,
     /// The user's own load program; `None`: our generator.
     pub load_command: Option<LoadCommand>,
-    /// Settings of our pools, each with every allocator; `None`: off with every allocator, and on with the
-    /// baseline's. Ignored for somebody else's server.
+    /// Settings of our pools, each with every allocator; `None`: off with every allocator, and on with the baseline's.
+    /// Ignored for a third-party server.
     pub pools: Option<Vec<PoolSetting>>,
     /// Rounds; `None`: as many as the verdicts take, within the time budget.
     pub rounds: Option<u32>,
@@ -78,7 +78,7 @@ pub struct CompareConfig {
     pub connections: usize,
     /// The share of requests that may fail before a candidate does.
     pub errors_allowed: f64,
-    /// Without any answer for so long a candidate hangs; more where the baseline is slow.
+    /// A candidate without any response for so long hangs; more where the baseline is slow.
     pub silence_min: Duration,
     /// Requests per second of the latency phases; `None` takes 0.4 of what the slowest can do.
     pub rate_per_s: Option<f64>,
@@ -88,7 +88,7 @@ pub struct CompareConfig {
     pub work: Option<Settings>,
     /// An earlier record of the same question to check against.
     pub earlier: Option<Earlier>,
-    /// Whether the smallest memory limit is looked for that each candidate survives, and how often it has to.
+    /// Whether to search for the smallest memory limit that each candidate survives, and how often it has to.
     pub limit_trials: Option<LimitTrials>,
     /// Phases in each run (`--phases`) instead of equal work and slices.
     pub phases: Option<PhasePlan>,
@@ -214,7 +214,7 @@ impl CompareConfig {
                 let Some(file) = on_path(Path::new(program)) else {
                     return refuse(&format!("the command {} was not found", program.display()));
                 };
-                // A file that cannot be read may still run; its processes are looked at then.
+                // A file that cannot be read may still run; its processes are checked then.
                 match suitability::of_program(&file) {
                     Ok(Some(reason)) if !self.preloads_nothing() => {
                         let program = program.display();
@@ -366,8 +366,8 @@ impl CompareConfig {
         }
     }
 
-    /// The allocators to compare; known ones that are not here, extra ones that nobody named, and settings
-    /// without effect are named in `warnings`.
+    /// The allocators to compare; known ones that are not here, extra ones that were not named, and settings without
+    /// effect are named in `warnings`.
     pub(crate) fn chosen_allocators(
         &self,
         warnings: &mut Vec<String>,
@@ -385,7 +385,7 @@ impl CompareConfig {
             for mut one in allocator::select_with_settings(names)? {
                 match one.prove_kind(&self.launcher) {
                     Ok(()) => {}
-                    // Nobody asked for this one.
+                    // Not named by the user.
                     Err(reason) if names.iter().any(|name| name == allocator::ALL) => {
                         warnings.push(format!("not compared: {reason}"));
                         continue;

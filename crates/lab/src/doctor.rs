@@ -95,12 +95,12 @@ impl Section {
     }
 }
 
-/// One thing that was looked at.
+/// One checked thing.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Finding {
     /// What it is about.
     pub section: Section,
-    /// What was looked at, e.g. `open files`.
+    /// What was checked, e.g. `open files`.
     pub name: &'static str,
     /// How it stands.
     pub state: FindingState,
@@ -143,8 +143,8 @@ impl Finding {
     }
 }
 
-/// Looks at everything, in the order of the page. What the kernel does not show here (in a container,
-/// say) is left out, unless its absence says something.
+/// Checks everything, in the order of the page. What the kernel does not show here (in a container, say) is left out,
+/// unless its absence is a finding.
 #[must_use]
 pub fn examine(machine: &Machine, attempts: &Attempts) -> Vec<Finding> {
     [
@@ -265,7 +265,7 @@ fn package_versions(machine: &Machine) -> Finding {
     }
 }
 
-// What no file tells: it has to be tried.
+// What no file says: it has to be tried.
 
 /// What became of each attempt.
 #[derive(Clone, Debug)]
@@ -290,7 +290,7 @@ pub struct Attempts {
     awake: Result<(), String>,
     /// The highest priority of ordinary tasks is permitted.
     may_raise_priority: bool,
-    /// Looking for allocators.
+    /// Searching for allocators.
     allocators: Vec<CatalogueEntry>,
 }
 

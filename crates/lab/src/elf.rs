@@ -74,7 +74,7 @@ impl Elf {
             .is_some_and(|header| header.e_type(LE) == ET_DYN)
     }
 
-    /// True for a program without a dynamic linker: it never looks at `LD_PRELOAD`.
+    /// True for a program without a dynamic linker: it never reads `LD_PRELOAD`.
     #[must_use]
     pub fn is_static_program(&self) -> bool {
         let header = self.header();
@@ -209,8 +209,8 @@ impl Elf {
         symbols.iter().find(|symbol| is_it(&symbols, symbol))
     }
 
-    /// How many of the functions set up a frame pointer, as a share; `None` where that cannot be told.
-    /// Counted are the two instructions that do so, against the functions in the unwind tables.
+    /// How many of the functions set up a frame pointer, as a share; `None` where that is unknown. Counts the two
+    /// instructions that do so, and divides by the functions in the unwind tables.
     #[must_use]
     pub fn frame_pointer_share(&self) -> Option<f64> {
         // What begins a function: push rbp; mov rbp, rsp.

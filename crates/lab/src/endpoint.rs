@@ -114,7 +114,7 @@ impl Endpoint {
 fn remove_stale_socket(path: &Path) {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     if is_socket {
-        // If it stays, the server says so itself.
+        // If it stays, the server reports it itself.
         let _ = fs::remove_file(path);
     }
 }

@@ -81,7 +81,7 @@ pub enum LabError {
         /// The first failure.
         first: String,
     },
-    /// Somebody else compares.
+    /// Another comparison runs.
     #[error(
         "another comparison is running on this machine{}: two at once would measure each other; wait \
          for it to end, or set MILLPOND_LOCK to another file than {} to insist",
@@ -89,7 +89,7 @@ pub enum LabError {
         path.display()
     )]
     AnotherComparison {
-        /// Its process, if it can be told.
+        /// Its process, if known.
         who: Option<u32>,
         /// The file that it holds locked.
         path: PathBuf,
@@ -131,13 +131,13 @@ pub enum LabError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The target did not start, did not answer, or died.
+    /// The target did not start, did not respond, or died.
     #[error(transparent)]
     Subject(SubjectError),
     /// The allocator is not the one the run is named after.
     #[error(transparent)]
     Presence(#[from] PresenceError),
-    /// Somebody else answers at the target's address.
+    /// Another server responds at the target's address.
     #[error(
         "something already listens on {address}, so it is not this target that would be measured; \
          stop it or change the port"
@@ -179,7 +179,7 @@ pub enum RunError {
     /// More requests failed than are allowed: a fast server that is wrong has lost.
     #[error("{0}")]
     FailedRequests(Box<FailedRequests>),
-    /// It runs, and answers no more.
+    /// It runs, and does not respond any more.
     #[error(
         "{title} hangs: after {answered} responses none came within {} s; {last_words}", silence.as_secs()
     )]
@@ -271,7 +271,7 @@ pub enum RunError {
     /// A network of the target's own cannot be made or entered.
     #[error("no network namespace: {0}")]
     Network(io::Error),
-    /// Somebody else takes a part of the target's connections.
+    /// Another process takes a part of the target's connections.
     #[error(
         "{address} is shared: process {pid} listens there too (SO_REUSEPORT) and would answer a part of the requests; \
          stop it or change the port"
@@ -393,7 +393,7 @@ fn remedies_of_time(needed: Duration, connections: usize, backlog: Option<u32>) 
     format!("{fewer}, fewer candidates (--allocators), or --time-budget {minutes}m")
 }
 
-/// What ended a target, as far as its end and its last words tell.
+/// What ended a target, as far as its exit and its last output show.
 fn cause_of_end(exit: Exit, last_words: &LastWords) -> FailureCause {
     let last_lines = last_words.lines.clone();
     if last_words.mention(&WORDS_OF_SETTINGS) {
@@ -409,7 +409,7 @@ fn cause_of_end(exit: Exit, last_words: &LastWords) -> FailureCause {
     }
 }
 
-/// An end that nobody asked for.
+/// An end that was not requested.
 fn crash(exit: Exit, last_lines: Vec<String>) -> FailureCause {
     let (signal, exit_status) = match exit {
         Exit::Signal(number) => (Some(number), None),

@@ -33,7 +33,7 @@ pub enum LabEvent {
         /// Of how many.
         of: usize,
     },
-    /// The smallest memory limit that a candidate survives is looked for.
+    /// The search for the smallest memory limit that a candidate survives.
     LimitSearch {
         /// Its name.
         candidate: String,

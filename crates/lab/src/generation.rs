@@ -50,7 +50,7 @@ const GENERATOR_CPU_LIMIT: f64 = 0.90;
 const SERVER_BUSY: f64 = 0.95;
 /// How often a slice is tried that something outside disturbs.
 const TURNS_MAX: u32 = 3;
-/// How often the distance of the CPUs is looked at while nothing else is left to do.
+/// How often the distance of the CPUs is measured while nothing else is left to do.
 const NEAR_LOOK: Duration = Duration::from_millis(20);
 /// A request is late if it left this long after it was due.
 const LATE_NS: u64 = 1_000_000;
@@ -67,8 +67,8 @@ pub(crate) struct Generation<'a> {
 }
 
 impl Generation<'_> {
-    /// Measures candidates, each given as its position in the round and its place in the list, in this order. `begins` is
-    /// told of each before it starts.
+    /// Measures candidates, each given as its position in the round and its place in the list, in this order. `begins`
+    /// is called with each before it starts.
     pub(crate) fn run(
         &mut self,
         order: &[(u32, usize)],
@@ -481,8 +481,8 @@ impl Generation<'_> {
     }
 }
 
-/// Takes back cycles in which the CPUs were not equally far apart for all, for everybody, unless a member has no others:
-/// a round without any latency is lost to all.
+/// Drops, for all members, cycles in which the CPUs were not equally far apart for all, unless a member has no others:
+/// a round without any latency would be lost to all.
 fn drop_doubtful(members: &mut [Member], doubtful: &[Step]) {
     let Some(&first) = doubtful.first() else {
         return;

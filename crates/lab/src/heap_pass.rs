@@ -22,7 +22,7 @@ use crate::trace::{HeapCalls, HeapReading, Trace};
 const COUNTED_REQUESTS_MAX: u64 = 4_000;
 /// Fewer would show what happens once, not per request.
 const COUNTED_REQUESTS_MIN: u64 = 40;
-/// A slow server gets as many requests as it answers in this time.
+/// A slow server gets as many requests as it can respond to in this time.
 const COUNTED_SECONDS: f64 = 0.5;
 
 /// What was found, ready for a record.
@@ -85,7 +85,7 @@ impl HeapCosts {
         let profile = last.profile_since(first, requests, anonymous_bytes);
         let is_known = profile.fragmentation.is_some();
         self.reach.live_bytes = is_known.then_some(profile.live_bytes);
-        // What few samples tell of is left out of the measures; the profile has it with its error.
+        // Values from few samples are left out of the measures; the profile has them with their error.
         let roughly = |bytes: u64| (profile.fragmentation.is_some()).then_some(bytes as f64);
         for (quantity, value) in [
             (Quantity::LiveBytes, roughly(profile.live_bytes)),

@@ -166,8 +166,8 @@ pub(crate) fn run(
 
 /// So many counts decide among a dozen candidates; more would only take time.
 pub(crate) const COUNTS_MAX: u32 = 10;
-/// Requests that are counted beyond the first: what the slowest candidate answers at full speed in this
-/// time, which takes an emulator a second or two.
+/// Requests that are counted beyond the first: what the slowest candidate serves at full speed in this time, which
+/// takes an emulator a second or two.
 const COUNTED_SECONDS: f64 = 0.25;
 const COUNTED_REQUESTS_MIN: u64 = 100;
 const COUNTED_REQUESTS_MAX: u64 = 20_000;

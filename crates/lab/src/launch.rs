@@ -7,11 +7,10 @@
 //! lab --stdin/stdout--> supervise --stdin--> exec  ==exec==>  target  -> its workers
 //! ```
 //!
-//! The supervisor owns every process the target ever forks (it is their subreaper), so that none
-//! outlives a run: it stops them all on the lab's word, and also when the lab is gone, which it sees
-//! as the end of its stdin. The second stage waits for one byte, so that counters can be attached to
-//! its process id before the target's first instruction, and only there is `LD_PRELOAD` set: neither
-//! the lab nor the supervisor ever run under the allocator that is measured.
+//! The supervisor owns every process the target ever forks (it is their subreaper), so none outlives a run: it stops
+//! them all on the lab's command, and also when its stdin ends because the lab is gone. The second stage waits for one
+//! byte, so that counters can be attached to its process id before the target's first instruction, and only there is
+//! `LD_PRELOAD` set: neither the lab nor the supervisor ever run under the allocator that is measured.
 //!
 //! A stage by itself is `millpond launch probe`: a program of a moment that is started under an allocator and its
 //! settings, and says what malloc does there.
@@ -226,7 +225,7 @@ fn run(spec: &LaunchSpec) -> ExitCode {
         .first()
         .map(|word| word.display().to_string())
         .unwrap_or_default();
-    // The log is where the lab looks for last words; if even that fails nobody can be told.
+    // The lab reads last messages from the log; if even that fails there is nowhere to report.
     let _ = writeln!(log, "millpond launch: cannot run {program}: {error}");
     ExitCode::from(CANNOT_RUN)
 }
@@ -243,7 +242,7 @@ fn become_user(user: &Identity) -> io::Result<()> {
         })
 }
 
-/// Returns `Ok` only when told nothing to do: the supervisor went away before the word came.
+/// Returns `Ok` only without a command to run: the supervisor ended before sending one.
 fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
     for procs in &spec.cgroups {
         fs::write(procs, std::process::id().to_string())?;

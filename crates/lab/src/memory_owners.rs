@@ -250,7 +250,7 @@ fn of_named(mapping: &Mapping) -> Holder {
     }
 }
 
-/// What the files of code are, each looked at once.
+/// What the files of code are, each read once.
 #[derive(Debug, Default)]
 struct Objects {
     holders: BTreeMap<PathBuf, Holder>,

@@ -144,7 +144,7 @@ fn nanoseconds(name: &str, unit: &str) -> Result<f64, String> {
     }
 }
 
-/// What a throughput may be counted in: each a word for one response.
+/// Units of a throughput: each a word for one response.
 const ANSWERS: [&str; 16] = [
     "",
     "1",

@@ -142,7 +142,7 @@ impl Collection {
         }
     }
 
-    /// Notes what was found once, outside the rounds, in the candidate's first good round only: it
+    /// Stores what was found once, outside the rounds, in the candidate's first good round only: it
     /// is one observation and must not look like ten.
     pub(crate) fn add_once(&mut self, index: usize, values: &[(Measure, f64)]) {
         let Some(candidate) = self.candidates.get_mut(index) else {
@@ -574,8 +574,8 @@ const STATUS_FAILED_MIN: u16 = 400;
 /// So unlikely is a number of failures that counts as too many, as the logarithm of 1 to 10,000: by chance alone one
 /// server in many thousand phases with just the share that is allowed is called worse.
 const UNLIKELY: f64 = 9.2;
-/// More phases of a process with requests that timed out are too many, however many others were answered: in each
-/// everybody waits for as long as a response may take.
+/// More phases of a process with timed-out requests are too many, however many others succeeded: each of them waits for
+/// as long as a response may take.
 const TIMED_OUT_PHASES_MAX: u32 = 2;
 
 /// The requests of a phase, or of the phases of a session so far.
@@ -591,7 +591,7 @@ pub(crate) struct Answers {
     redirects: (u64, u16),
     /// How long no response came on any connection at the end of a phase, if that is as long as one may take.
     pub(crate) silence: Option<Duration>,
-    /// Phases with requests that were never answered.
+    /// Phases with requests that got no response.
     timed_out_phases: u32,
 }
 
@@ -673,7 +673,7 @@ pub struct FailedRequests {
     pub url: String,
     /// Over how many connections.
     pub connections: usize,
-    /// How many connections may wait at the server to be accepted, if that can be told.
+    /// How many connections may wait at the server to be accepted, if known.
     pub backlog: Option<u32>,
     /// The share that may fail.
     pub allowed: f64,

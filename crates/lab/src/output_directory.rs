@@ -1,8 +1,8 @@
 //! The directory that a report or a profile is written into: ours, or untouched.
 //!
-//! A run replaces what an earlier run left there, whole folders included. So a directory is used only if it carries
-//! our mark, a file that the first run leaves in it, or if it does not exist or is empty. Whatever else is there
-//! belongs to somebody, and the run is refused before it starts anything.
+//! A run replaces what an earlier run left there, whole folders included. So a directory is used only if it has our
+//! marker, a file that the first run leaves in it, or if it does not exist or is empty. With foreign files in it, the
+//! run is refused before it starts anything.
 
 use std::fs::File;
 use std::io::Write;
@@ -245,7 +245,7 @@ impl DataPlace {
     ) -> Result<Self, LabError> {
         match (wanted, target) {
             (Some(path), _) => Self::on_disk(OutputDirectory::claim(path)?, None),
-            // Where somebody else's server keeps its data is its own affair.
+            // Where a third-party server keeps its data is not our concern.
             (None, Target::Command { .. }) => Self::on_disk(out.clone(), None),
             (None, Target::Entity { .. }) => {
                 remove_abandoned(Path::new(MEMORY));
@@ -271,7 +271,7 @@ impl DataPlace {
         })
     }
 
-    /// Whether nobody wanted a disk, and there was no room in memory.
+    /// Whether no disk was requested, and there was no room in memory.
     pub(crate) fn is_disk_for_want_of_memory(&self) -> bool {
         self.memory.is_none() && self.note.is_some()
     }
@@ -331,7 +331,7 @@ fn remove_abandoned(parent: &Path) {
         });
         let is_abandoned = owner.is_some_and(|pid| !is_alive(pid));
         if is_abandoned && OutputDirectory::is_ours(&entry.path()) {
-            // Somebody else's cannot be removed, and is not.
+            // Files of other users cannot be removed, and are kept.
             let _ = fs::remove_dir_all(entry.path());
         }
     }

@@ -69,7 +69,7 @@ const WRITES: f64 = 58_000.0;
 const WRITES_PACED: f64 = 16_000.0;
 /// So many shorter slices of reads there are for each slice of writes.
 const READS_PER_WRITE: u32 = 3;
-/// Nobody waits for more rounds; a plan has to end.
+/// Users do not wait for more rounds; a plan has to end.
 const ROUNDS_MAX: u32 = 1_000;
 /// The part of a run that the warm-up may take.
 const WARM_UP_SHARE: f64 = 1.0 / 3.0;
@@ -109,8 +109,8 @@ fn rounds_min(candidates: u32) -> u32 {
 pub struct Plan {
     /// Rounds at most: those until the last analysis.
     pub rounds: u32,
-    /// The rounds after which the data are looked at. More than one: the comparison ends at the first
-    /// interim analysis that finds every verdict decided.
+    /// The rounds after which the data are analysed. More than one: the comparison ends at the first interim analysis
+    /// that finds every verdict decided.
     pub looks: Vec<u32>,
     /// Fewer cannot give a verdict.
     pub rounds_min: u32,

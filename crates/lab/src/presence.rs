@@ -1,12 +1,12 @@
 //! Proof that the allocator a run is named after is the one that serves.
 //!
-//! The dynamic linker goes on without a library it cannot load, static programs never look at
-//! `LD_PRELOAD`, wrapper scripts drop it: each gives a run that is plain glibc under another name.
-//! So, for every process that holds the listening socket: the library's code must be mapped, the
+//! The dynamic linker goes on without a library it cannot load, static programs never read
+//! `LD_PRELOAD`, wrapper scripts drop it: each gives a run of plain glibc under another name. So,
+//! for every process that holds the listening socket: the library's code must be mapped, the
 //! program must not define malloc itself (the linker would find that first), every address of
 //! malloc, calloc, realloc and free that the dynamic linker wrote must lead into the library
-//! (`interposition`), its settings must have reached the process, and with nothing
-//! preloaded no allocator may be there unnoticed. What cannot be proved is refused.
+//! (`interposition`), its settings must have reached the process, and with nothing preloaded no
+//! other allocator may be there. A run without this proof is refused.
 
 pub(crate) mod interposition;
 
@@ -28,7 +28,7 @@ use crate::process_tree::parent_of;
 use crate::suitability::Unsuitable;
 use crate::{process_tree, suitability};
 
-/// How often a process is looked at that is not as it should be.
+/// How often a process that is not as it should be is checked again.
 const LOOKS_MAX: u32 = 20;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -58,7 +58,7 @@ pub enum PresenceError {
     OwnMalloc {
         /// The program.
         program: PathBuf,
-        /// The library that is mapped in vain.
+        /// The library that is mapped but not used.
         library: PathBuf,
     },
     /// No preloaded library can serve this program.
@@ -132,7 +132,7 @@ pub enum PresenceError {
         /// What the system said.
         reason: String,
     },
-    /// There was no process to look at, or all of them ended meanwhile.
+    /// There was no process to check, or all of them ended meanwhile.
     #[error("no process of the server was left when its allocator was checked")]
     NothingServes,
 }
@@ -140,15 +140,14 @@ pub enum PresenceError {
 /// What was found in the processes that serve.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Presence {
-    /// The processes that were looked at.
+    /// The checked processes.
     pub pids: Vec<i32>,
     /// The allocator that the target brings along by itself, if it is not the C library's.
     pub native: Option<String>,
 }
 
-/// Looks into every process of `pids` (those that serve) and demands `allocator` there. One that ends
-/// meanwhile (a worker that is replaced) serves no longer and is left out; if all do, that is
-/// [`PresenceError::NothingServes`].
+/// Checks that every process of `pids` (those that serve) uses `allocator`. One that ends meanwhile (a worker that is
+/// replaced) serves no longer and is left out; if all do, that is [`PresenceError::NothingServes`].
 pub fn prove(pids: &[i32], allocator: &Allocator) -> Result<Presence, PresenceError> {
     prove_behind(pids, allocator, None)
 }
@@ -167,7 +166,7 @@ pub fn prove_behind(
     })
 }
 
-/// What `look` finds in each process; one that has ended meanwhile is left out.
+/// The result of `look` for each process; one that has ended meanwhile is left out.
 fn each_living<T>(
     pids: &[i32],
     mut look: impl FnMut(i32) -> Result<T, PresenceError>,
@@ -184,8 +183,8 @@ fn each_living<T>(
     Ok(found)
 }
 
-/// The same in one process; `None` if it has ended, or is ending. One that replaces itself by another program has no memory
-/// to look at for a moment: it is looked at again before it is refused.
+/// The same in one process; `None` if it has ended, or is ending. One that replaces itself by another program has no
+/// memory to read for a moment: it is checked again before it is refused.
 fn look_again<T>(
     pid: i32,
     look: &mut impl FnMut(i32) -> Result<T, PresenceError>,
@@ -357,8 +356,8 @@ impl Process {
         calls.retain(|call| {
             // What stands in front has its own business with the C library.
             let is_in_front = Some(call.from.as_path()) == front;
-            // A program at a fixed address (python of Debian, node) that takes malloc's address lends
-            // everybody a place of its own for it, from where the call goes on through its own slot.
+            // A program at a fixed address (python of Debian, node) that takes malloc's address gives all objects a
+            // stub of its own for it, which calls through the program's slot.
             let goes_on = call.to == program && !file.defines(call.function);
             !is_in_front && !goes_on
         });

@@ -1,7 +1,7 @@
 //! Process trees: parents, descendants and listening sockets, read from `/proc`.
 //!
 //! The supervisor finds what a target left behind; `presence` and `sampler` find the processes that
-//! serve. Every answer is a snapshot: a process may end right after.
+//! serve. Every result is a snapshot: a process may end right after.
 
 use std::collections::HashSet;
 use std::fs;
@@ -167,8 +167,8 @@ pub fn other_listener(pids: &[i32], address: SocketAddr) -> Option<i32> {
         .find(|&pid| holds_one(pid, &sockets))
 }
 
-/// How `/proc/net/tcp` and `tcp6` write the local addresses at which a connection to `ip` arrives: itself, itself as an
-/// IPv6 address, and those of everybody.
+/// How `/proc/net/tcp` and `tcp6` write the local addresses at which a connection to `ip` arrives: the address itself,
+/// the address as IPv6, and the wildcard addresses.
 fn names_in_tables(ip: IpAddr) -> Vec<String> {
     let words = |bytes: &[u8]| -> String {
         let words = bytes.chunks_exact(4).map(|word| {

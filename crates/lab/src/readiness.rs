@@ -1,5 +1,5 @@
-//! How it is told that a starting target serves: an HTTP answer, an open port, or a line of its log.
-//! `subject` asks until the answer is yes, or its patience ends.
+//! How it is detected that a starting target serves: an HTTP response, an open port, or a line of its log. `subject`
+//! asks until it serves, or the time limit is reached.
 
 use std::fmt;
 use std::fs;

@@ -1,11 +1,11 @@
 //! The memory of a target over time, up to twenty times a second while phases run.
 //!
-//! `outcome` and `generation` start it once the target serves and stop it before the target is stopped.
-//! Each sample is the quantity that the table shows, read from `smaps_rollup` of every process, so that the curve and the
-//! table cannot contradict each other: cheaper figures (resident less shared pages of `statm`) count what a pre-fork
-//! server's workers share once for each of them. A look costs about 1 ms of CPU time for 100 MB, so the pause after it
-//! grows with what it took, up to half a second: samples of a large server are fewer, never different. Where `smaps_rollup` cannot be read the samples
-//! are of RSS alone.
+//! `outcome` and `generation` start it once the target serves and stop it before the target is stopped. Each sample is
+//! the quantity that the table shows, read from `smaps_rollup` of every process, so that the curve and the table cannot
+//! contradict each other: cheaper figures (resident less shared pages of `statm`) count what a pre-fork server's
+//! workers share once for each of them. A reading costs about 1 ms of CPU time for 100 MB, so the pause after it grows
+//! with its cost, up to half a second: samples of a large server are fewer, never different. Where `smaps_rollup`
+//! cannot be read the samples are of RSS alone.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use crate::usage::Edge;
 
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// The longest pause between two looks: an idle phase of two seconds has samples however many servers are looked at, and
-/// however slow a look is.
+/// The longest pause between two readings: an idle phase of two seconds has samples however many servers are read, and
+/// however slow a reading is.
 const INTERVAL_MAX: Duration = Duration::from_millis(500);
 
-/// Looks, and searches for processes, each take at most this part of a CPU's time, all samplers together, unless that
-/// would need a longer pause than [`INTERVAL_MAX`]. No clock that is scored runs meanwhile, or this process is not the
-/// one whose clock it is. CPU time and not time on the clock: a look that waits for a CPU takes nothing from anybody, and
-/// on a busy machine all pauses would grow until a phase had no sample.
+/// Readings, and searches for processes, each take at most this part of a CPU's time, all samplers together, unless
+/// that would need a longer pause than [`INTERVAL_MAX`]. No scored clock runs meanwhile, or it is the clock of another
+/// process. CPU time and not time on the clock: a reading that waits for a CPU takes nothing from other threads, and on
+/// a busy machine all pauses would grow until a phase had no sample.
 const TIME_SHARE: u32 = 20;
 
 /// A running sampler; dropping it ends its thread at its next sample.
@@ -42,7 +42,7 @@ pub(crate) struct Sampler {
     thread: Option<JoinHandle<MemorySeries>>,
 }
 
-/// What its thread and its owner tell each other.
+/// State shared by its thread and its owner.
 #[derive(Debug, Default)]
 struct Progress {
     is_ended: AtomicBool,
@@ -104,14 +104,14 @@ impl Drop for Sampler {
 }
 
 /// The processes of the target: those that were found last. What a server shares with a worker that is not among them
-/// would be missing by half, so they are looked for as often as that is cheap.
+/// would be missing by half, so they are searched for as often as that is cheap.
 #[derive(Debug)]
 struct Members {
     tree: ProcessTree,
     procs: Option<PathBuf>,
     pids: Vec<u32>,
     next_search: Instant,
-    /// What it rests after a look is so many times as long.
+    /// The rest after a reading is so many times as long.
     rest_share: u32,
 }
 

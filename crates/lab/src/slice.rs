@@ -31,7 +31,7 @@ use crate::usage::{Edge, MachineUse};
 
 /// A generator that had its CPU sends no request later than this after it was due.
 const LATE_NS_MAX: u64 = 2_000_000;
-/// The share of its window that a server may wait for a CPU that somebody else has.
+/// The share of its window that a server may wait for a CPU that another program has.
 const WAITED_SHARE_MAX: f64 = 0.01;
 /// A slice whose latency leaves out more of its responses is repeated.
 const LEFT_OUT_SHARE_MAX: f64 = 0.3;
@@ -105,7 +105,7 @@ impl CpuState {
     }
 }
 
-/// Loads the target of `started_candidate`, which runs. `machine_use` gets what everybody used of the machine.
+/// Loads the running target of `started_candidate`. `machine_use` gets what all programs used of the machine.
 pub(crate) fn run(
     driver: &Driver,
     session: &mut StartedCandidate,

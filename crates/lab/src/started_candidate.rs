@@ -51,7 +51,7 @@ const RAW: &str = "raw";
 
 /// More than any layout effect's period; see the module's first lines.
 const PADDING_BYTES_MAX: usize = 4096;
-/// Where many servers look for their port.
+/// Where many servers search for their port.
 const PORT_VARIABLE: &str = "PORT";
 const PADDING_VARIABLE: &str = "MILLPOND_LAYOUT_PADDING";
 
@@ -433,7 +433,7 @@ impl StartedCandidate {
         })
     }
 
-    /// The processes of the target. A control group knows them without a look at all others of the machine.
+    /// The processes of the target. A control group lists them without reading all others of the machine.
     pub(crate) fn members(&self) -> Vec<u32> {
         let group = self.cgroup.as_ref().and_then(|group| group.members().ok());
         group.unwrap_or_else(|| self.tree.members())
@@ -450,15 +450,15 @@ impl StartedCandidate {
         Sampler::start(self.tree.clone(), procs, count)
     }
 
-    /// Takes in what became of the requests of a phase. An error if too many have failed so far, or if the target does
-    /// not answer any more.
+    /// Adds the outcomes of a phase's requests. An error if too many have failed so far, or if the target does not
+    /// respond any more.
     pub(crate) fn account<T: AsRef<Answers>>(
         &mut self,
         phase: Result<T, RunError>,
     ) -> Result<T, RunError> {
         let judged = match phase {
             Ok(phase) => self.judge(phase.as_ref()).map(|()| phase),
-            // It answered before, and now does not even accept connections.
+            // It responded before, and now does not even accept connections.
             Err(RunError::Unreachable {
                 cause: ConnectFailure::TimedOut { timeout_ns },
                 ..
@@ -499,7 +499,7 @@ impl StartedCandidate {
             .filter(|&backlog| (backlog as usize) < self.connections)
     }
 
-    /// How many connections may wait there; `None` where the kernel does not tell.
+    /// How many connections may wait there; `None` where the kernel does not report it.
     fn backlog(&self) -> Option<u32> {
         let port = self.endpoint.sockets().next()?.port();
         let backlog = self.endpoint.within(|| listen_backlog::of_port(port));

@@ -27,16 +27,16 @@ pub enum Target {
         /// More words for `serve entity`, such as `--sync off`.
         extra: Vec<OsString>,
     },
-    /// Somebody else's server.
+    /// A third-party server.
     Command {
         /// The program and its arguments; it must stay in the foreground.
         words: Vec<OsString>,
-        /// Where it then answers, and what it is asked.
+        /// Its address then, and the requests for it.
         requests: Box<ServerRequests>,
     },
 }
 
-/// What is asked of somebody else's server, and where.
+/// The requests for a third-party server, and its address.
 #[derive(Clone, Debug)]
 pub struct ServerRequests {
     /// The URLs as they were given, for sentences.
@@ -94,7 +94,7 @@ impl ServerRequests {
             .map(|address| address.port())
     }
 
-    /// Whether copies of the server can be told to listen in different places by `{port}` alone.
+    /// Whether `{port}` alone makes copies of the server listen in different places.
     fn has_port_place(&self) -> bool {
         self.plan
             .target
@@ -196,7 +196,7 @@ impl Target {
         }
     }
 
-    /// Whether it listens where the lab tells it to: our own does, others by `{port}` in a word of the command or in
+    /// Whether it listens where the lab wants: our own server does, others by `{port}` in a word of the command or in
     /// the value of a variable.
     #[must_use]
     pub fn takes_its_port(&self, environment: &[(OsString, OsString)]) -> bool {

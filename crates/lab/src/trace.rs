@@ -30,8 +30,8 @@ use crate::embedded::PrivateDirectory;
 /// The variable that names the counters' file to the object.
 pub const PATH_VARIABLE: &str = "MILLPOND_TRACE_FILE";
 
-/// Mean distance of samples where nobody says otherwise: fine enough that a megabyte that lives is
-/// known to 9 %, coarse enough that taking samples costs less than counting does.
+/// Mean distance of samples by default: fine enough that a megabyte that lives is known to 9 %,
+/// coarse enough that taking samples costs less than counting does.
 pub const SAMPLE_MEAN_BYTES: u64 = 8192;
 
 const COUNTERS: &str = "heap-calls";
@@ -134,8 +134,8 @@ impl Trace {
         Ok(self.read_heap(&|_| true)?.calls)
     }
 
-    /// The totals with sizes, lifetimes and what lives now, in those processes that `lives` says are
-    /// there: one that was killed could not say so itself.
+    /// The totals with sizes, lifetimes and what lives now, in those processes that `lives` reports: a killed one could
+    /// not report its end itself.
     pub fn read_heap(&self, lives: &dyn Fn(u64) -> bool) -> io::Result<HeapReading> {
         let bytes = fs::read(&self.counters)?;
         HeapReading::parse(&bytes, lives).ok_or_else(|| {

@@ -54,7 +54,7 @@ impl Usage {
         }
     }
 
-    /// The same with a sample of the processes that somebody took.
+    /// The same with a sample of the processes that was taken elsewhere.
     pub(crate) fn with_sample(session: &mut StartedCandidate, process: ProcessSample) -> Self {
         let group = session.cgroup.as_ref();
         let mut cgroup = group.map(Cgroup::sample).unwrap_or_default();
@@ -325,7 +325,7 @@ fn own_cpu_ns() -> u64 {
     u64::try_from(own.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(own.tv_nsec).unwrap_or(0)
 }
 
-/// What everybody used of the machine's CPUs, over several stretches of time.
+/// What all programs used of the machine's CPUs, over several stretches of time.
 #[derive(Debug, Default)]
 pub(crate) struct MachineUse {
     all: CpuTimes,
@@ -351,8 +351,8 @@ impl MachineUse {
         self.ours_ns += other.ours_ns;
     }
 
-    /// Whether a slice of some 200 ms had somebody else in it: all but one of the kernel's ticks that others
-    /// or the hypervisor took.
+    /// Whether a slice of some 200 ms was disturbed by other programs: all but one of the kernel's ticks that others or
+    /// the hypervisor took.
     pub(crate) fn is_disturbed(&self) -> bool {
         let others_ns = self.all.busy_ns.saturating_sub(self.ours_ns);
         self.all.steal_ns + others_ns.saturating_sub(TICK_NS) > TICK_NS

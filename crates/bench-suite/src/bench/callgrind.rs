@@ -30,8 +30,8 @@ const fn drive_time(bench: &Bench) -> Duration {
 }
 const LONGER: u32 = 4;
 
-/// Instructions per request of the server that `start` starts behind the words it is given and
-/// `drive` asks for as long as it is told; it says how many requests those were.
+/// Instructions per request of the server that `start` starts behind the given words. `drive` sends
+/// requests for the given time and returns how many.
 pub(super) fn user_instructions(
     bench: &Bench,
     name: &str,
@@ -52,7 +52,7 @@ pub(super) fn user_instructions(
     Ok(per_request)
 }
 
-/// All instructions of one process that is driven, and the requests it answered.
+/// All instructions of one driven process, and the requests it responded to.
 fn count(
     bench: &Bench,
     name: &str,

@@ -279,7 +279,7 @@ fn restart_measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     ])
 }
 
-/// Until `/v0/status` is answered.
+/// Until `/v0/status` responds.
 fn timed_start(bench: &Bench, data: &Directory) -> Result<(Server, f64), String> {
     let begun = Instant::now();
     let server = serve(bench, &data.0, &WORDS)?;

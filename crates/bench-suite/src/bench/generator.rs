@@ -48,7 +48,7 @@ impl Generator {
         };
         let connections = CONNECTIONS.to_string();
         let shape = ["-t", "1", "-c", &connections, "-d", &seconds];
-        // A server that is counted by callgrind answers late; a run with timeouts is refused.
+        // A server under callgrind responds late; a run with timeouts is refused.
         let patience = ["--timeout", "20s"];
         let url = format!("http://{}{path}", server.address);
         [&program[..], &shape, &patience, &own_words]

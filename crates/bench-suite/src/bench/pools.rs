@@ -103,7 +103,7 @@ fn run(bench: &Bench) -> Result<Value, String> {
     let status = command
         .status()
         .map_err(|error| format!("millpond cannot be run: {error}"))?;
-    // 4 says that the machine was busy; the record says so too.
+    // 4 means that the machine was busy; the record says so too.
     if !matches!(status.code(), Some(0 | 4)) {
         return Err(format!("millpond bench pools ended with {status}"));
     }

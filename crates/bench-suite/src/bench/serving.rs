@@ -1,8 +1,8 @@
 //! The server core: what a request, a pipelined request, an idle connection and a connection for
 //! one request cost, on both drivers and beside nginx; requests and handshakes over TLS beside nginx.
 //!
-//! A closed loop without a rate has none that mean anything; what `ab` tells of them is the one
-//! exception, since all its connections wait at once.
+//! A closed loop without a rate has no meaningful latencies; the ones of `ab` are the exception,
+//! since all its connections wait at once.
 
 mod idle;
 mod short_lived;

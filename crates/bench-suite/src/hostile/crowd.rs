@@ -50,10 +50,10 @@ pub(super) struct Behaviour {
     pub(super) bytes_per_round: usize,
     /// Between two rounds.
     pub(super) pace: Duration,
-    /// Whether it takes what it is answered.
+    /// Whether it reads its responses.
     pub(super) reads: bool,
     pub(super) then: Then,
-    /// Comes from another address than everybody else.
+    /// Comes from another address than all other clients.
     pub(super) from_elsewhere: bool,
 }
 
@@ -229,7 +229,7 @@ impl Client {
             match behaviour.then {
                 Then::GoOn => {}
                 Then::HalfClose => {
-                    // A connection that is gone already says so when it is read.
+                    // A closed connection already shows when it is read.
                     let _ = self.stream.shutdown(Shutdown::Write);
                 }
                 Then::Reset => {

@@ -97,10 +97,10 @@ fn p99(mut spans_ns: Vec<u64>) -> Option<f64> {
 // As little HTTP as a count needs, and none of our own parser's: a server that framed its responses
 // wrongly would agree with itself.
 
-/// A response head of ours is a few hundred bytes; a longer one is something else.
+/// A response head of ours is a few hundred bytes; a longer one is not a response head.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// How far the response at hand is.
+/// How much of the current response was read.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum ResponsePosition {
     /// Between responses, or inside a head.
@@ -112,7 +112,7 @@ enum ResponsePosition {
     Lost,
 }
 
-/// What one connection was answered so far.
+/// The responses of one connection so far.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     place: ResponsePosition,
@@ -368,7 +368,7 @@ pub(super) struct Pair {
     pub(super) alone: Turn,
     pub(super) beside: Turn,
     pub(super) stalls: Stalls,
-    /// Of the server's CPU and the generator's; 0 where the system does not tell.
+    /// Of the server's CPU and the generator's; 0 where the system does not report it.
     pub(super) steal_share_beside: f64,
     pub(super) stood_beside: Stood,
 }
@@ -451,10 +451,9 @@ impl Pairs {
 // with another 300 us of packets behind it. In one network for all, that minute later was the next
 // attacks' time, and that of their runs alone. A network goes with all its connections.
 //
-// And in this network nobody puts off an acknowledgement. A hostile client that is slow to close leaves
-// that of the server's last packet to a timer of 40 ms, and it runs on the CPU that received for it,
-// which on one machine is the server's: a hundred of them in one interrupt, 300 us. Clients elsewhere
-// have their timers with them.
+// In this network no peer delays an acknowledgement. A hostile client that is slow to close leaves the acknowledgement
+// of the server's last packet to a timer of 40 ms, which runs on the CPU that received for it. On one machine that is
+// the server's: a hundred of them in one interrupt, 300 us. Remote clients have their timers on their own machine.
 
 /// A shell that is the first in a new network brings its loopback interface up, has it acknowledge at
 /// once, and becomes the program behind it.
@@ -481,7 +480,7 @@ pub(super) fn own_network() -> &'static [&'static str] {
     }
 }
 
-/// Has another process, behind `before`, take all turns of an attack; it tells them on our stdout,
+/// Has another process, behind `before`, take all turns of an attack; it prints them on our stdout,
 /// and leaves them in `file`.
 pub(super) fn take(
     before: &[&str],
@@ -572,7 +571,7 @@ pub(super) fn head_of(bytes: usize, fields: usize) -> Vec<u8> {
     head
 }
 
-/// Bytes that look like nothing, others for each `seed`; the first is no letter, so that no method
+/// Random-looking bytes, different for each `seed`; the first is no letter, so that no method
 /// begins here by chance, and a line ends among the first few hundred.
 pub(super) fn garbage(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -607,7 +606,7 @@ pub(super) fn client_hello(seed: u64) -> Vec<u8> {
     record
 }
 
-/// Asks for more ranges of a file than anybody would answer one by one, overlapping and backwards.
+/// Asks for more ranges of a file than a server would serve one by one, overlapping and backwards.
 pub(super) fn many_ranges(path: &str) -> Vec<u8> {
     let ranges: Vec<String> = (0..400).rev().map(|first| format!("{first}-")).collect();
     let ranges = ranges.join(",");
@@ -616,8 +615,8 @@ pub(super) fn many_ranges(path: &str) -> Vec<u8> {
 
 // The well-behaved client: `millpond load` at a constant rate over keep-alive connections.
 
-/// Connections of the client: one is free whenever a request is due, unless for 32 ms none was
-/// answered.
+/// Connections of the client: one is free whenever a request is due, unless no response came for 32
+/// ms.
 pub(crate) const CONNECTIONS: usize = 64;
 
 /// Newcomers at a time, each with a connection of its own for its one request.
@@ -660,7 +659,7 @@ pub(crate) struct Experience {
     /// From when it left to when the kernel had the response.
     pub(crate) kernel_p50_ns: f64,
     pub(crate) kernel_p99_ns: f64,
-    /// Every request that was answered.
+    /// Every request that got a response.
     pub(super) exchanges: Vec<Exchange>,
 }
 

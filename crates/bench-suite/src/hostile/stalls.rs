@@ -24,11 +24,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Above all that is measured.
 const PRIORITY: &str = "99";
-/// Between two looks. A stall that ends before the next one is due is not seen: with 1 ms those of half
-/// a millisecond were missed, which are a p99 beside one of 100 us.
+/// Between two checks. A stall that ends before the next one is due is not seen: with 1 ms those of half a millisecond
+/// were missed, which are a p99 beside one of 100 us.
 const STEP: Duration = Duration::from_micros(250);
-/// A CPU that stays awake (`bench::Awake`) has a watcher back within 20 to 50 us, and within 100 us in
-/// 99 of 100 looks; one that sleeps in a virtual machine takes twice that and more.
+/// A CPU that stays awake (`bench::Awake`) has a watcher back within 20 to 50 us, and within 100 us in 99 of 100
+/// checks; one that sleeps in a virtual machine takes twice that and more.
 const LATE_MIN_NS: u64 = 120_000;
 /// How much larger the share of disturbed requests may be by chance: half of what a p99 leaves out.
 const EXCESS_MAX: f64 = 0.005;
@@ -57,7 +57,7 @@ pub(crate) fn run_watcher() -> Result<(), String> {
     let is_over = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&is_over);
     std::thread::spawn(move || {
-        // However it ends: nobody wants to know any more.
+        // However it ends: no thread needs the result any more.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         seen.store(true, Ordering::Relaxed);
     });
@@ -67,7 +67,7 @@ pub(crate) fn run_watcher() -> Result<(), String> {
     Ok(())
 }
 
-/// Looks until told that it is over.
+/// Watches until told to stop.
 fn watch(is_over: &AtomicBool) -> Vec<Stall> {
     let mut stalls = Vec::new();
     let step_ns = STEP.as_nanos() as u64;
@@ -101,7 +101,7 @@ pub(super) struct CpuTicks {
 }
 
 impl CpuTicks {
-    /// `None` where the system does not tell.
+    /// `None` where the system does not report it.
     pub(super) fn read(cpu: usize) -> Option<Self> {
         Self::parse(&std::fs::read_to_string("/proc/stat").ok()?, cpu)
     }
@@ -140,8 +140,8 @@ pub(super) struct Stood {
 }
 
 impl Stood {
-    /// Whether nothing is left for the server to have done. Each look at the hypervisor's clock is a tick
-    /// out at most, half of them too much, so that of many one is left.
+    /// Whether nothing is left that the server could have caused. Each reading of the hypervisor's clock is off by a
+    /// tick at most, half of them too high, so that of many one is left.
     fn is_stolen(self) -> bool {
         self.seen_ns <= self.stolen_ns + TICK_NS
     }

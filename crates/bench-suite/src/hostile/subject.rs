@@ -141,7 +141,7 @@ pub(crate) fn fetch_metrics(address: SocketAddr) -> Result<Metrics, String> {
     Ok(parse_metrics(&text))
 }
 
-/// Fetches until `is_true` of the metrics. A fetch may fail meanwhile, and the last failure is told.
+/// Fetches until `is_true` of the metrics. A fetch may fail meanwhile; the last failure is reported.
 pub(crate) fn wait_for_metrics(
     what: &str,
     fetch: impl Fn() -> Result<Metrics, String>,

@@ -3,13 +3,13 @@
 //! `lab_proof` tries a plain server once and gets settings for two: the baseline, and the same with a fault in each
 //! measure. The server is nginx in one process: it allocates equally often for each request.
 //!
-//! The baseline has work and stalls of its own, because faults show in measures that the server decides. A plain
-//! server of two words answers faster than the generator asks: its throughput is the generator's. And its p99 is
-//! the machine's: a virtual CPU that is taken away for a millisecond or more, some ten times a second, keeps more
-//! than one request of a hundred waiting. A sleep of the whole server for 20 ms, as a collector's pause is, keeps a
-//! fifth of them waiting for up to those 20 ms, so that the p99 lies near its length and grows with it.
+//! The baseline has work and stalls of its own, because faults show in measures that the server decides. A plain server
+//! of two words responds faster than the generator sends: its throughput is the generator's. Its p99 is the machine's:
+//! a virtual CPU that is taken away for a millisecond or more, some ten times a second, keeps more than one request of
+//! a hundred waiting. A sleep of the whole server for 20 ms, like a collector's pause, keeps a fifth of them waiting
+//! for up to those 20 ms, so that the p99 lies near its length and grows with it.
 //!
-//! The truth of each fault follows from what was planted ([`Truth`]), never from estimates of the lab.
+//! The true value of each fault follows from what was planted ([`Truth`]), never from estimates of the lab.
 
 use super::record::Comparison;
 use super::{CPU, EMULATED, HEAP_CALLS, INSTRUCTIONS, MEMORY, P99, PLANTED, THROUGHPUT};
@@ -34,7 +34,7 @@ const MEMORY_SHARE: f64 = 0.03;
 /// What a kernel gives memory in.
 const PAGE_BYTES: f64 = 4096.0;
 
-/// What `preload/plant` is told.
+/// The settings of `preload/plant`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
     instructions: f64,
@@ -76,7 +76,7 @@ pub(crate) enum Truth {
     Added(f64),
     /// The p99 of a server that sleeps.
     Sleep(Model),
-    /// The throughput of a server that is never idle but for its sleeps.
+    /// The throughput of a server that is idle only in its sleeps.
     Rate(Model),
 }
 
@@ -107,8 +107,8 @@ impl Model {
 }
 
 impl Truth {
-    /// The ratio that `comparison` should have found for a measure in which its baseline has `baseline_value`; `None` if
-    /// it did not measure what the truth follows from.
+    /// The ratio that `comparison` should have found for a measure whose baseline is `baseline_value`; `None` if it
+    /// lacks a measure that the true value follows from.
     pub(crate) fn of(&self, comparison: &Comparison, baseline_value: f64) -> Option<f64> {
         let cpu_ns = || Some(comparison.of(PLANTED, CPU).ok()?.baseline_value);
         Some(match self {
@@ -139,7 +139,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// After a look at a plain server. `ns`: CPU time of a planted instruction.
+    /// After a measurement of a plain server. `ns`: CPU time of a planted instruction.
     pub(crate) fn sized(scout: &Comparison, ns: f64) -> Result<Self, String> {
         let allocations = allocations_of(scout, 1.0)?;
         let requests = scout.baseline(THROUGHPUT)? * STALL_AFTER_S;

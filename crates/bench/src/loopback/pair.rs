@@ -1,4 +1,4 @@
-//! One run: http's server shards and load's threads in this process, until every request is answered.
+//! One run: http's server shards and load's threads in this process, until every request has its response.
 //!
 //! `child` calls [`run`]. The server's threads take the first CPUs and the client's the next ones,
 //! so that with one of each on two CPUs neither waits for the other's. The earlier benchmark
@@ -85,7 +85,7 @@ impl From<&ConnectionUse> for Spread {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PairSample {
-    /// Requests answered successfully: 200, and a body of the length agreed on.
+    /// Successful requests: 200, and a body of the agreed length.
     pub requests: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
@@ -122,7 +122,7 @@ impl Observer for Seconds<'_> {
     }
 }
 
-/// There is room for all connections, and the server answers as agreed, asked by somebody else's client.
+/// There is room for all connections, and a third-party client gets the agreed response.
 pub(super) fn check(spec: &PairSpec) -> Result<(), String> {
     make_room_for_descriptors(spec)?;
     let mut found = Ok(());

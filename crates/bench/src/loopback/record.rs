@@ -56,7 +56,7 @@ pub struct CandidateRecord {
     pub name: String,
     /// What malloc was, on both sides.
     pub allocator: String,
-    /// Its version, if its file tells.
+    /// Its version, if its file has one.
     pub allocator_version: Option<String>,
     /// What was preloaded, and proved to be mapped.
     pub library: Option<PathBuf>,
@@ -162,7 +162,7 @@ impl LoopbackRecord {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// Requests that were not answered successfully, of all runs.
+    /// Requests without a successful response, of all runs.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.candidates.iter().map(CandidateRecord::failures).sum()

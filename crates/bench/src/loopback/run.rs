@@ -88,7 +88,7 @@ pub enum LoopbackEvent {
     Note(String),
     /// A run begins.
     Run {
-        /// Of whom.
+        /// The candidate.
         candidate: String,
         /// Which of all runs, from 1.
         run: usize,
@@ -371,7 +371,7 @@ pub(super) struct ChildSpec {
     pub(super) library: Option<PathBuf>,
     /// What stands in front of the allocator: the counter of heap calls.
     pub(super) front: Option<PathBuf>,
-    /// Whether each second is told when it is over.
+    /// Whether each second is reported when it is over.
     pub(super) tells_seconds: bool,
 }
 

@@ -1,15 +1,15 @@
 //! A day of a busy server, without the waiting: what is left of its memory.
 //!
-//! Live bytes follow the load: from a peak at noon down to a quarter of it at night, and up to the
-//! peak again, so that what a day leaves is seen where it began. Seven blocks of ten are short-lived (one of 512 places, at random); the others live until the load has
-//! no room for them (a random one goes). Sizes are the recorded ones, half as large again in the
-//! second quarter of the day and a quarter smaller in the last, so that holes of the morning do not
-//! fit the afternoon. When the day is over, 5 % of the peak stay alive and nothing happens any more
-//! but one small request each second.
+//! Live bytes follow the load: from a peak at noon down to a quarter of it at night, and up to the peak again: what a
+//! day leaves shows at the same load. Seven blocks of ten are short-lived (one of 512 places, at random); the others
+//! live until the load has no room for them (a random one goes). Sizes are the recorded ones, half as large again in
+//! the second quarter of the day and a quarter smaller in the last, so that holes of the morning do not fit the
+//! afternoon. When the day is over, 5 % of the peak stay alive and nothing happens any more but one small request each
+//! second.
 //!
 //! Idle memory goes back on a tick: the pools' owner calls `trim` 288 times in the day, and once a
 //! second when idle. An allocator that goes by the clock finds a day of seconds, and ten of them
-//! idle; it is not told anything. The tables of what is alive are made, and written to, beforehand.
+//! idle; it gets no calls. The tables of what is alive are made, and written to, beforehand.
 
 use std::hint::black_box;
 use std::thread;
@@ -27,7 +27,7 @@ use crate::tagged::{TAGGED_BYTES_MIN, Tagged};
 
 use super::{ALLOCATIONS_PER_ITERATION, Outcome, Plan, Retention, WARM_UP_ITERATIONS};
 
-/// Looks at the memory, and ticks of the owner: every five minutes of the day.
+/// Memory readings, and ticks of the owner: every five minutes of the day.
 const TICK_COUNT: u64 = 288;
 /// By then the first blocks have filled the memory to what the load asks for.
 const FILLED_TICK: u64 = TICK_COUNT / 8;
@@ -54,8 +54,8 @@ const RETURNED_ENOUGH: f64 = 0.8;
 pub(super) enum Survivors {
     /// What has been there longest: caches, settings, connections that stay.
     Oldest,
-    /// Anyone: one block in twenty, wherever it is, which no allocator that cannot move blocks
-    /// handles well.
+    /// Any allocator: one block in twenty, wherever it is, is bad for every allocator that cannot
+    /// move blocks.
     Random,
 }
 

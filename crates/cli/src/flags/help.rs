@@ -137,7 +137,7 @@ pub(crate) struct PagesFlags {
     directory: PathBuf,
 }
 
-/// Where each shell looks below a prefix's `share`, and what it calls the file.
+/// Where each shell reads completions below a prefix's `share`, and the file's name there.
 const COMPLETIONS: [(Shell, &str, &str); 3] = [
     (Shell::Bash, "bash-completion/completions", "millpond"),
     (Shell::Zsh, "zsh/site-functions", "_millpond"),
@@ -198,7 +198,7 @@ impl CompletionsFlags {
 /// A page of Markdown for each command and subcommand that is not hidden, with its file name.
 fn reference_pages() -> Vec<(String, String)> {
     let mut command = arranged(Cli::command()).max_term_width(WIDTH);
-    // Tells each subcommand the words in front of it.
+    // Gives each subcommand the words in front of it.
     command.build();
     let mut pages = Vec::new();
     collect_pages(&command, &mut pages);

@@ -21,7 +21,7 @@ use super::known::Dialect;
 use super::tuning::{Setting, answer, mimalloc_option, number};
 use super::{Allocator, GLIBC, base_name, known, tuning, version};
 
-/// Above so many bytes glibc maps a block by itself, unless told otherwise.
+/// Above so many bytes glibc maps a block by default.
 const MMAP_THRESHOLD_BYTES: u64 = 128 << 10;
 /// The size of a heap of an arena on 64 bit.
 const HEAP_BYTES: u64 = 64 << 20;
@@ -211,9 +211,9 @@ fn is_older_than(bound: (u32, u32)) -> bool {
     version.is_some_and(|version| version < bound)
 }
 
-/// A block between the usual threshold and the one that was set tells which of them is in force. C libraries
-/// before 2.35 ignore more than half a heap; later ones take it, but threads other than the first have heaps of
-/// one size only, which hold no larger block.
+/// A block between the usual threshold and the one that was set shows which of them is in force. C libraries before
+/// 2.35 ignore more than half a heap; later ones take it, but threads other than the first have heaps of one size only,
+/// which hold no larger block.
 fn mmap_threshold(probe: &Probe<'_>, value: u64) -> Option<String> {
     if value.abs_diff(MMAP_THRESHOLD_BYTES) < PROBED_DIFFERENCE_BYTES_MIN {
         return None;

@@ -23,7 +23,7 @@ use crate::suitability;
 
 /// A program that is on every system, does nothing, and calls malloc.
 const SHELL: &str = "/bin/sh";
-/// Bound on an answer.
+/// Bound on a reply.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `KEY` and `VALUE` as given.
@@ -31,7 +31,7 @@ pub(super) type Setting = (String, String);
 /// A variable and its value.
 pub(super) type Variable = (String, String);
 
-/// Splits `KEY=VALUE,KEY=VALUE` as it stands; `Err` is the part that is none.
+/// Splits `KEY=VALUE,KEY=VALUE` without checking keys; `Err` is the part that has another form.
 pub(super) fn parse(text: &str) -> Result<Vec<Setting>, String> {
     text.split(',')
         .map(|part| match part.split_once('=') {
@@ -102,9 +102,9 @@ pub(super) fn ask(
     answer.map_err(|reason| format!("{reason} (often used: {})", known.settings))
 }
 
-/// What is wrong with the settings that the variable `name` gives to an allocator of `family`, in the object at `library`; the
-/// C library is asked as this system has it. `None` where nothing is, or nobody can be asked. The end of a sentence that
-/// begins with the allocator's name.
+/// What is wrong with the settings that the variable `name` gives to an allocator of `family`, in the object at
+/// `library`; for the C library, the one of this system is asked. `None` if nothing is wrong, or if it cannot be
+/// checked. The end of a sentence that begins with the allocator's name.
 pub(crate) fn complaint(
     family: &str,
     library: Option<&Path>,

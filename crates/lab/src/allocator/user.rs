@@ -37,7 +37,7 @@ pub(super) fn resolve(word: &str, name: &str, rest: &str) -> Result<Allocator, A
     Ok(allocator)
 }
 
-/// Nobody here knows what an object of no known family reads: variables go to it as they stand.
+/// An object of an unknown family may read any variable: they are passed on unchanged.
 fn give_variables(
     allocator: &mut Allocator,
     word: &str,

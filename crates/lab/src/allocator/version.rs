@@ -1,4 +1,4 @@
-//! Which version of an allocator an object is, as exactly as it can be told without running it.
+//! Which version of an allocator an object is, as exactly as it is known without running it.
 //!
 //! In this order: what was written beside an object that we built, what the system's package
 //! manager says of the file, what some allocators have of it in the object, and the digits of its name.
@@ -34,8 +34,8 @@ pub(crate) fn of_mapped(file: &Path, readable: &Path) -> Option<String> {
     of_contents(readable).or_else(|| of_name(file))
 }
 
-/// The version that the object itself tells, or who built or packed it: not its name, which says at most the
-/// version of its interface.
+/// The version that the object itself contains, or the builder or package: not its name, which says at most the version
+/// of its interface.
 pub(super) fn told_by(library: &Path) -> Option<String> {
     built::version(library)
         .or_else(|| of_contents(library))

@@ -186,7 +186,7 @@ pub fn findings(facts: &Facts, here: Option<&Facts>) -> Vec<Finding> {
     .collect()
 }
 
-/// Whether the program at `path`, or of that name in `PATH`, takes a preloaded allocator, as far as its file tells.
+/// Whether the program at `path`, or of that name in `PATH`, takes a preloaded allocator, as far as its file shows.
 ///
 /// # Errors
 /// If the file cannot be read.

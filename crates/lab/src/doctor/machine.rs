@@ -13,7 +13,7 @@ use super::{Attempts, Finding, Section};
 pub struct Machine {
     /// `/`, or what stands for it.
     pub root: PathBuf,
-    /// Where programs are looked for, as in `PATH`.
+    /// Directories that are searched for programs, as in `PATH`.
     pub programs: OsString,
     /// Where our shared objects are written for targets to load.
     pub temporary: PathBuf,

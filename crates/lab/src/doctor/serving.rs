@@ -74,7 +74,7 @@ fn features_in_words(features: DriverFeatures) -> String {
     let names = |has: bool| -> Vec<&str> {
         DriverFeature::ALL
             .into_iter()
-            // Asked for by --busy-poll alone, so the probe does not look for it.
+            // Used by --busy-poll alone, so the probe does not check it.
             .filter(|feature| *feature != DriverFeature::TaskRunFlag)
             .filter(|feature| features.has(*feature) == has)
             .map(DriverFeature::name)

@@ -60,7 +60,7 @@ impl Parts {
         })
     }
 
-    /// The course of memory goes on as if nobody else had had a turn.
+    /// The course of memory continues without the other candidates' turns.
     pub(super) fn add_idle(&mut self, sampler: Sampler, length: Duration) {
         let worked_ns = self.phases.last().map_or(0, |phase| phase.to_ns);
         let from_ns = self.memory.end_ns().max(worked_ns);

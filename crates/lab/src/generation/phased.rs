@@ -6,10 +6,10 @@
 //! wait for the last idle phases; stop each
 //! ```
 //!
-//! Only one candidate is under load at a time. While it is, the others are idle and run on, for some allocators give
-//! memory back by threads of their own; so the wait between the idle phase of a cycle and the next cycle grows with the
-//! number of candidates, is the same for all, and counts nowhere. Memory is sampled all along, but for a candidate's own
-//! steady phases: reading it holds a lock of its address space, which would be in its p99.
+//! Only one candidate is under load at a time. Meanwhile the others are idle and keep running, because some allocators
+//! return memory by threads of their own; so the wait between the idle phase of a cycle and the next cycle grows with
+//! the number of candidates, is the same for all, and counts nowhere. Memory is sampled all along, but for a
+//! candidate's own steady phases: reading it holds a lock of its address space, which would be in its p99.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -206,7 +206,7 @@ impl Generation<'_> {
         run.read_heap_at_end(session, cycle, place, &phased.plan)
     }
 
-    /// A phase under the load of the user's program, which is told what it is for, and takes as long as it takes.
+    /// A phase under the load of the user's program, which gets its purpose as input and takes as long as it takes.
     fn run_command(
         &self,
         command: &LoadCommand,
@@ -340,7 +340,7 @@ enum Instrument {
     None,
     /// Counts calls, and samples what lives.
     Trace,
-    /// Ages the heap in phases that say so.
+    /// Ages the heap in phases with that setting.
     Churn,
 }
 
@@ -378,7 +378,7 @@ struct Run {
     churns: Part,
     /// Under a load program of the user's, instead of slices.
     commands: Vec<CommandPhase>,
-    /// A burst at a rate is no closed loop, and tells of no throughput.
+    /// A burst at a rate is no closed loop and has no throughput.
     has_paced_bursts: bool,
     scored: ScoredRun,
 }
@@ -654,8 +654,8 @@ impl Run {
         measures.disturbed_slices += steady.disturbed + bursts.disturbed;
     }
 
-    /// What the user's program said of steady phases, or of bursts where there are none, on the average; CPU time per
-    /// request, if it tells how many there were.
+    /// The values that the user's program printed for steady phases, or for bursts where there are none, on the
+    /// average; CPU time per request, if it printed their number.
     fn note_commands(&mut self, operation: Operation) {
         let has_steady = self
             .commands
@@ -726,7 +726,7 @@ impl Run {
     }
 }
 
-/// `None` if the program told of one of them not how many requests it did.
+/// `None` if the program did not print the number of requests for one of them.
 fn sum_of_costs<'a>(phases: impl Iterator<Item = &'a CommandPhase>) -> Option<(Costs, u64)> {
     let costs: Option<Vec<(Costs, u64)>> = phases
         .map(|one| Some((one.costs.clone(), one.load.requests?)))
@@ -743,8 +743,8 @@ fn churn_error(error: io::Error) -> RunError {
     }
 }
 
-/// The course as if nobody else had been under load: without the waits between cycles and without the warm-up, so that the
-/// phases of all candidates lie at the same times.
+/// The course as if no other candidate had been under load: without the waits between cycles and without the warm-up,
+/// so that the phases of all candidates lie at the same times.
 fn without_waits(
     memory: &MemorySeries,
     phases: &[CoursePhase],

@@ -100,7 +100,7 @@ fn run(known: &Known, phases: &PhasePlan, warm_up: Duration) -> Duration {
         true => loaded + idle,
         false => (loaded * count).max(loaded + idle) / count,
     };
-    // After the last cycle nobody else is under load.
+    // After the last cycle no other candidate is under load.
     let last = match known.is_one_at_a_time {
         true => Duration::ZERO,
         false => idle / count,
@@ -282,7 +282,7 @@ impl Plan {
 /// How much each candidate does before its memory is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryWork {
-    /// As many requests as the slowest answers in this time, per operation.
+    /// As many requests as the slowest serves in this time, per operation.
     For(Duration),
     /// So many requests, per operation.
     Requests(u64),
@@ -364,7 +364,7 @@ impl Known {
         self.slowest_of(|_| true)
     }
 
-    /// What is counted of a slice of the closed loop, so that each connection is answered a few times.
+    /// The counted part of a slice of the closed loop, long enough for a few responses on each connection.
     pub(super) fn slice(&self) -> Duration {
         if let Some(slice) = self.lengths.slice {
             return slice;
@@ -428,7 +428,7 @@ impl Known {
         is_free && self.writes.contains(&true)
     }
 
-    /// The slowest of the operations that `counts`, told whether it writes, picks.
+    /// The slowest of the operations that `counts` picks, given whether the operation writes.
     fn slowest_of(&self, counts: impl Fn(bool) -> bool) -> Option<f64> {
         let places = self.slowest_per_s.iter().enumerate();
         let counted = places.filter(|&(place, _)| counts(is_write(&self.writes, place)));

@@ -45,7 +45,7 @@ pub struct ProfileConfig {
     pub connections: usize,
     /// Size of the values written to our server.
     pub value_bytes: usize,
-    /// Requests per second; `None`: as many as are answered.
+    /// Requests per second; `None`: as fast as responses come.
     pub rate_per_s: Option<f64>,
     /// Load for each graph, over all rounds.
     pub duration: Duration,

@@ -260,7 +260,7 @@ fn phase(
     session.account(phase).map(|_| ())
 }
 
-/// As many requests of each operation as the slowest candidate answers in `duration`.
+/// As many requests of each operation as the slowest candidate serves in `duration`.
 pub(super) fn equal_work(
     operations: &[Operation],
     slowest_per_s: &[f64],
@@ -299,7 +299,7 @@ fn requests_of(load: Load) -> u64 {
     }
 }
 
-/// Why the sampler cannot be preloaded, if that can be told from the program's file.
+/// Why the sampler cannot be preloaded, if the program's file shows that.
 fn unsuitable(target: &Target) -> Option<String> {
     let Target::Command { words, .. } = target else {
         return None;

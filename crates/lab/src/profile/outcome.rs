@@ -241,7 +241,7 @@ pub(super) fn finish(
     })
 }
 
-/// How long was sampled: the work's time by the clock, or what a look at a running process was given.
+/// How long was sampled: the work's wall time, or the time given to a running process.
 fn sampled_ns(under: &BTreeMap<u32, Work>, config: &ProfileConfig) -> u64 {
     if under.is_empty() {
         return u64::try_from(config.duration.as_nanos()).unwrap_or(u64::MAX);

@@ -33,7 +33,7 @@ use super::outcome::{Gathered, Side};
 use super::perf::Perf;
 use super::{ProfileConfig, ProfileOutcome, outcome};
 
-/// Profiles `config.target` under load. `events` hears of progress; raising `stop` ends it within a
+/// Profiles `config.target` under load. `events` receives progress; raising `stop` ends it within a
 /// second or so, with what was sampled until then.
 pub fn profile(
     config: &ProfileConfig,
@@ -329,8 +329,7 @@ struct Sitting<'a> {
     notes: Vec<String>,
     left_out: Vec<String>,
     began: Instant,
-    /// The longest run so far under this instrument, or its guess, by which it is told whether another
-    /// one fits.
+    /// The longest run so far under this instrument, or its estimate, which decides whether another one fits.
     longest: Duration,
     /// How many times its guess the slowest run took, at least 1: reading symbols, a busy machine.
     slowness: f64,
@@ -501,8 +500,8 @@ fn graphs_of(side: &Side, directory: &Path) -> Vec<FlameGraph> {
     graphs
 }
 
-/// The baseline, what is recommended, and what is best in each question; without any of these the one
-/// with the most throughput, so that there is a difference to look at.
+/// The baseline, what is recommended, and what is best in each question; without any of these the one with the most
+/// throughput, so that there is a difference to show.
 fn of_interest(record: &ComparisonRecord) -> Vec<String> {
     let is_other = |name: &str| {
         let found = record.candidates.iter().find(|one| one.name == name);

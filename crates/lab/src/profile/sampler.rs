@@ -168,7 +168,7 @@ impl Sampler {
     }
 }
 
-/// Where a word stands in the file.
+/// Offset of a word in the file.
 const fn offset_bytes(index: usize) -> u64 {
     (index * WORD_BYTES) as u64
 }
@@ -206,12 +206,12 @@ fn parse(words: &[u64]) -> Vec<Sample> {
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A process to look at.
+/// A process to sample.
 #[derive(Clone, Debug)]
 pub struct ProcessConfig {
-    /// Its id; its descendants are looked at too.
+    /// Its id; its descendants are sampled too.
     pub pid: u32,
-    /// Where it answers, to load it meanwhile; `None` leaves it to what it does.
+    /// Where it responds, to load it meanwhile; `None` adds no load.
     pub requests: Option<ServerRequests>,
     /// Connections of the load.
     pub connections: usize,

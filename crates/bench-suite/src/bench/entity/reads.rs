@@ -115,7 +115,7 @@ pub(super) fn latency_measure(bench: &Bench) -> Result<Vec<Figure>, String> {
         };
         one_run(bench, &format!("http://{}/{path}", server.address), words)
     };
-    // The entity that is read has to be there; and everybody has served once.
+    // The entity that is read has to exist, and each connection has been served once.
     for kind in [PLAINTEXT, PUT_OFF, GET, PUT_ALWAYS] {
         ask(kind)?;
     }
@@ -158,7 +158,7 @@ fn duration(bench: &Bench) -> Duration {
 fn one_run(bench: &Bench, url: &str, words: &[&str]) -> Result<Latency, String> {
     let (rate, seconds) = (RATE.to_string(), format!("{}s", duration(bench).as_secs()));
     let shape = ["-t", "1", "-c", "1", "-R", &rate, "-d", &seconds];
-    // A disk that syncs slower than the rate answers late, by seconds in the end: that is a figure.
+    // A disk that syncs slower than the rate responds late, by seconds in the end: that is a result.
     let patience = ["--timeout", "20s"];
     let words = [&shape[..], &patience, words, &[url]].concat();
     let record = run_behind(bench, &real_time(), &words)?;
@@ -244,9 +244,9 @@ fn figures(runs: &[Vec<Latency>; 4], sync_p99s: Vec<f64>) -> Vec<Figure> {
 // GET at 2,000 a second while the engine merges tables, beside the same at rest.
 //
 // A burst of puts of other, longer values leaves tables behind that are merged for some seconds
-// after it: that is when GETs are timed, with nobody writing. The entities that are read fit into
-// the caches and are read once before each window, so that what differs is what the engine does
-// meanwhile, on the server's own CPU.
+// after it: that is when GETs are timed, without writers. The entities that are read fit into the
+// caches and are read once before each window, so only the engine's work on the server's own CPU
+// differs.
 
 const COMPACTION_RATE: &str = "2000";
 const CONNECTIONS: &str = "8";
@@ -259,14 +259,14 @@ const REST_MAX: Duration = Duration::from_secs(60);
 /// So long nothing is merged or written out: it is at rest.
 const REST_MIN: Duration = Duration::from_secs(1);
 
-/// How often the server itself looks at its engine.
+/// How often the server itself checks its engine.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 const COMPACTIONS: &str = "millpond_entity_engine_compactions";
 
 struct Window {
     p99_us: f64,
-    /// Of the looks at the engine, those that saw it merge.
+    /// Of these checks, those that saw the engine merge.
     merging_share: f64,
 }
 
@@ -341,7 +341,7 @@ fn await_rest(server: &Server) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads everything once, then times reads while the engine is looked at.
+/// Reads everything once, then times reads while the engine is observed.
 fn window(bench: &Bench, server: &Server) -> Result<Window, String> {
     let read = ["--get", "--keys", KEYS];
     let once = ["-n", KEYS, "--key-distribution", "sequential"];

@@ -1,10 +1,9 @@
 //! TLS beside nginx: requests on connections that stay, and handshakes, full and resumed, for each
 //! second of the server's CPU.
 //!
-//! Both have the same certificate (ECDSA P-256) and speak TLS 1.3 to the same client, which so
-//! decides the cipher. Handshakes are counted by OpenSSL's own `s_time`: each of its connections
-//! asks once and goes. What is compared there is rustls and OpenSSL far more than the servers
-//! around them.
+//! Both have the same certificate (ECDSA P-256) and speak TLS 1.3 to the same client, which decides
+//! the cipher. Handshakes are counted by OpenSSL's own `s_time`: each of its connections sends one
+//! request and closes. That compares rustls and OpenSSL far more than the servers around them.
 
 use crate::bench::Figure;
 use crate::bench::interleave;
@@ -110,7 +109,7 @@ fn compared(name: &str, pairs: &[(Run, Run)]) -> [Figure; 3] {
     ]
 }
 
-/// A certificate that nobody vouches for: the clients here trust anybody.
+/// A self-signed certificate: the clients here accept any.
 fn make_identity(directory: &Path) -> Result<Identity, String> {
     std::fs::create_dir_all(directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;

@@ -29,7 +29,7 @@ const CONNECTION_BYTES: u64 = 4 << 10;
 const ENGINE_FILES: u64 = 64;
 /// What may stay resident of what an attack took: free memory of pools and of malloc.
 const RESIDENT_LEFT_BYTES: u64 = 8 << 20;
-/// A bound on silence of a client that waits for nothing but the server: far beyond what a busy machine adds.
+/// A bound on the silence of a client that waits only for the server: far above the delay that a busy machine adds.
 pub(super) const GAP_MAX: Duration = Duration::from_secs(10);
 /// Longest stop: the drain timeout, and what closing a store takes.
 pub(super) const STOP_MAX: Duration = Duration::from_secs(45);
@@ -89,7 +89,7 @@ impl Scene {
         }
     }
 
-    /// One count for a moment's look, another for the whole.
+    /// One count for a quick check, another for the whole.
     pub(super) fn count(&self, smoke: usize, full: usize) -> usize {
         if self.is_smoke { smoke } else { full }
     }
@@ -250,7 +250,7 @@ impl Stage {
         Ok(self.peak)
     }
 
-    /// Ends the look at queues, and with it all requests for `/metrics`.
+    /// Stops watching queues, and with it all requests for `/metrics`.
     pub(super) fn finish_queues(&mut self) -> Result<(), String> {
         if let Some(queues) = self.queues.take() {
             self.queue_peaks = queues.finish()?;
@@ -308,7 +308,7 @@ impl Stage {
     }
 }
 
-// A well-behaved client that reads, and notes how it was answered.
+// A well-behaved client that reads, and records the responses.
 
 /// Failures that are quoted; all are counted.
 const QUOTED_MAX: usize = 3;
@@ -319,7 +319,7 @@ const REFUSED_MAX: Duration = Duration::from_secs(30);
 /// What it asks for, in turn, with the length of the whole response.
 pub(super) type Targets<'a> = &'a [(&'a str, usize)];
 
-/// What it was answered.
+/// The responses it got.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     statuses: BTreeMap<u16, u64>,
@@ -342,7 +342,7 @@ impl Read {
     ) -> Self {
         let (mut read, mut client, mut turn) = (Self::default(), Client::new(address), 0);
         let mut refused_since = vec![None; targets.len()];
-        // A target that is refused is asked for until it is answered.
+        // A refused target is requested until it responds.
         while !stop.is_over() || turn < targets.len() || refused_since.iter().any(Option::is_some) {
             let place = turn % targets.len();
             let (target, length) = targets[place];
@@ -392,7 +392,7 @@ impl Read {
         self.statuses.values().sum()
     }
 
-    /// Every request was answered 200, with the whole body.
+    /// Every request got 200, with the whole body.
     pub(super) fn check(&self) -> Result<(), String> {
         self.check_refusals(Duration::ZERO)
     }
@@ -531,7 +531,7 @@ impl PeakWatch {
     }
 }
 
-/// Between two looks at `/metrics`.
+/// Between two reads of `/metrics`.
 const QUEUE_PERIOD: Duration = Duration::from_millis(100);
 
 /// Lengths of queues in `/metrics`, with their bounds: what waits for the store, and what for a connection to an
@@ -541,7 +541,7 @@ const QUEUES: [(&str, f64); 2] = [
     ("millpond_upstream_waiting", 4096.0),
 ];
 
-/// Looks at queues until it is finished.
+/// Watches queues until it is finished.
 pub(crate) struct QueueWatch {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<[f64; QUEUES.len()]>,

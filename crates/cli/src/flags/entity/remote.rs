@@ -31,7 +31,7 @@ const CONNECTIONS: usize = 8;
 /// Entities that wait for a connection.
 const QUEUED_MAX: usize = 4;
 
-/// A server that is full of work says so by 503 with Retry-After, and is asked again so often.
+/// A server that is full responds 503 with Retry-After, and is asked again so often.
 const TRIES_MAX: u32 = 60;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -399,7 +399,7 @@ fn put(connection: &mut Connection<'_>, entity: &ParsedEntity) -> Result<(), Str
 
 // One connection to an entity server, one request after another: for exports and imports, which wait for each response.
 
-/// A server that is silent for so long does not answer any more.
+/// A server that is silent for so long is taken for dead.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 const READ_BYTES: usize = 64 << 10;

@@ -62,7 +62,7 @@ pub enum Origin {
 pub struct Served {
     /// `jemalloc`, or the file's name where that says nothing.
     pub name: String,
-    /// As exactly as it can be told.
+    /// As exactly as it is known.
     pub version: Option<String>,
     /// As the process has it mapped; `None` of a part of the program.
     pub library: Option<PathBuf>,
@@ -79,7 +79,7 @@ pub struct Served {
 pub struct Inside {
     /// `jemalloc`.
     pub name: String,
-    /// As exactly as it can be told.
+    /// As exactly as it is known.
     pub version: Option<String>,
     /// What it is in.
     pub object: PathBuf,
@@ -92,7 +92,7 @@ pub struct Serving {
     pub served: Vec<Served>,
     /// Allocators inside the program and its libraries.
     pub inside: Vec<Inside>,
-    /// Libraries of allocators that are mapped, and whose malloc nobody calls.
+    /// Libraries of allocators that are mapped, and whose malloc is not called.
     pub idle: Vec<PathBuf>,
     /// What `LD_PRELOAD` names and is not mapped, with the reason.
     pub not_loaded: Vec<(PathBuf, String)>,
@@ -192,7 +192,7 @@ impl Serving {
     }
 }
 
-/// Looks at process `pid`, whose `LD_PRELOAD` is `preload`; `None` if that is not known. The error is a reason.
+/// Examines process `pid`, whose `LD_PRELOAD` is `preload`; `None` if that is not known. The error is a reason.
 pub(super) fn look(pid: i32, preload: Option<&str>) -> Result<Looked, String> {
     let image = Image::open(pid).map_err(|error| error.to_string())?;
     let process =

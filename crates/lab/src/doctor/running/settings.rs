@@ -107,7 +107,7 @@ pub(super) fn read(pid: i32, environment: &Environment, looked: &Looked) -> Vec<
     all
 }
 
-/// The settings in the value of a variable that holds several: each has its own answer.
+/// The settings in the value of a variable that holds several: each has its own result.
 fn parts<'a>(name: &str, value: &'a str) -> impl Iterator<Item = &'a str> {
     let is_conf = name.ends_with(CONF);
     let is_tunables = name == TUNABLES;

@@ -73,7 +73,7 @@ fn read_password(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// Reads all files, and connects to nobody.
+/// Reads all files, and opens no connection.
 #[cfg(feature = "distributed")]
 pub(super) fn check(url: &ClusterUrl, flags: &ClusterFlags) -> Result<(), Failure> {
     use millpond_entity::cluster::ClusterEngine;
