@@ -2,13 +2,14 @@
 //! `millpond compare` finds and preloads.
 //!
 //! Each comes from a crate that carries the allocator's own sources, wrapped by a small package in
-//! `preload/allocators`, which is a workspace of its own: nobody who does not ask for these objects
-//! compiles C or C++ for them. An object is put in its place only after it has proved, preloaded
-//! into a program, that it serves every function of malloc's family.
+//! `preload/allocators`, which is a workspace of its own: other builds compile no C or C++ for
+//! them. An object is installed only after it has proved, preloaded into a program, that it serves
+//! every function of malloc's family.
 //!
 //! They land in `allocators` in the target directory, `libmillpond-NAME.so` with its origin in
 //! `libmillpond-NAME.json` beside it, where a `millpond` built into the same target directory
-//! looks. Cargo rebuilds what has changed and nothing else, so running this twice costs a second.
+//! searches. Cargo rebuilds what has changed and nothing else, so running this twice costs a
+//! second.
 
 use std::ffi::OsString;
 use std::fs;
@@ -66,7 +67,7 @@ fn chosen(only: Option<&str>) -> Result<Vec<&'static Recipe>, String> {
         })
 }
 
-// The compiler that an allocator's sources need, looked for before cargo is started: a build script
+// The compiler that an allocator's sources need; checked before cargo is started: a build script
 // that does not find one gives a page of panic instead of a sentence.
 
 /// A compiler that runs.
@@ -318,7 +319,7 @@ const ALL: &[Recipe] = &[
     },
 ];
 
-// One object: compiled, proved, put in its place.
+// One object: compiled, proved, installed.
 
 /// Where the objects' workspace is, relative to the repository.
 const WORKSPACE: &str = "preload/allocators";
@@ -396,7 +397,7 @@ impl RunContext {
         if !recipe.flags.is_empty() {
             command.env(compiler.flags_variable, flags(compiler, recipe));
         }
-        // A symbol that nobody defines must fail here, not inside a user's server.
+        // An undefined symbol must fail here, not inside a user's server.
         command.args(["--", "-Clink-arg=-Wl,-z,defs"]);
         if run_command(&mut command, &mut TestTally::default())? {
             return Ok(());
@@ -482,7 +483,7 @@ fn metadata_of(workspace: &Path) -> Result<Value, String> {
 }
 
 /// Copies a file unless it is there already. The new one appears whole: a running target may have
-/// the old one mapped, and the lab may be looking just now.
+/// the old one mapped, and the lab may be reading the directory.
 fn put(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{} cannot be written: {error}", to.display());
     let bytes =

@@ -13,7 +13,7 @@ use xtask::{
 
 use crate::instrumented;
 
-/// Why dependencies were not looked at.
+/// Why dependencies were not checked.
 const NO_DENY: &str = "cargo-deny is not installed: scripts/setup test installs it";
 
 /// Runs all steps, then prints one line for each and the sum of the tests.

@@ -5,8 +5,8 @@
 //! be installed. It is compiled in a target directory of its own, as `make build ENGINE=bundled` does, 12 minutes the
 //! first time. A smoke build takes the development build with whatever engine that links.
 //!
-//! What was made is looked at at once: unpacked, started, its pages rendered, its completions read
-//! by their shells, its units by systemd.
+//! The archive is checked at once: unpacked, started, its pages rendered, its completions read by
+//! their shells, its units by systemd.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -316,7 +316,7 @@ fn debian(build: Build, stage: &Path, output: &Path) -> Result<PathBuf, String> 
         .ok_or_else(|| format!("cargo-deb left no package in {}", output.display()))
 }
 
-// Looking at what was made as those see it who get it.
+// Checks the archive from the point of view of its users.
 
 /// What both must hold, below their prefix.
 const EXPECTED: [&str; 13] = [
@@ -342,7 +342,7 @@ const SHELLS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/millpond.fish"),
 ];
 
-/// Unpacks it elsewhere and looks at everything in it.
+/// Unpacks it elsewhere and checks everything in it.
 fn inspection_tarball(archive: &Path, output: &Path) -> Result<(), String> {
     let place = output.join("unpacked-tarball");
     recreate(&place)?;

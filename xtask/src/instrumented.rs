@@ -1,7 +1,7 @@
 //! The tests under tools that change how they run: Miri, loom, sanitizers, the seeded simulator and fuzzers.
 //!
-//! Miri knows every rule of memory that a compiler may rely on. It runs the tests of the pools, and those of the
-//! search for the ends of a head's parts, as whose vectors it takes SSE2.
+//! Miri checks every rule of memory that a compiler may rely on. It runs the tests of the pools, and those of the
+//! search for the ends of a head's parts, with SSE2 as the vector instructions.
 //!
 //! The pools take their chunks from the allocator there, since Miri knows no `mmap` at an address
 //! of one's choice, and the tests do little of what they otherwise do often: Miri is a thousand
@@ -216,7 +216,7 @@ const OPTIONS: &str = "allocator_may_return_null=1:handle_segv=0";
 pub(crate) fn run_sanitize(sanitizer: Sanitizer) -> Result<(), String> {
     let toolchain = Toolchain::most_able();
     if !toolchain.has_source() && sanitizer == Sanitizer::Thread {
-        // The atomics of a standard library that is not watched look like no atomics.
+        // The atomics of a standard library without instrumentation are not recognised as atomics.
         return Err(
             "the standard library's source is missing: `rustup component add rust-src` for the \
              nightly toolchain, or for the one in use"
@@ -309,7 +309,7 @@ pub(crate) fn run_simulate(seeds: &str, from: &str) -> Result<(), String> {
 // memory pools, and bytes for the parsers of HTTP.
 //
 // This compiles a harness with coverage counters and bounds checks on every access, and lets the
-// fuzzer look for inputs that reach new code. Needs no cargo-fuzz.
+// fuzzer search for inputs that reach new code. Needs no cargo-fuzz.
 
 const MANIFEST: &str = "fuzz/Cargo.toml";
 

@@ -215,9 +215,9 @@ pub fn leave_out(name: &'static str, reason: &'static str) -> StepOutcome {
     }
 }
 
-/// The cargo that started us, so that a toolchain chosen with `cargo +NAME` stays chosen. What that one
-/// told us of our own package is not passed on: a build script that asks to run again when it changes
-/// (ring's does) would have all above it compiled anew after each cargo that was called by hand.
+/// The cargo that started us, so that a toolchain chosen with `cargo +NAME` stays chosen. Its variables about our own
+/// package are not passed on: a build script that runs again when they change (ring's does) would recompile all its
+/// dependents after each manual cargo call.
 pub fn cargo() -> Command {
     let mut command =
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));

@@ -212,12 +212,12 @@ pub struct LoadConfig {
     /// Which kernel interface the threads use. Epoll unless asked otherwise: with it a request
     /// leaves in the moment it is stamped, with io_uring when its thread next waits.
     pub driver: DriverChoice,
-    /// How long a thread may look for responses before it sleeps, while that pays; 0: never. See
+    /// How long a thread may poll for responses before it sleeps, while polling pays; 0: never. See
     /// [`millpond_io::Driver::set_busy_poll`].
     pub busy_poll_ns: u64,
-    /// Whether a sample of the responses is stamped by the kernel on arrival, where the driver can, so
-    /// that a thread that woke late is told from a slow target. The kernel then stamps every packet
-    /// of the machine, which is cheap and not free.
+    /// Whether a sample of the responses is stamped by the kernel on arrival, where the driver can, to distinguish a
+    /// thread that woke late from a slow target. The kernel then stamps every packet of the machine, which is cheap but
+    /// not free.
     pub receive_stamps: bool,
     /// Whether the run goes on without a target until its duration is over: see [`LoadRecord::outages`]. A request that
     /// no connection takes within `timeout_ns` of when it was due has failed then.
@@ -226,8 +226,8 @@ pub struct LoadConfig {
     pub keeps_going: bool,
     /// What ends the run early.
     pub abort: Option<AbortRule>,
-    /// Each connection is a user that keeps the server's cookies and sends them back; `None`: they
-    /// are not looked at. Not for scripts, which write their requests themselves.
+    /// Each connection is a user that keeps the server's cookies and sends them back; `None`:
+    /// cookies are ignored. Not for scripts, which write their requests themselves.
     pub cookies: Option<CookiePlan>,
     /// Whether batches of requests that left together are timed too, as a whole.
     pub batch_latency: bool,

@@ -2,9 +2,9 @@
 //!
 //! With `--cookies` alone: `connection` shows each response's head here, `worker` has each request
 //! written here, which is the workload's with a Cookie field at the end of its head. A user is a
-//! place among the connections: the connection that takes the place of one that closed has its
-//! cookies. A run asks one server, so every cookie is that host's; and scripts, which write their
-//! requests themselves.
+//! place among the connections: the connection that replaces a closed one has its cookies. A run
+//! has one server, so every cookie is that host's. Scripts are excluded: they write their requests
+//! themselves.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

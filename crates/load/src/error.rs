@@ -115,7 +115,7 @@ pub enum ConnectFailure {
     /// The connection stood and TLS did not come about.
     #[error("the TLS handshake failed: {0}{flags}", flags = flags_against(*.0))]
     Handshake(HandshakeError),
-    /// Nobody answered.
+    /// No server responded.
     #[error("no response within {} ms", timeout_ns / 1_000_000)]
     TimedOut {
         /// How long was waited.
@@ -123,8 +123,8 @@ pub enum ConnectFailure {
     },
 }
 
-// Why requests failed, by kind, with the first of each kind as an example. Nothing here is on the path of a request
-// that is answered successfully.
+// Why requests failed, by kind, with the first of each kind as an example. Nothing here is on the path of a successful
+// request.
 
 /// Bytes of a response that an example keeps.
 const EXAMPLE_BYTES_MAX: usize = 64;

@@ -141,7 +141,7 @@ impl Flights {
         self.requests == 0
     }
 
-    /// The one that is answered next.
+    /// The one whose response comes next.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<&InFlight> {
         (self.requests > 0).then_some(&self.front.request)
@@ -188,7 +188,7 @@ impl Flights {
         }
     }
 
-    /// The oldest ones are answered: up to `count_max`, as many as are alike.
+    /// The oldest ones have their responses: up to `count_max`, as many as are alike.
     #[inline]
     pub(crate) fn take(&mut self, count_max: usize) -> Option<Flight> {
         let Flight { request, count } = self.front;

@@ -134,7 +134,7 @@ impl LoadRecord {
         }
     }
 
-    /// One record of all. The longest window is everybody's.
+    /// One record of all. The longest window is the window of all.
     ///
     /// # Errors
     /// If there is none, or if closed and open loops stand side by side.

@@ -53,7 +53,7 @@ pub enum RequestBody {
     Template(Vec<u8>),
     /// The value of the key.
     Value,
-    /// Bytes that look random, others for each request, as long as values are.
+    /// Random-looking bytes, different for each request, as long as values are.
     Generated,
 }
 

@@ -181,9 +181,9 @@ impl RequestPlan {
 
 /// Longer than the 64 KiB window of LZ4, so one value never repeats within reach of compression.
 const TABLE_BYTES: usize = 65_536 + 4_096;
-/// Bytes that identify the key at the head of its value.
+/// Bytes at the beginning of a value that identify its key.
 const MARK_BYTES: usize = 8;
-/// Keys look like `k000000123`; more digits only beyond a billion keys.
+/// Keys are like `k000000123`; more digits only beyond a billion keys.
 const KEY_DIGITS_MIN: usize = 9;
 
 /// Finaliser of splitmix64: every input bit changes every output bit.

@@ -82,10 +82,10 @@ pub trait Observer {
     /// The window has begun, some 50 us ago on a quiet machine, and any time ago on a busy one: for readings
     /// that are to cover it. They take their time from a CPU that the threads of the run may need.
     fn window_began(&self) {}
-    /// The window is over, as above, or all of its requests are answered. Not called if the run is cut short.
+    /// The window is over, as above, or all of its requests have their response. Not called if the run is cut short.
     fn window_ended(&self) {}
-    /// All requests are answered, and with [`LoadConfig::holds_connections`] all connections are open still. Not called
-    /// if the run is cut short.
+    /// All responses came, and with [`LoadConfig::holds_connections`] all connections are open still. Not called if the
+    /// run is cut short.
     fn connections_held(&self) {}
     /// About four times a second.
     fn progress(&self, _now: &Progress) {}
@@ -426,7 +426,7 @@ fn join(worker: WorkerHandle<'_>) -> Result<WorkerEnd, LoadError> {
 
 /// Of each thread: its ring or epoll, what wakes it, a timer, a spare one.
 const FILES_PER_THREAD: u64 = 4;
-/// Of the process, where the kernel does not tell which are open.
+/// Of the process, where the kernel does not report which are open.
 const FILES_OPEN_DEFAULT: u64 = 16;
 
 /// Refuses more connections than there are descriptors or ports for.
@@ -483,7 +483,7 @@ fn ports_in(range: &str) -> Option<u64> {
 
 // When a warm-up of unknown length ends: as soon as it is steady, or at its limit.
 
-/// From the decision to the window: every thread looks at the schedule several times meanwhile.
+/// From the decision to the window: every thread reads the schedule several times meanwhile.
 const NOTICE_NS: u64 = 100_000_000;
 
 /// Watches over one warm-up.
@@ -578,7 +578,7 @@ fn split_stuck(
     (ends, lost)
 }
 
-/// Adds what is known of those that are lost, but for their clocks, which the seconds hold.
+/// Adds what is known of the lost ones, except their clocks, which the seconds hold.
 fn add(total: &mut Outcome, lost: &[Lost]) {
     for Lost { counts, answers } in lost {
         add_errors(&mut total.errors, &counts.errors);
@@ -590,7 +590,7 @@ fn add(total: &mut Outcome, lost: &[Lost]) {
     }
 }
 
-/// What they had sent and never told of is under way as far as anybody knows.
+/// What they had sent and not reported counts as under way.
 fn close(record: &mut LoadRecord, lost: usize) {
     if lost == 0 {
         return;

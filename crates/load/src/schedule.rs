@@ -96,7 +96,7 @@ impl Schedule {
         if let Pace::Open(arrivals) = &pace {
             warm_up_rate = arrivals.first_rate();
             warm_up_end = warm_up_rate.map_or(0, |rate| rate.arrivals_before(warm_up_ns));
-            // Of other processes the end is known when someone gets there.
+            // Of other processes the end is known when the first thread gets there.
             if let (Some(rate), Some(span_ns)) = (arrivals.steady_rate(), duration_ns) {
                 counted_max = counted_max.min(rate.arrivals_before(span_ns));
             }
@@ -118,8 +118,8 @@ impl Schedule {
         }
     }
 
-    /// The same behind `origin`: numbers and the arrival process go on there. For a schedule that nobody has
-    /// claimed from.
+    /// The same behind `origin`: numbers and the arrival process continue there. For a schedule from which nothing was
+    /// claimed.
     pub(crate) fn behind(self, origin: Origin) -> Self {
         let mut counted_max = self.requests_max;
         if let Pace::Open(arrivals) = &self.pace

@@ -1,4 +1,4 @@
-//! wrk's Lua scripts: what they are told, and what became of them.
+//! wrk's Lua scripts: their input, and their outcome.
 //!
 //! [`Script::load`] runs the file in every state, then `setup` and `init`, and asks the first
 //! thread for a request as a proof; `run` lends each worker its `Runner`; [`Script::done`] hands
@@ -16,7 +16,7 @@ use crate::error::LoadError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which script, and what it is told.
+/// Which script, and its arguments.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ScriptConfig {
     /// The Lua file, for messages.

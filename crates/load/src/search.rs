@@ -29,7 +29,7 @@ use crate::verdict::{CPU_SHARE_MAX, ERROR_SHARE_INVALID, STEAL_SHARE_INVALID, fa
 /// The first rate, as a share of what a closed loop reaches. The steps up from there are chosen not
 /// to meet that figure itself: at exactly what a target can do, no vote is worth anything.
 const FIRST_SHARE: f64 = 1.05 / 8.0;
-/// Where to begin when a closed loop has not answered anything.
+/// Where to begin when a closed loop got no response.
 const FIRST_PER_S: f64 = 100.0;
 /// Samples beyond the strictest percentile that make a step long enough.
 const SAMPLES_BEYOND: u64 = 10;
@@ -51,7 +51,7 @@ pub struct SearchPlan {
     pub precision: f64,
 }
 
-/// What a search tells while it runs.
+/// The progress of a running search.
 #[derive(Clone, Copy, Debug)]
 pub enum SearchNews<'a> {
     /// A run begins: at this rate, or as a closed loop.
@@ -65,8 +65,8 @@ pub enum SearchNews<'a> {
     Step(&'a SearchStep),
 }
 
-/// Searches with `config`, whose mode is not looked at and whose window is that of each step.
-/// `stop` ends it as it ends a run, with what is known until then.
+/// Searches with `config`, whose mode is ignored and whose window is that of each step. `stop` ends
+/// it as it ends a run, with what is known until then.
 ///
 /// # Errors
 /// If nothing was measured: a setting is wrong or the target cannot be reached. What fails once a step was
@@ -277,7 +277,7 @@ fn curve(bracket: &Bracket, steps: &[SearchStep]) -> Vec<CurvePoint> {
     points
 }
 
-// Between which two rates the limit lies, and where to look next.
+// Between which two rates the limit lies, and where to search next.
 
 /// Equal votes that decide about a rate.
 const VOTES: u32 = 2;

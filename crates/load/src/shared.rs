@@ -116,7 +116,7 @@ pub(crate) struct ConnectStatistics {
     pub(crate) is_short: AtomicBool,
     /// Connections that were open when their threads learned that sending begins.
     pub(crate) open_at_start: AtomicUsize,
-    /// Connections that ever came up: tells a dead target from one that closes after each response.
+    /// Connections that ever came up: distinguishes a dead target from one that closes after each response.
     pub(crate) opened: AtomicU64,
     last_failure: Mutex<Option<ConnectFailure>>,
 }
@@ -184,7 +184,7 @@ impl ThreadStatistics {
     }
 }
 
-// Where threads that are done wait, their connections open, until the supervising thread has looked at the target.
+// Where finished threads wait, their connections open, until the supervising thread has examined the target.
 //
 // What a server holds for its connections (buffers, threads with arenas of their own) is gone a moment after they
 // close, so its memory has to be read before.
@@ -240,7 +240,7 @@ impl Gate {
     }
 }
 
-/// Opens the gate when it is dropped, on whatever way: nobody waits for a thread that has panicked.
+/// Opens the gate when it is dropped, in whatever way: no thread waits for one that has panicked.
 #[derive(Debug)]
 pub(crate) struct Opener<'a>(pub(crate) &'a Gate);
 
@@ -258,7 +258,7 @@ impl Drop for Opener<'_> {
 //     \---------------------------- service -----------------------------/
 // ```
 
-/// Stamps of a thread that answers faster: about a thousand a second.
+/// Stamps of a thread with more responses: about a thousand a second.
 const NS_PER_STAMP: u64 = 1_000_000;
 /// One receive in so many until the rate is known: a fast thread must not take most of its sample in the first moment.
 const EVERY_AT_FIRST: u32 = 16;

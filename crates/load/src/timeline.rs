@@ -239,7 +239,7 @@ impl Seconds {
     ) {
         let Some(span) = self.span.take() else { return };
         let (clocks, counts) = outcome.change(exchange.empty_clocks());
-        // Only a supervisor that has gone receives nothing, and then nobody wants to know.
+        // Only a supervisor that has gone receives nothing, and then the record is not needed.
         let _ = exchange.outbox.send(Handed {
             worker: self.worker,
             span,
@@ -324,7 +324,7 @@ impl<'run> Timeline<'run> {
         *lost
     }
 
-    /// Slices of a warm-up are shown to its judge, and to everybody else as seconds.
+    /// Slices of a warm-up go to its judge; all other readers get seconds.
     fn join(&mut self, row: Row, start_ns: u64, each: &mut dyn FnMut(&Second<'_>)) {
         let is_slice = row.span.is_slice;
         if is_slice {

@@ -76,7 +76,7 @@ impl Validation {
 pub enum Judgement {
     /// Status and body are right.
     Right,
-    /// A status outside the set; its body was not looked at.
+    /// A status outside the set; its body was not checked.
     WrongStatus,
     /// The status is right, the body is not what was stored or what others got.
     WrongBody,
@@ -172,7 +172,7 @@ impl ResponseCheck {
         self.collected.clear();
     }
 
-    /// The next bytes of a body arrived that nobody looks at.
+    /// The next bytes of a body arrived that no check reads.
     #[inline]
     pub(crate) fn skip(&mut self, part: &[u8]) {
         self.received_bytes += part.len() as u64;
@@ -233,8 +233,8 @@ impl ResponseCheck {
         }
     }
 
-    /// The response is complete. Of several mistakes the first of this order is told: status, length,
-    /// checksum, echo, content.
+    /// The response is complete. Of several mistakes the first in this order is reported: status, length, checksum,
+    /// echo, content.
     pub(crate) fn finish(
         &mut self,
         validator: &Validator,
@@ -461,7 +461,7 @@ impl EchoSearch {
         self.is_found
     }
 
-    /// Looks for `key`, the same for all parts of a body, in the next part.
+    /// Searches for `key`, the same for all parts of a body, in the next part.
     fn look(&mut self, key: &[u8], part: &[u8]) {
         if self.is_found {
             return;

@@ -1,8 +1,8 @@
 //! Whether a run's figures can be relied on, by the run itself.
 //!
-//! A generator that was late, busy or stalled prints a healthy-looking p99 all the same; so each
-//! run says OK, SUSPECT (usable with care) or INVALID (something else was measured) and why. A slow
-//! target measured well is OK.
+//! A generator that was late, busy or stalled still prints a healthy-looking p99; so each run says
+//! OK, SUSPECT (usable with care) or INVALID (something else was measured) and why. A slow target
+//! measured well is OK.
 use crate::cookies::{COOKIE_BYTES_MAX, COOKIES_MAX};
 use crate::record::{Ended, LoadRecord};
 use millpond_measure::histogram::LatencyHistogram;
@@ -134,7 +134,7 @@ fn judge_errors(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
 }
 
-/// What does not make a run suspect is said all the same.
+/// Notes that do not make a run suspect are still reported.
 fn note_errors(record: &LoadRecord) -> Option<String> {
     failures_in_words(record).filter(|_| error_share(record) <= ERROR_SHARE_NOTED)
 }
@@ -231,8 +231,8 @@ fn judge_lateness(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
 }
 
-/// Waiting for a free connection is in the response times, as it says, so the figures are right; but a target that
-/// is asked over more connections may answer sooner.
+/// Waiting for a free connection is in the response times, as the note says, so the figures are right; but a target
+/// with more connections may respond sooner.
 fn note_blocked(record: &LoadRecord) -> Option<String> {
     let blocked_p99 = record.blocked.percentile(99.0);
     let response_p50 = record.response.percentile(50.0);

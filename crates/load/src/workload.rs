@@ -145,7 +145,7 @@ impl Requests {
         }
     }
 
-    /// What is known of the response to request `number` of this class, if that is looked at.
+    /// What is known of the response to request `number` of this class, if that is checked.
     pub(crate) fn expected(&self, number: u64, class: u16) -> Option<Expected<'_>> {
         match &self.kind {
             Kind::Fixed(_) => None,
@@ -197,7 +197,7 @@ struct Class {
     template: Template,
     key: KeyUse,
     expects_value: bool,
-    /// Whether anything of the response is known beforehand that is looked at.
+    /// Whether anything checked in the response is known beforehand.
     is_known: bool,
 }
 
@@ -437,8 +437,8 @@ fn compile(
     Ok((head, body))
 }
 
-/// The request line and the fields, each with its line end. A generator asks for what it is told, so that
-/// targets may have more bytes than RFC 3986 allows; none that ends a line (see `LoadConfig::check`).
+/// The request line and the fields, each with its line end. A generator sends the target it is given, so targets may
+/// have more bytes than RFC 3986 allows; none that ends a line (see `LoadConfig::check`).
 fn head_lines(target: &Target, method: Method, fields: &[(String, String)]) -> String {
     let (path, host) = (&target.path, &target.host);
     let mut lines = format!("{} {path} HTTP/1.1\r\nHost: {host}\r\n", method.as_str());

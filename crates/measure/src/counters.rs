@@ -41,9 +41,9 @@ pub struct CounterValues {
     pub kernel_cycles: Option<u64>,
     /// Branches in user mode that went the other way than foretold.
     pub branch_misses: Option<u64>,
-    /// Loads in user mode that the first level data cache did not answer.
+    /// Loads in user mode that missed the first level data cache.
     pub l1d_misses: Option<u64>,
-    /// Accesses in user mode that no cache answered.
+    /// Accesses in user mode that missed every cache.
     pub cache_misses: Option<u64>,
     /// Loads in user mode whose page the first level data TLB did not know.
     pub dtlb_misses: Option<u64>,
@@ -309,10 +309,10 @@ pub enum CounterKind {
     KernelCycles,
     /// Branches in user mode that went the other way than foretold.
     BranchMisses,
-    /// Loads in user mode that the first level data cache did not answer.
+    /// Loads in user mode that missed the first level data cache.
     L1dMisses,
-    /// Accesses in user mode that no cache answered: what stands in where loads of the first level
-    /// cannot be counted.
+    /// Accesses in user mode that missed every cache: used where loads of the first level cannot be
+    /// counted.
     CacheMisses,
     /// Loads in user mode whose page the first level data TLB did not know.
     DtlbMisses,

@@ -1,4 +1,4 @@
-//! How much of the machine somebody else used while we measured.
+//! How much of the machine other programs used while we measured.
 //!
 //! `lab` reads [`CpuTimes`] at the edges of each phase together with the CPU time of server and
 //! generator, and writes the flags into the round. Instruction counts and memory survive a busy
@@ -253,7 +253,7 @@ impl ThreadTimes {
 //
 // Read right after a phase, while the load is still warm; what an idle processor says means nothing.
 
-/// Where the kernel says so; absent in most virtual machines.
+/// Where the kernel reports it; absent in most virtual machines.
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// The frequency of the fastest processor at this moment, which is one that works. `None` where the

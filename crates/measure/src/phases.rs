@@ -109,7 +109,7 @@ pub fn measures_of(floors: &[Floor]) -> Vec<(Measure, f64)> {
         .iter()
         .filter_map(|one| Some(one.reached_ns? as f64))
         .collect();
-    // Where most bursts gave nothing back there is no time to speak of.
+    // Where most bursts gave nothing back there is no meaningful time.
     let has_time = times.len() * 2 > floors.len();
     let of = |quantity, value: Option<f64>| Some((Measure::whole(quantity), value?));
     [
@@ -281,7 +281,7 @@ fn held_by(heap: &PhaseHeap, holder: &Holder) -> u64 {
     held.map(|held| held.bytes).sum()
 }
 
-/// Whether the floor grows from cycle to cycle, by more than nobody notices.
+/// Whether the floor grows from cycle to cycle, by more than a negligible amount.
 fn grows(answer: &PhasesAnswer) -> bool {
     let floor = answer.floor_bytes.map_or(0.0, |floor| floor.value);
     answer.growth_bytes.is_some_and(|growth| {

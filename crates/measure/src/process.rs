@@ -1,8 +1,8 @@
 //! A process seen from outside: its memory, faults, CPU time and mapped files.
 //!
-//! `lab` reads a [`ProcessTree`] at the edges of each phase and looks into [`maps`] for proof that
-//! the allocator is in place. A process may vanish at any moment, also between two files of the
-//! same sample; that is [`ProcessError::Gone`], never a wrong number.
+//! `lab` reads a [`ProcessTree`] at the edges of each phase and [`maps`] to prove that the
+//! allocator is in use. A process may vanish at any moment, also between two files of the same
+//! sample; that is [`ProcessError::Gone`], never a wrong number.
 //!
 //! Nothing is cached: each call reads `/proc` anew (about 1 ms for 100 MB with exact memory).
 
@@ -32,7 +32,7 @@ pub enum ProcessError {
     Refused {
         /// The file.
         path: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The kernel's text is not what we know.
@@ -40,12 +40,12 @@ pub enum ProcessError {
     Malformed {
         /// The file.
         path: String,
-        /// What was looked for.
+        /// The missing item.
         wanted: &'static str,
     },
 }
 
-/// One look at one process. Sums since its start, except for memory and threads.
+/// One reading of one process. Sums since its start, except for memory and threads.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSample {
     /// What it holds.
@@ -60,7 +60,7 @@ pub struct ProcessSample {
     pub mappings: Option<u64>,
     /// Most resident memory ever.
     pub peak_rss_bytes: u64,
-    /// Page faults answered without a disk.
+    /// Page faults that needed no disk.
     pub minor_faults: u64,
     /// Page faults that had to wait for a disk.
     pub major_faults: u64,
@@ -72,7 +72,7 @@ pub struct ProcessSample {
     pub voluntary_switches: u64,
     /// Times its living threads were put off the CPU.
     pub involuntary_switches: u64,
-    /// Times its living threads went to another CPU; `None` where the kernel does not tell.
+    /// Times its living threads went to another CPU; `None` where the kernel does not report it.
     #[serde(default)]
     pub migrations: Option<u64>,
     /// Threads now.
@@ -133,8 +133,8 @@ impl ProcessSample {
         })
     }
 
-    /// Pages of mapped files, at least: the shares of all processes together, or what the process that has most
-    /// maps of them, whichever is more. `None` where the kernel does not tell.
+    /// Pages of mapped files, at least: the shares of all processes together, or the pages of the process with most of
+    /// them, whichever is more. `None` where the kernel does not report it.
     #[must_use]
     pub fn file_bytes(&self) -> Option<u64> {
         let shares = self.memory.file_bytes?;
@@ -193,8 +193,8 @@ impl ProcessSample {
     }
 }
 
-/// Resident memory alone, cheaply (0.1 ms), of any process, also one that may not be looked into. May lag by
-/// the kernel's per-CPU batches.
+/// Resident memory alone, cheaply (0.1 ms), of any process, also one that may not be examined. May lag by the kernel's
+/// per-CPU batches.
 ///
 /// # Errors
 /// [`ProcessError`].
@@ -272,7 +272,7 @@ fn read_file(pid: u32, path: &str) -> Result<String, ProcessError> {
         })
 }
 
-/// How many lines `maps` has, counted without looking at them; 0.5 us each.
+/// How many lines `maps` has, counted without parsing them; 0.5 us each.
 fn mappings(pid: u32) -> Option<u64> {
     let bytes = fs::read(format!("/proc/{pid}/maps")).ok()?;
     Some(bytes.iter().filter(|&&byte| byte == b'\n').count() as u64)
@@ -314,13 +314,13 @@ pub(crate) fn ticks_to_ns(ticks: u64) -> u64 {
     (u128::from(ticks) * 1_000_000_000 / u128::from(per_s)) as u64
 }
 
-// What a process holds, by kind, as the kernel's `smaps_rollup` tells it.
+// What a process holds, by kind, from the kernel's `smaps_rollup`.
 //
-// RSS answers another question: it counts a page that eight workers share eight times, and the pages of mapped files,
-// which the kernel takes back when it needs them, like a heap. What a program costs is what nothing but the program
-// keeps in memory: its anonymous pages, those of them that were swapped out, memory that it shares with its kin, and
-// huge pages it took from the kernel's pool. [`MemorySample::private_bytes`] is their sum; shared pages are divided by
-// their users, so that a sum over a tree counts each once.
+// RSS is not the cost of a program: it counts a page that eight workers share eight times, and counts pages of mapped
+// files, which the kernel takes back when it needs them, like a heap. The cost of a program is what only the program
+// keeps in memory: its anonymous pages, those of them that were swapped out, memory that it shares with related
+// processes, and huge pages it took from the kernel's pool. [`MemorySample::private_bytes`] is their sum; shared pages
+// are divided by their users, so that a sum over a tree counts each once.
 //
 // Files on tmpfs are shared memory to the kernel. Those of a [`DataDirectory`] are found by their mappings.
 // Page tables, kernel memory, and the page cache of files that are read and not mapped are in no figure.
@@ -386,14 +386,14 @@ impl MemorySample {
         let text = match read_file(pid, &format!("/proc/{pid}/smaps_rollup")) {
             Ok(text) => text,
             Err(ProcessError::Refused { .. }) => return Self::resident_only(pid),
-            // Kernels before 4.14 have no such file, for nobody.
+            // Kernels before 4.14 have no such file for any process.
             Err(_) if !fs::exists("/proc/self/smaps_rollup").unwrap_or(false) => {
                 return Self::resident_only(pid);
             }
             Err(error) => return Err(error),
         };
         let sample = Self::parse(&text).ok_or(ProcessError::Gone { pid })?;
-        // A look at every mapping costs as much again: only where shared memory may be data.
+        // Reading every mapping costs as much again: only where shared memory may be data.
         let Some(data) = data.filter(|_| sample.shared_bytes.is_some_and(|bytes| bytes > 0)) else {
             return Ok(sample);
         };
@@ -443,7 +443,7 @@ impl MemorySample {
     }
 
     /// What the program keeps in memory by itself: anonymous, swapped and shared memory, and huge pages of the pool.
-    /// `None` where the kernel does not tell it from mapped files.
+    /// `None` where the kernel does not distinguish it from mapped files.
     #[must_use]
     pub fn private_bytes(&self) -> Option<u64> {
         let (anonymous, shared) = self.anonymous_bytes.zip(self.shared_bytes)?;
@@ -554,7 +554,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     value.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The value after `name:` as it stands.
+/// The value after `name:`, unparsed.
 fn number(text: &str, name: &str) -> Option<u64> {
     line_value(text, name)?.parse().ok()
 }

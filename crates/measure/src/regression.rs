@@ -35,7 +35,7 @@ use crate::units::{format_bytes, format_percent, format_rate};
 /// How the other record is called where a baseline's name stands.
 pub const EARLIER: &str = "the earlier record";
 
-/// A question and what may answer it, the best evidence first.
+/// A question and its possible evidence, the best first.
 const QUESTIONS: [(&str, &[Quantity]); 4] = [
     ("throughput", &[Quantity::Throughput]),
     ("latency", &[Quantity::ResponseP99, Quantity::ResponseP50]),
@@ -58,7 +58,7 @@ const QUESTIONS: [(&str, &[Quantity]); 4] = [
     ),
 ];
 
-/// What a check may be told.
+/// The settings of a check.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RegressionRule {
     /// Compare the clock's values themselves: sees what changed for all candidates alike, and takes the
@@ -506,7 +506,7 @@ pub enum Incomparable {
         /// Now.
         now: String,
     },
-    /// Nobody is in both.
+    /// No candidate is in both.
     #[error("no candidate is in both records; the earlier one has {earlier}")]
     Candidates {
         /// The names.

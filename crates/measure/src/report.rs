@@ -72,7 +72,7 @@ pub(crate) fn limits(record: &ComparisonRecord) -> Vec<String> {
     memory.into_iter().chain(pages).collect()
 }
 
-/// The smallest memory limit of each candidate, where that was looked for.
+/// The smallest memory limit of each candidate, if searched for.
 pub(crate) fn limit_sentences(record: &ComparisonRecord) -> Vec<String> {
     let candidates = record.candidates.iter();
     candidates

@@ -5,12 +5,12 @@
 //! request is a ratio of sums with nothing left out, since a pause that falls into one slice of twenty is part
 //! of what an allocator costs.
 //!
-//! Half of a core belongs to somebody else on a shared machine, and its state can change between two slices of
-//! a cycle. It shows in what a system call takes on the CPU. And virtual CPUs are moved: what a cache line takes
-//! from the server's CPU to the generator's and back says how far apart they are, which moves throughput by half.
-//! All three are measured around each slice, and no candidate has an influence on them. So both figures are adjusted for it, as in any analysis of covariance: the slope
-//! comes from all slices of the comparison, each against the mean of its own candidate and round, and every
-//! slice is moved along it to the mean state of its round.
+//! On a shared machine half of a core belongs to another user, and its state can change between two slices of a cycle.
+//! It shows in the time of a system call on the CPU. Virtual CPUs are also moved: the time of a cache line from the
+//! server's CPU to the generator's and back says how far apart they are, which moves throughput by half. All three are
+//! measured around each slice, and no candidate has an influence on them. So both figures are adjusted for it, as in
+//! any analysis of covariance: the slope comes from all slices of the comparison, each against the mean of its own
+//! candidate and round, and every slice is moved along it to the mean state of its round.
 
 use std::collections::BTreeMap;
 
@@ -111,7 +111,7 @@ pub(crate) struct RoundFigures {
 }
 
 impl RoundFigures {
-    /// How far the blocks' answer lies from that of the slices.
+    /// How far the blocks' result lies from that of the slices.
     pub(crate) fn disagreement(&self) -> Figures {
         self.block.relative_to(self.slices)
     }
@@ -450,16 +450,16 @@ pub(crate) fn trimmed_mean(mut values: Vec<f64>) -> Option<f64> {
 
 // From slices at the constant rate to the percentiles of a round.
 //
-// The 99th percentile is that of all answers of a round together: a pause that falls into one slice of several belongs
-// to a server's p99, and a mean or a median of slices' own would hide it. The median is compared within cycles, whose
-// slices follow each other at once and, as far as the lab can tell, at one distance of the CPUs of server and
+// The 99th percentile is that of all responses of a round together: a pause that falls into one slice of several
+// belongs to a server's p99, and a mean or a median of slices' own would hide it. The median is compared within cycles,
+// whose slices follow each other at once and, as far as the lab can measure, at one distance of the CPUs of server and
 // generator: a round's ratio is the mean of the cycles' log ratios, trimmed by a tenth at each end and by one value at
 // least. Where responses come in two groups, the median of all together jumps from one to the other.
 //
-// While the CPUs are far apart, a p99 is several times as large and varies by several times from slice to slice.
-// Whether they are is nobody's doing, so where enough rounds have cycles measured near, only those count.
+// While the CPUs are far apart, a p99 is several times as large and varies by several times from slice to slice. No
+// candidate causes that, so where enough rounds have cycles measured near, only those count.
 
-/// With fewer answers in a slice, the median is that of all slices together.
+/// With fewer responses in a slice, the median is that of all slices together.
 const ANSWERS_MIN: u64 = 40;
 
 /// The medians, and where each is in the columns.
@@ -578,7 +578,7 @@ fn note_medians(
     }
 }
 
-// Whether slices tell what uninterrupted blocks tell.
+// Whether slices show what uninterrupted blocks show.
 //
 // While one candidate is measured in slices the others stand still, but the clock runs on: what a server or an
 // allocator does every second of it comes several times as often per unit of work. So each round has one block

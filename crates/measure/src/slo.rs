@@ -38,7 +38,7 @@ pub enum SloPopulation {
     /// All: those that failed are slower than any objective.
     #[default]
     All,
-    /// Those that were answered successfully, and those without a response with their ages.
+    /// Successful requests, and those without a response with their ages.
     Successful,
 }
 

@@ -1,4 +1,4 @@
-//! Ages the heap of any program, in front of any allocator: while it is told to, every call of malloc also allocates and
+//! Ages the heap of any program, in front of any allocator: while switched on, every call of malloc also allocates and
 //! frees some blocks of mixed sizes at random.
 //!
 //! Preloaded before the allocator (`LD_PRELOAD=libmillpond-churn.so:liballocator.so`). The blocks are made and freed by
@@ -130,7 +130,7 @@ fn make(file: &ChurnFile, size_bytes: usize) -> *mut c_void {
         return block;
     }
     for offset in (0..size_bytes).step_by(PAGE_BYTES) {
-        // SAFETY: `offset` is below the size of the block, which nobody else knows of yet.
+        // SAFETY: `offset` is below the size of the block, which no other code knows yet.
         unsafe { block.cast::<u8>().add(offset).write_volatile(1) };
     }
     // SAFETY: the smallest block has two words, and malloc aligns to that.

@@ -38,8 +38,8 @@ pub(crate) fn prepare() {
 
 /// A variable of the environment, if it is text.
 fn variable(name: &CStr) -> Option<&'static str> {
-    // SAFETY: getenv returns null or a string that ends, and that stays while nobody changes the
-    // environment: the program is not running yet.
+    // SAFETY: getenv returns null or a string with an end, which stays while the environment does
+    // not change: the program is not running yet.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         if value.is_null() {
@@ -56,7 +56,7 @@ extern "C" fn verify_at_exit() {
 extern "C" fn at_exit() {
     let mut line = [0; 1024];
     let text = describe(&stats(), &mut line);
-    // SAFETY: the slice is `text`. Whether anyone can read it is no concern of the program's.
+    // SAFETY: the slice is `text`. The program ignores whether it can be read.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn fault_of_our_own() -> ! {
 
 /// Writes a line and aborts.
 fn end(line: &[u8]) -> ! {
-    // SAFETY: the slice is `line`. Whether anyone can read it changes nothing.
+    // SAFETY: the slice is `line`. The program ignores whether it can be read.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
     std::process::abort()
 }

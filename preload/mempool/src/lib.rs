@@ -4,10 +4,9 @@
 //! by `millpond_mempool::malloc`. Here are C's names and promises only: null checks, overflow,
 //! `errno`, and what the manual page says of each function.
 //!
-//! In the environment: `MEMPOOL_STATS=1` writes what the heap holds to standard error at exit.
-//! `MEMPOOL_CHECKS=1` checks every block: double free, foreign pointer, overrun and write after free
-//! end the program with a sentence; `MEMPOOL_CHECKS=guard` puts each block against a page that
-//! nobody may touch; `fail=N` refuses the N-th allocation.
+//! In the environment: `MEMPOOL_STATS=1` writes what the heap holds to standard error at exit. `MEMPOOL_CHECKS=1`
+//! checks every block: double free, foreign pointer, overrun and write after free end the program with a sentence;
+//! `MEMPOOL_CHECKS=guard` puts each block against an inaccessible page; `fail=N` refuses the N-th allocation.
 #![allow(unsafe_code, reason = "a preloaded malloc is raw pointers by nature")]
 #![cfg_attr(
     test,
@@ -76,8 +75,8 @@ extern "C" fn malloc(size_bytes: usize) -> *mut c_void {
 #[inline(never)]
 extern "C" fn malloc_slow(size_bytes: usize) -> *mut c_void {
     if std::thread::panicking() {
-        // Only this object's own code can panic here, perhaps with a lock held: what it has to say
-        // would need memory.
+        // Only this object's own code can panic here, perhaps with a lock held: a message would
+        // need memory.
         environment::fault_of_our_own();
     }
     or_enomem(heap::allocate(size_bytes))
@@ -93,7 +92,7 @@ extern "C" fn calloc(count: usize, size_bytes: usize) -> *mut c_void {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn free(block: *mut c_void) {
-    // SAFETY: C's own promise: null, or a block of ours that nobody uses any more.
+    // SAFETY: C's own contract: null, or a block of ours that is no longer in use.
     unsafe { heap::free(block.cast()) }
 }
 

@@ -33,7 +33,7 @@ static FIRST_PID: AtomicU64 = AtomicU64::new(0);
 
 /// Whether there is a file.
 pub(crate) enum State {
-    /// Not looked for yet: the constructor has not run.
+    /// Not searched for yet: the constructor has not run.
     Early,
     /// It is there.
     Ready {

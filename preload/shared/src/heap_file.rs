@@ -38,7 +38,7 @@ pub const WEIGHT_PARTS: u64 = 1 << 16;
 pub struct HeapFile {
     /// Of all.
     pub header: Header,
-    /// One for each process, by its number. The first one is nobody's.
+    /// One for each process, by its number. The first one belongs to no process.
     pub processes: [Process; PROCESSES],
     /// Of sampled blocks that were given back.
     pub lifetimes: Lifetimes,
@@ -95,7 +95,7 @@ pub struct Lifetimes {
     pub crossed: AtomicU64,
 }
 
-/// What one thread did. Nobody else writes it, the first record of all excepted.
+/// The counts of one thread. No other thread writes it, except for the first record of all.
 #[repr(C, align(128))]
 pub struct Thread {
     /// 1 while a thread has it.

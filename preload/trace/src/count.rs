@@ -1,8 +1,8 @@
 //! The counters: one record for each thread, in memory shared with the lab.
 //!
-//! Every interposed call. A thread counts into a record that nobody else writes, with plain
-//! additions; a thread that has none (before the file is mapped, while a thread ends, or when all are
-//! taken) shares one with atomic additions. The layout is `millpond_preload_shared::heap_file`.
+//! Every interposed call. A thread counts into a record that no other thread writes, with plain additions; a thread
+//! that has none (before the file is mapped, while a thread ends, or when all are taken) shares one with atomic
+//! additions. The layout is `millpond_preload_shared::heap_file`.
 //!
 //! A block is sampled when the bytes asked for by its thread reach the next point (`sampling`).
 
@@ -215,8 +215,8 @@ fn draw(thread: &Thread, mean_bytes: u64) {
         .store(left_bytes as u64, Ordering::Relaxed);
 }
 
-/// The same for a thread without a record of its own, which gets one if it can; and for a call that
-/// failed, whose bytes nobody got.
+/// The same for a thread without a record of its own, which gets one if it can; and for a failed
+/// call, whose bytes were not handed out.
 #[cold]
 #[inline(never)]
 fn asked_without_record(size_bytes: usize, block: *const c_void) {

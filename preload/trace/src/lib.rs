@@ -106,7 +106,7 @@ unsafe extern "C" fn realloc(block: *mut c_void, size_bytes: usize) -> *mut c_vo
     if !next::ready() {
         return counted(size_bytes, bootstrap::allocate(size_bytes));
     }
-    // Before the call: afterwards the old address may be somebody else's.
+    // Before the call: afterwards the old address may belong to another block.
     let sample = count::before_move(block);
     // SAFETY: a block not ours came from the next allocator, as the caller promises.
     let moved = unsafe { next::realloc(block, size_bytes) };
@@ -124,7 +124,7 @@ unsafe extern "C" fn free(block: *mut c_void) {
     if block.is_null() {
         return;
     }
-    // Before the call: afterwards the address may be somebody else's.
+    // Before the call: afterwards the address may belong to another block.
     count::freed(block);
     if bootstrap::owns(block) || !next::ready() {
         return;

@@ -83,7 +83,7 @@ fn note(at: usize, len_bytes: usize, caller: Option<usize>) {
         }
         hint::spin_loop();
     }
-    // SAFETY: the lock says that nobody else in this process has a reference to the table.
+    // SAFETY: the lock guarantees that no other thread in this process has a reference to the table.
     let table = unsafe { &mut *millpond_trace_regions.0.get() };
     write(&raw mut table.sequence);
     replace(table, start, end, caller.map(|address| address as u64));

@@ -1,10 +1,9 @@
 //! The blocks that were sampled and live: entered when they are handed out, taken out when they are
 //! given back, in a table of the shared file that needs no lock.
 //!
-//! `count` calls `insert` for one allocation in thousands, and `remove` for a free whose address
-//! the filter does not rule out. A place belongs to the thread that changed its key from 0 to BUSY; the
-//! program itself sees to it that a block is given back once, after it was handed out. A bucket
-//! without room drops the sample and says so in the header.
+//! `count` calls `insert` for one allocation in thousands, and `remove` for a free whose address the filter does not
+//! rule out. A place belongs to the thread that changed its key from 0 to BUSY; the program itself ensures that a block
+//! is freed once, after it was handed out. A bucket without room drops the sample and says so in the header.
 
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};

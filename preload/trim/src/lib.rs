@@ -5,8 +5,8 @@
 //! malloc stays what it is. A child of `fork` that goes on with the same program, as a worker of a server does,
 //! has a thread of its own; one that executes another program loads the object anew.
 //!
-//! Only with the GNU C library, whose function it is: in a program with another malloc it trims a heap that
-//! nobody uses. Built twice, as `preload/plant`: with `panic = "abort"` it is `no_std`. Nothing here allocates.
+//! Only with the GNU C library, whose function it is: in a program with another malloc it trims an unused heap. Built
+//! twice, as `preload/plant`: with `panic = "abort"` it is `no_std`. Nothing here allocates.
 #![cfg_attr(all(panic = "abort", not(test)), no_std)]
 #![allow(
     unsafe_code,

@@ -196,7 +196,7 @@ impl Sets {
         }
     }
 
-    /// The next set found nobody.
+    /// The next set found no server.
     fn gone(&mut self, why: String) {
         if let Some(sum) = &mut self.sum {
             sum.ended = Ended::TargetGone;

@@ -91,8 +91,8 @@ impl Worker<'_> {
     }
 
     /// Fills the pipelines of all connections with room, each by one write. For a closed loop whose
-    /// requests are all the same and more than there are places for, so that it does not matter
-    /// which connection gets which.
+    /// requests are all the same and more than there are places for: it does not matter which
+    /// connection gets which.
     fn fill<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, schedule: &Schedule) {
         let shared = self.shared;
         let Some(request) = shared.requests.fixed() else {
@@ -556,7 +556,7 @@ impl Worker<'_> {
     }
 }
 
-/// A receive with the kernel's stamp, before its bytes are looked at.
+/// A receive with the kernel's stamp, before its bytes are read.
 struct Stamped {
     stamp_ns: u64,
     /// The request whose response may be in it.

@@ -152,7 +152,7 @@ fn append_key(key: u64, sources: &Sources, out: &mut Buffer) {
     out.append_within_capacity(sources.write_key(key, &mut place));
 }
 
-/// Random but for the six bits that say so (RFC 9562, 5.4).
+/// Random except for the six bits of version and variant (RFC 9562, 5.4).
 fn uuid(draws: Draws, place: u64) -> [u8; UUID_BYTES] {
     let high = draws.at(place) & !0xf000 | 0x4000;
     let low = draws.at(place + 1) & !(0b11 << 62) | 0b10 << 62;
@@ -375,8 +375,8 @@ impl Compiler {
     }
 }
 
-/// Whether any of it changes from request to request, or is an escape; what cannot be compiled is
-/// a template too, so that its mistake is told.
+/// Whether any of it changes from request to request, or is an escape; what cannot be compiled is a
+/// template too, so that its mistake is reported.
 pub fn is_template(text: &[u8]) -> bool {
     let mut rest = text;
     while let Some(at) = memchr_brace(rest) {

@@ -1,10 +1,9 @@
 //! The three questions: most throughput, lowest latency, least memory.
 //!
-//! Each is answered from one set of comparisons, every candidate against the baseline, which is
-//! what the table shows; nothing is compared a second time. A candidate that is proved better leads, by
-//! the best estimate; else the baseline does. "Best" is a set: the leader, and all that its
-//! interval does not tell from them. The answer says what was proved of the others, too: the same,
-//! worse, or undecided.
+//! Each is answered from the table's one set of comparisons, every candidate against the baseline; nothing is compared
+//! a second time. A candidate that is proved better leads, by the best estimate; else the baseline does. "Best" is a
+//! set: the leader, and all candidates that its interval does not distinguish from it. The answer says what was proved
+//! of the others, too: the same, worse, or undecided.
 
 use super::standing;
 use super::standing::{Standing, standing};
@@ -21,7 +20,7 @@ pub(super) struct Question {
     achievement: &'static str,
     /// The first one measured is used.
     pub(super) quantities: &'static [Quantity],
-    /// Evidence that noise does not touch, for when the answer is not to be trusted.
+    /// Evidence without noise, for when the answer is not to be trusted.
     substitutes: &'static [Quantity],
     /// Why none of the quantities may be there.
     absence: &'static str,
@@ -57,7 +56,7 @@ pub(super) const MEMORY: Question = Question {
         // Of phases.
         Quantity::FloorAfterBurst,
         Quantity::MemoryAfterWork,
-        // Of records from before there was the other, and where the server may not be looked into.
+        // Of older records without the other measure, and of servers that may not be examined.
         Quantity::RssAfterWork,
         Quantity::PeakRss,
     ],
@@ -113,7 +112,7 @@ pub(super) fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict 
         Quantity::CpuTime => CPU.achievement,
         _ => question.achievement,
     };
-    // RSS is another question's answer, so it is named.
+    // RSS answers another question, so it is named.
     let title = match measures[0].quantity {
         Quantity::FloorAfterBurst => "Memory after the burst",
         Quantity::CpuTime => CPU.title,
@@ -182,7 +181,7 @@ fn substitute_sentence(field: &Field<'_>, quantities: &[Quantity]) -> String {
     String::new()
 }
 
-/// More names than this make a list nobody reads.
+/// More names than this make a list too long to read.
 const NAMES_MAX: usize = 3;
 
 /// What the comparisons of a question say of its candidates.
@@ -191,7 +190,7 @@ struct Answer<'a> {
     direction: Direction,
     /// The fewest rounds that can claim anything of so many.
     smallest_rounds: usize,
-    /// The leader, then those not told from it.
+    /// The leader, then those not distinguished from it.
     best: Vec<&'a str>,
     /// Whether those of `best` that are better than the baseline are the same as the leader within the margin.
     is_equal: bool,
@@ -279,7 +278,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The answer, and whom it leaves out: "all the same" is not said of a candidate that was not judged.
+    /// The answer, and the candidates it leaves out: "all the same" is not said of a candidate that was not judged.
     fn sentence(&self, what: &str) -> String {
         let mut parts = vec![self.lead(what)];
         if !self.better.is_empty() {
@@ -293,7 +292,7 @@ impl<'a> Answer<'a> {
                 parts.push(format!("{words}: {}", names(&self.same)));
             }
         }
-        // Where there is nothing else, the worse ones are the answer.
+        // If all others are worse, that is the answer.
         let is_more = !(self.better.is_empty() && self.same.is_empty() && self.open.is_empty());
         if !self.worse.is_empty() && is_more {
             parts.push(format!("worse: {}", figures(&self.worse)));

@@ -179,7 +179,7 @@ impl Advisor<'_, '_> {
         topics.filter(move |topic| topic.key != "cpu" || !is_faster)
     }
 
-    /// Everybody that is proved better in a topic.
+    /// All candidates that are proved better in a topic.
     fn gaining(&self, topic: &Topic<'_>) -> Vec<&str> {
         let others = self.others.iter().copied();
         others
@@ -371,8 +371,7 @@ impl Advisor<'_, '_> {
             .collect()
     }
 
-    /// When not to switch: what it costs, what is open, what was not to be believed; else how far the
-    /// answer reaches.
+    /// When not to switch: what it costs, what is open, what was not trusted; otherwise the scope of the answer.
     fn caution(&self, winners: &[Winner<'_>]) -> String {
         let mut reasons = Vec::new();
         let mut open = Vec::new();
@@ -441,7 +440,7 @@ impl Advisor<'_, '_> {
         self.topics.iter().filter(|topic| AXES.contains(&topic.key))
     }
 
-    /// Whether somebody, the baseline included, is proved as good on every axis and better on one.
+    /// Whether another candidate, the baseline included, is proved as good on every axis and better on one.
     fn is_dominated(&self, candidate: &str) -> bool {
         let others = self.others.iter().copied().chain([self.baseline()]);
         others
@@ -500,7 +499,7 @@ impl Advisor<'_, '_> {
     }
 }
 
-// Why a candidate is better: numbers of this record; where those do not tell, the sentence says so.
+// Why a candidate is better: numbers of this record; where they do not show it, the sentence says so.
 
 /// Bytes held for a byte that lives, against the baseline's: what is above is within what two counts differ by.
 const FRAGMENTATION_TELLS: f64 = 0.95;
@@ -580,8 +579,8 @@ fn absolute_price(topic: &Topic<'_>, candidate: &str) -> String {
     }
 }
 
-// The advice where nothing was proved better than the baseline: stay, undecided, not trusted; and what was
-// proved all the same.
+// The advice where nothing was proved better than the baseline: stay, undecided, not trusted; and what was proved
+// anyway.
 
 impl Advisor<'_, '_> {
     /// A reason if nothing at all can be believed.

@@ -1,9 +1,9 @@
 //! How two candidates stand to each other, read from the comparisons of both with the baseline.
 //!
-//! There is one set of comparisons for each measure: that of the table. Against the baseline its verdict
-//! holds. Two candidates are distinguished by their two intervals alone: what lies between their furthest ends
-//! is where their own ratio can lie. That is more cautious than a comparison of the two would be, needs no
-//! other correction, and everybody can check it on the page.
+//! There is one set of comparisons for each measure: that of the table. Against the baseline its verdict holds. Two
+//! candidates are distinguished by their two intervals alone: what lies between their furthest ends is where their own
+//! ratio can lie. That is more cautious than a comparison of the two would be, needs no other correction, and can be
+//! checked on the page.
 
 use std::fmt;
 
@@ -240,7 +240,7 @@ const NAMED_MAX: usize = 5;
 pub struct OpenVerdict {
     /// `throughput`, `latency` or `memory`; of settings `CPU per request` too.
     pub question: &'static str,
-    /// Of whom.
+    /// The candidate.
     pub candidate: String,
 }
 

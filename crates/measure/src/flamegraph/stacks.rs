@@ -240,7 +240,7 @@ pub fn draw_difference(before: &Stacks, after: &Stacks, what: &Difference<'_>) -
     render(&root, what.title, &note, &look_of_two(&root, what))
 }
 
-/// How the boxes of a difference look.
+/// The colours of a difference's boxes.
 pub(super) fn look_of_two<'a>(
     root: &'a Frame<'_>,
     what: &'a Difference<'_>,

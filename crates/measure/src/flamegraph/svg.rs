@@ -90,7 +90,7 @@ pub fn draw(stacks: &Stacks, picture: &Picture<'_>) -> String {
     )
 }
 
-/// How the boxes of a single profile look.
+/// The colours of a single profile's boxes.
 pub(super) fn look_of_one(unit: Unit, total: u64) -> impl Fn(&str, &Frame<'_>) -> Look {
     let (first, span) = unit.hues();
     move |name, frame| Look {
@@ -104,7 +104,7 @@ pub(super) fn look_of_one(unit: Unit, total: u64) -> impl Fn(&str, &Frame<'_>) -
     }
 }
 
-/// How one box looks, and what it says when pointed at below its name.
+/// How one box is drawn, and what its tooltip says below its name.
 pub(super) struct Look {
     pub(super) fill: String,
     pub(super) words: String,

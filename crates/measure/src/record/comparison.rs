@@ -37,9 +37,9 @@ pub struct Subject {
     pub title: String,
     /// The command that was started for each run.
     pub command: Vec<String>,
-    /// The URL for somebody else's server.
+    /// The URL of a third-party server.
     pub url: Option<String>,
-    /// What was asked of somebody else's server; absent in records of earlier versions, which sent a plain GET.
+    /// The requests for a third-party server; absent in records of earlier versions, which sent a plain GET.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<SentRequests>,
     /// The I/O driver that really ran (`epoll`, `uring`), if it is our server.
@@ -138,7 +138,7 @@ pub struct Settings {
     pub schedule: Vec<Vec<String>>,
     /// Up to which difference two candidates count as the same.
     pub margins: Margins,
-    /// When the data were looked at, and why there were no more rounds.
+    /// When the data were analysed, and why there were no more rounds.
     pub looks: InterimSettings,
     /// Between the end of the work and the reading of what was retained.
     pub idle_ns: u64,
@@ -155,7 +155,7 @@ pub struct Settings {
     pub phases: Option<PhasePlan>,
 }
 
-/// When the data of a comparison were looked at.
+/// When the data of a comparison were analysed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InterimSettings {
@@ -346,8 +346,8 @@ impl ComparisonRecord {
         baseline.reach.as_ref()
     }
 
-    /// What an allocator can change here, in sentences. With phases, what lives and what is retained is told by them, and
-    /// not by the few requests of the heap pass.
+    /// What an allocator can change here, in sentences. With phases, live and retained memory come from them, and not
+    /// from the few requests of the heap pass.
     #[must_use]
     pub fn reach_sentences(&self) -> Vec<String> {
         let reach = self.reach();
@@ -430,7 +430,7 @@ pub enum Advice {
     TradeOff,
     /// Nothing is better than the baseline.
     Stay,
-    /// The rounds do not tell.
+    /// The rounds do not decide.
     Undecided,
     /// The numbers must not be believed.
     NotTrusted,
@@ -455,7 +455,7 @@ pub struct CostPart {
     pub part: String,
     /// Its change, as a share of the baseline's whole cost: -0.07 is 7 % of the whole less.
     pub change: f64,
-    /// Whether the rounds tell that it changed, or that it did not.
+    /// Whether the rounds show that it changed, or that it did not.
     pub decided: bool,
 }
 
@@ -692,7 +692,7 @@ impl FromStr for Margins {
 
 // How the warm-up of a load run went.
 
-/// What was sent before the window, and counts for nothing.
+/// Requests before the window; not counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoadWarmUp {
@@ -711,7 +711,7 @@ pub struct LoadSteadiness {
     pub limit_ns: u64,
     /// Whether it ended because they had.
     pub became_steady: bool,
-    /// How long they changed at the beginning, by MSER; `None`: there was too little to tell.
+    /// How long they changed at the beginning, by MSER; `None`: there were too few samples.
     pub transient_ns: Option<u64>,
     /// Means that this was judged by.
     pub slices: u64,

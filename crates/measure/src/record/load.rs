@@ -218,7 +218,7 @@ pub struct LoadReport {
     pub sent: u64,
     /// Of those, how many left after the window.
     pub sent_late: u64,
-    /// Requests written again because the server had announced that it would not answer them.
+    /// Requests written again because the server had announced that it would not respond to them.
     pub resent: u64,
     /// Connections that were closed because bytes came that no request had asked for; absent if there were none, and in
     /// records of earlier versions.
@@ -251,7 +251,7 @@ pub struct LoadReport {
     /// Handshakes; absent in plaintext.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<LoadTls>,
-    /// What came of the cookies that the server set; absent if nobody kept any.
+    /// The outcome of the cookies that the server set; absent if cookies were ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookies: Option<LoadCookies>,
     /// How the warm-up went; absent without one.
@@ -463,8 +463,8 @@ pub struct LoadClass {
 
 // The stretch of a load run that its rate is of.
 //
-// A run that a count ends goes on until its last request is answered, and then a few stragglers decide how long
-// it took. The rate is therefore of the time in which there was still something to ask.
+// A run with a fixed count goes on until its last response, and then a few stragglers decide how long it took. The rate
+// is therefore of the time in which there was still something to send.
 
 /// What ended the window of the rate.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -477,7 +477,7 @@ pub enum RateWindowEnd {
     NoRequestLeft,
     /// Open loop: the moment at which the first request behind the last would have been due.
     LastArrival,
-    /// The last request was answered: too few were before one of the above.
+    /// The last response came: too few came before one of the above.
     LastAnswer,
 }
 
@@ -494,7 +494,7 @@ impl RateWindowEnd {
     }
 }
 
-/// What the rate is of: `answers` over `duration_ns`.
+/// The basis of the rate: `answers` over `duration_ns`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoadRateWindow {
@@ -881,7 +881,7 @@ impl fmt::Display for SentRequests {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunPart {
-    /// Before the window: counts for nothing, and is shown as such.
+    /// Before the window: not counted, and shown as such.
     WarmUp,
     /// What is counted.
     #[default]

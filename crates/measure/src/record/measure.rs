@@ -241,9 +241,9 @@ quantities! {
     /// its predictor and fills its caches, so these four need a quiet machine.
     BranchMisses = "branch_misses_per_request", "branch misses/req", Count, LowerIsBetter, Usual,
         wall true;
-    /// Loads in user mode that the first level data cache did not answer.
+    /// Loads in user mode that missed the first level data cache.
     L1dMisses = "l1d_misses_per_request", "L1d misses/req", Count, LowerIsBetter, Usual, wall true;
-    /// Accesses in user mode that no cache answered, where L1d misses cannot be counted.
+    /// Accesses in user mode that missed every cache, where L1d misses cannot be counted.
     CacheMisses = "cache_misses_per_request", "cache misses/req", Count, LowerIsBetter, Usual,
         wall true;
     /// Loads in user mode whose page the first level data TLB did not know.
@@ -252,7 +252,7 @@ quantities! {
     /// Page faults, minor and major.
     PageFaults = "page_faults_per_request", "page faults/req", Count, LowerIsBetter, Usual,
         wall false;
-    /// Page faults answered without a disk.
+    /// Page faults that needed no disk.
     MinorFaults = "minor_faults_per_request", "minor faults/req", Count, LowerIsBetter, Usual,
         wall false;
     /// Page faults that had to wait for a disk.
@@ -524,7 +524,7 @@ impl SliceColumns {
         all
     }
 
-    /// True if a record that somebody wrote has columns of one length.
+    /// True if the columns of a foreign record have one length.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let lengths = [
@@ -562,12 +562,12 @@ pub struct PacedColumns {
     /// What a cache line took from the server's CPU to the generator's and back around it; 0 where that was not
     /// measured.
     pub core_distance_ns: Vec<f64>,
-    /// The part of the answers that the times leave out, because they met a stall of the generator's thread.
+    /// The part of the responses that the times leave out, because they met a stall of the generator's thread.
     pub left_out_share: Vec<f64>,
 }
 
 impl PacedColumns {
-    /// True if a record that somebody wrote has columns of one length.
+    /// True if the columns of a foreign record have one length.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let lengths = [

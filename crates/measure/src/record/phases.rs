@@ -101,7 +101,7 @@ impl PhasePlan {
         before.any(|spec| spec.kind == PhaseKind::Churn)
     }
 
-    /// The end of the cycle, from the end of its last burst on: there memory is looked for that comes back.
+    /// The end of the cycle, from the end of its last burst on: returned memory is searched for there.
     #[must_use]
     pub fn last_burst(&self) -> Option<usize> {
         let mut places = self.phases.iter();
@@ -203,7 +203,7 @@ pub struct Floor {
     pub burst_end_bytes: u64,
     /// The least between it and the end of the cycle.
     pub floor_bytes: u64,
-    /// How long after the burst that was reached; `None`: nothing worth a word of its peak came back.
+    /// How long after the burst that was reached; `None`: no considerable part of its peak came back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reached_ns: Option<u64>,
     /// It was reached only when the cycle ended: a longer one might show less.
@@ -244,7 +244,7 @@ pub struct RoundsEstimate {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrowthCause {
-    /// There is none that can be told from none.
+    /// The growth is not distinguishable from none.
     #[default]
     None,
     /// The program asked for more and did not give it back.
@@ -253,7 +253,7 @@ pub enum GrowthCause {
     Retained,
     /// It is not malloc's.
     Elsewhere,
-    /// The traced run does not tell.
+    /// The traced run does not show it.
     Unknown,
 }
 
@@ -325,7 +325,7 @@ impl CoursePhase {
 pub struct MemorySeries {
     /// Resident memory.
     pub rss: Series,
-    /// What the program keeps by itself at the same moments; empty if one of them did not tell it.
+    /// Private memory of the program at the same moments; empty if it is unknown at one of them.
     memory: Series,
     is_incomplete: bool,
 }
@@ -373,7 +373,7 @@ impl MemorySeries {
         (!self.is_incomplete && !self.memory.points.is_empty()).then_some(&self.memory)
     }
 
-    /// The series that answers for memory: what the program keeps by itself, else resident memory.
+    /// The series that stands for memory: the program's private memory, else resident memory.
     #[must_use]
     pub fn best(&self) -> &Series {
         self.memory().unwrap_or(&self.rss)
@@ -627,7 +627,7 @@ pub enum SettingEffect {
     Changes,
     /// Both are the same within the margin.
     Nothing,
-    /// The rounds do not tell.
+    /// The rounds do not decide.
     #[default]
     Undecided,
     /// One of both must not be believed, and the other does not differ.
@@ -667,7 +667,7 @@ pub struct SettingAnswer {
     pub memory: Option<Comparison>,
     /// CPU per request against the default.
     pub cpu: Option<Comparison>,
-    /// Others on the front that the intervals do not tell from it, neither in memory nor in CPU.
+    /// Others on the front that the intervals do not distinguish from it, neither in memory nor in CPU.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alike: Vec<String>,
     /// What it changes, with numbers.

@@ -14,7 +14,7 @@ use super::{
     PhaseEnd, PhaseHeap, SliceColumns,
 };
 
-/// Whether our server's memory pools are used. Absent (`null`) for somebody else's server.
+/// Whether our server's memory pools are used. Absent (`null`) for a third-party server.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolSetting {
@@ -250,7 +250,7 @@ pub struct LatencyCurve {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SteadyState {
-    /// False: *no steady state*; it still changed when patience ended.
+    /// False: *no steady state*; it still changed at the time limit.
     pub reached: bool,
     /// Requests before the steady part, per operation (`get`); without one, all that were tried.
     pub requests: BTreeMap<String, u64>,
@@ -299,7 +299,7 @@ pub struct CandidateRounds {
     /// With `--phases`: whose its memory is at the end of each cycle, in a run of its own that is traced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phase_heaps: Vec<PhaseHeap>,
-    /// The smallest memory limit that it survives, if that was looked for.
+    /// The smallest memory limit that it survives, if searched for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<FoundLimit>,
     /// How it warmed up; `None` for the baseline's double and under a load program of the user's.
@@ -377,7 +377,7 @@ impl CandidateRounds {
 
 /// Fewer heap calls than this per request, and an allocator has next to nothing to do with a request.
 const CALLS_MIN: f64 = 0.1;
-/// Memory that is less than this share of the whole is not worth a word.
+/// Memory below this share of the whole is not mentioned.
 const SHARE_MIN: f64 = 0.01;
 /// From this share on an allocator of the program's own, or a runtime's heap, is what a user has to know first.
 const SHARE_MUCH: f64 = 0.25;
@@ -446,7 +446,7 @@ impl Holder {
         matches!(self, Self::Runtime { name } if switched(name))
     }
 
-    /// What to do to have malloc in its place; `None` where there is nothing.
+    /// What to do to have malloc instead; `None` where there is nothing.
     #[must_use]
     pub fn way_on(&self) -> Option<String> {
         let way = match self {
@@ -816,7 +816,7 @@ pub enum FailureCause {
         #[serde(default)]
         last_lines: Vec<String>,
     },
-    /// It ran, and answered no more.
+    /// It ran, and stopped responding.
     Hung {
         /// Responses before that, of the run that failed.
         after_requests: u64,
@@ -866,7 +866,7 @@ pub enum FailureCause {
     WrongAnswers,
     /// The allocator could not be proved to be in use.
     NotInUse,
-    /// It ran, and did not answer within the time that a start may take.
+    /// It ran, and did not respond within the time that a start may take.
     NeverServed {
         /// That time.
         waited_ns: u64,
@@ -1003,8 +1003,8 @@ impl LeftOut {
 
 // What each set of connections of a load run came to, and how far the sets lie apart.
 //
-// Which connections a run happens to get shifts its figures for as long as they stand, so one set of them is one
-// observation, however many requests it answers. Their spread is what a single run can be wrong by.
+// Which connections a run happens to get shifts its figures for as long as they are open, so one set of them is one
+// observation, however many requests it carries. Their spread is the error of a single run.
 
 /// Connections of a run at the edges of what it measured.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]

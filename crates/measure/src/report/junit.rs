@@ -37,7 +37,7 @@ pub enum Outcome {
     Passed(String),
     /// It does not.
     Failed(String),
-    /// Nobody can say, and somebody has to look at it.
+    /// Undecided, and has to be checked by hand.
     Error(String),
     /// It was not decided.
     Skipped(String),

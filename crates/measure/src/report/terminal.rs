@@ -540,7 +540,7 @@ impl Column {
     }
 }
 
-/// No head is wider.
+/// No heading is wider.
 const HEAD_WIDTH: usize = 12;
 
 fn heads(measure: Measure) -> [String; 2] {
@@ -573,7 +573,7 @@ fn heads(measure: Measure) -> [String; 2] {
     [first.to_owned(), second.to_owned()]
 }
 
-/// Without blanks and without a unit that the head names already.
+/// Without blanks and without a unit that the heading names already.
 fn short(measure: Measure, value: f64) -> String {
     match measure.quantity.unit() {
         Unit::PerSecond | Unit::Count => format_count(value),

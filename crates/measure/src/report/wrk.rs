@@ -483,7 +483,7 @@ pub fn format_binary(value: f64) -> String {
 const RULE: &str = "----------------------------------------------------------";
 /// How long wrk2 takes to learn how fast the server is.
 const CALIBRATION_NS: u64 = 10_000_000_000;
-/// It looks at rates over this or over twice the 90th percentile.
+/// It examines rates over this or over twice the 90th percentile.
 const INTERVAL_MS_MIN: u64 = 10;
 /// The rows above the spectrum.
 const PERCENTS: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];

@@ -50,7 +50,7 @@ pub struct Rule {
     pub direction: Direction,
     /// The smallest relative difference worth acting on (0.02 = 2 %).
     pub margin: f64,
-    /// How often the data are looked at, this time included.
+    /// How often the data are analysed, this time included.
     pub looks: InterimAnalyses,
 }
 

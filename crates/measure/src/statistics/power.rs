@@ -83,7 +83,7 @@ impl Sizes {
 pub struct Claims {
     /// Comparisons that are judged together.
     pub comparisons: usize,
-    /// How often the data are looked at.
+    /// How often the data are analysed.
     pub looks: InterimAnalyses,
     /// Logarithm of what counts as the same.
     pub margin: f64,
@@ -175,7 +175,7 @@ pub fn rounds_needed(found: &Found, sizes: Sizes, claims: Claims) -> usize {
     if width <= 0.0 || !width.is_finite() || !found.effect.is_finite() {
         return first;
     }
-    // What the truth may be, judging by what was found: as far from it as each sample is from its own.
+    // What the true value may be, judging by what was found: as far from it as each sample is from its own.
     let (samples_here, scale) = samples(sizes, claims);
     let mean = mean_half_width(&samples_here);
     let truths: Vec<(f64, f64)> = samples_here

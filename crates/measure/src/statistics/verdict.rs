@@ -28,7 +28,7 @@ pub enum Verdict {
     Worse,
     /// Certainly within the margin (a difference may be real, but too small to matter).
     Equivalent,
-    /// The rounds do not tell.
+    /// The rounds do not decide.
     Undecided {
         /// About how many more would; at least 1.
         rounds_needed: u32,
@@ -116,8 +116,8 @@ impl Comparison {
         matches!(self.verdict, Verdict::Undecided { .. }) && self.detectable.is_none()
     }
 
-    /// Against an earlier record: whether it is certainly worse, and by more than the margin as far as the
-    /// estimate tells. What is certain and small is told, and fails no check.
+    /// Against an earlier record: whether it is certainly worse, and by more than the margin according to the estimate.
+    /// A certain but small change is reported, and fails no check.
     #[must_use]
     pub fn is_regression(&self) -> bool {
         let margin = self.margin.ln_1p();
@@ -365,13 +365,13 @@ impl TwoSamples {
     }
 }
 
-// Looking at the data more than once without paying for it in false claims.
+// Analysing the data more than once without more false claims.
 //
-// The sum of the parts bounds the chance of a false claim at any analysis (Bonferroni), whatever the
-// distribution, the dependence of analyses and candidates on each other, and the distances between the
-// analyses, because the test at each is exact. The intervals are repeated confidence intervals in the
-// sense of Jennison & Turnbull (J. R. Stat. Soc. B 51, 1989): with 95 % the intervals of all analyses hold the
-// truth together, so the one at which the comparison stopped does, why ever it stopped.
+// The sum of the parts bounds the chance of a false claim at any analysis (Bonferroni), whatever the distribution, the
+// dependence of analyses and candidates on each other, and the distances between the analyses, because the test at each
+// is exact. The intervals are repeated confidence intervals in the sense of Jennison & Turnbull (J. R. Stat. Soc. B 51,
+// 1989): with 95 % the intervals of all analyses contain the true value together, so the one at which the comparison
+// stopped does, whatever the reason for the stop.
 
 /// More analyses than this cost more rounds than stopping early saves.
 const LOOKS_MAX: u32 = 4;

@@ -7,7 +7,7 @@
 
 pub use core::ffi::{c_int, c_void};
 
-// Without the standard library nobody else names it, and the allocators' own code needs it.
+// Without the standard library no other code names it, and the allocators' own code needs it.
 #[link(name = "c")]
 unsafe extern "C" {
     fn abort() -> !;

@@ -39,7 +39,7 @@ unsafe extern "C" {
     fn write(file: c_int, bytes: *const c_void, count: usize) -> isize;
 }
 
-/// What `millpond compare` looks for; with a line end.
+/// The line that `millpond compare` searches for; with a line end.
 const ACTIVE: &[u8] = b"tcmalloc: per-CPU caches active\n";
 const INACTIVE: &[u8] = b"tcmalloc: per-CPU caches not active\n";
 const STDERR: c_int = 2;

@@ -1,9 +1,8 @@
 //! A thread's script while the thread sends: its next requests, its delays, its view of responses.
 //!
-//! `worker` asks for the next batch, `connection` feeds responses in, if the script wants to see them. A
-//! script without `request()` was asked once before the run: then nothing here calls into Lua for a
-//! request. An error of the script is counted and its first one told; the request that it concerns
-//! has failed.
+//! `worker` asks for the next batch, `connection` feeds responses in, if the script wants to see them. A script without
+//! `request()` was called once before the run: then nothing here calls into Lua for a request. Errors of the script are
+//! counted and the first one is reported; the request that it concerns has failed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,7 +61,7 @@ pub(crate) struct Runner {
     methods: Vec<Method>,
     /// Whether they are all of a string that can be sent; else what is wrong with it.
     in_hand: Scripted<()>,
-    /// One per connection; none if the script does not look at responses.
+    /// One per connection; none if the script does not read responses.
     answers: Vec<Answer>,
     /// Connections that have to ask for a delay before their next batch.
     owes_delay: Vec<bool>,
@@ -154,7 +153,7 @@ impl Runner {
         self.ask(Look::Close)
     }
 
-    /// Calls `request()` and looks at what it returned.
+    /// Calls `request()` and checks its result.
     fn ask(&mut self, look: Look) -> Scripted<()> {
         let Some(text) = self.state.request()? else {
             return self.in_hand.clone();
@@ -227,8 +226,8 @@ impl Runner {
         }
     }
 
-    /// Fields and body are made Lua's only if the script's function takes them, and fields only when
-    /// the head is another than the last one.
+    /// Fields and body are copied into Lua only if the script's function takes them, and fields only when the head
+    /// differs from the last one.
     fn tell(&mut self, index: u32, status: u16) -> Scripted<()> {
         let Answer { head, body } = &self.answers[index as usize];
         // A function with which the script replaced another may take more.

@@ -1,8 +1,8 @@
 //! One Lua state: wrk's table in it, the script run in it, and the ways to call the script.
 //!
 //! A script is a program that its user runs, with `ffi` and `debug` as under wrk. Also absent: a
-//! limit on how long a call takes. LuaJIT's compiled loops look at no hook, so a limit would hold
-//! only for some loops; `run` goes on without a thread that does not come back instead.
+//! limit on how long a call takes. LuaJIT's compiled loops run no hook, so a limit would hold only
+//! for some loops; instead, `run` goes on without a thread that does not return.
 #![allow(unsafe_code)]
 use super::{ScriptAddress, look_up};
 use crate::config::LoadConfig;
@@ -125,8 +125,8 @@ impl ScriptState {
         call(&self.fields, "response", words)
     }
 
-    /// Tells of a response, whose fields were shown if `has_fields`. `None`: told. Else how many of
-    /// status, fields and body it takes to tell.
+    /// Passes a response, whose fields were passed if `has_fields`. `None`: passed. Otherwise how
+    /// many of status, fields and body it takes.
     pub(super) fn response(
         &self,
         status: u16,

@@ -79,7 +79,7 @@ pub(super) fn plots(record: &ComparisonRecord, looks: &[Look]) -> String {
     text
 }
 
-/// A candidate's name and look with its curve.
+/// A candidate's name and style with its curve.
 type NamedCurve<'a> = (&'a str, Look, &'a LatencyCurve);
 
 fn curves_of<'a>(

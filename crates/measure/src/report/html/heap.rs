@@ -20,7 +20,7 @@ const FOOT: f64 = 24.0;
 /// A candidate with its profile.
 type Profiled<'a> = (&'a str, Look, &'a HeapProfile);
 
-/// Table and both drawings; empty if no heap was looked at.
+/// Table and both drawings; empty if no heap was examined.
 pub(super) fn section(record: &ComparisonRecord, looks: &[Look]) -> String {
     let profiles: Vec<Profiled<'_>> = record
         .candidates

@@ -52,7 +52,8 @@ const PARTS: [PartColumn; 8] = [
     ("working set", |one| one.working_set_bytes),
 ];
 
-/// What memory is made of at the end of each phase, and which of it ends a process. Parts that nobody has are left out.
+/// What memory is made of at the end of each phase, and which of it ends a process. Parts that no candidate has are
+/// left out.
 fn parts(record: &ComparisonRecord) -> String {
     let Some(plan) = &record.settings.phases else {
         return String::new();

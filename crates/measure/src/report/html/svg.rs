@@ -348,7 +348,7 @@ impl Legend {
     }
 }
 
-/// How a candidate's curve looks.
+/// How a candidate's curve is drawn.
 pub(super) fn curve_class(look: Look) -> String {
     let dash = if look.hollow { " dash" } else { "" };
     format!("curve {}{dash}", look.class)

@@ -136,7 +136,7 @@ fn relation(ratio: Option<f64>, label: &str) -> String {
     }
 }
 
-/// A table under its column heads; `rows` is finished HTML.
+/// A table under its column headings; `rows` is finished HTML.
 pub(super) fn with_head(caption: &str, head: &[&str], rows: &str) -> String {
     let head: String = head
         .iter()
@@ -212,7 +212,7 @@ fn line(words: &[String]) -> String {
     words.join(" ")
 }
 
-// What slices tell beside what uninterrupted blocks of the same processes tell.
+// What slices show beside what uninterrupted blocks of the same processes show.
 
 /// Empty if there were no blocks.
 pub(super) fn section(record: &ComparisonRecord) -> String {
