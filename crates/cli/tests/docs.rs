@@ -31,7 +31,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The pages that somebody reads who wants to know what to type: all of docs, and those of the folders with examples.
+/// The pages for readers that want to know what to type: all of docs, and those of the folders with examples.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> = ["README.md", "benches/README.md", "examples/README.md"]
         .map(|name| root().join(name))
@@ -72,7 +72,7 @@ fn broken(page: &Page, path: &Path, target: &str) -> Option<String> {
     }
 }
 
-/// Goal: whatever a page tells to type is understood, and whatever it points at is there.
+/// Goal: whatever a page says to type is valid, and whatever it links to is there.
 #[test]
 fn documented_commands_are_understood() {
     let commands = Commands::new(&root());

@@ -57,7 +57,7 @@ fn a_step_tells_how_it_ended() {
     let pid = fs::read_to_string(place.join("pid")).unwrap();
     let process = Path::new("/proc").join(pid.trim()).join("cmdline");
     let begun = Instant::now();
-    // A process that has ended but that nobody has asked for has an empty command line.
+    // A process that has ended and was not waited for has an empty command line.
     while fs::read(&process).is_ok_and(|words| !words.is_empty()) {
         assert!(begun.elapsed().as_secs() < 60, "{pid} is still there");
         std::thread::sleep(Duration::from_millis(10));

@@ -71,8 +71,8 @@ fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Goal: a slowdown of everybody is seen by value and, by ratio, told; a record of something else is
-/// one sentence.
+/// Goal: a slowdown of all candidates is seen by value and reported by ratio; a record of something else is one
+/// sentence.
 #[test]
 fn values_and_refusals() {
     let directory = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn presets_set_the_earlier_figure_beside_ours() {
         "1",
     ];
     let finished = run(millpond(&common).args(more));
-    // One round answers nothing; 4 says so.
+    // One round decides nothing; status 4 says so.
     assert!([0, 4].contains(&finished.code()), "{finished:?}");
     let ours = finished
         .stdout

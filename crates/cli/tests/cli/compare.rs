@@ -32,8 +32,8 @@ fn an_allocator_without_settings_is_named() {
     assert!(!out.exists());
 }
 
-/// Goal: a directory with anything in it that is not ours is a wrong command line, and all of it stays. Whatever the
-/// program calls the folders in which it puts its own files, a stranger has files in folders of those names.
+/// Goal: a directory with anything in it that is not ours is a wrong command line, and all of it stays. Whatever names
+/// the program gives its own folders, a foreign directory has files in folders of those names.
 #[test]
 fn a_strangers_directory_stays_untouched() {
     let directory = tempfile::tempdir().unwrap();
@@ -58,7 +58,7 @@ fn a_strangers_directory_stays_untouched() {
         &["profile", "--duration", "1s", "--pid", &this_process],
     ];
     for words in commands {
-        // As one who stands in the directory and wants the report there.
+        // As a user whose working directory it is and who wants the report there.
         let mut command = millpond(words);
         command.args(["--out", "."]).current_dir(directory.path());
         command.env("MILLPOND_LOCK", "");
@@ -109,8 +109,8 @@ fn a_missing_program_is_named() {
     assert!(!out.join("results.json").exists());
 }
 
-/// Goal: the list names every allocator, with its version or the way to get it, and the one that
-/// nobody packages.
+/// Goal: the list names every allocator, with its version or the way to get it, and the one without
+/// a package.
 #[test]
 fn allocators_are_listed() {
     let finished = run(&mut millpond(&["allocators"]));
@@ -266,7 +266,7 @@ fn a_comparison_is_profiled() {
         let mut graphs = graphs.iter();
         graphs.any(|one| one["kind"] == "allocated_bytes" && one["candidate"] == name)
     };
-    // On a slow machine a fifth of the time budget has no room for all of them, and then it says so.
+    // On a slow machine a fifth of the time budget has no room for all of them, and the output says so.
     let is_left_out = |name: &str| {
         let mut warnings = record["warnings"].as_array().unwrap().iter();
         let one = format!("{name} (allocations)");
@@ -313,7 +313,7 @@ fn checked_against(earlier: &Path, words: &[&str], out: &Path) {
     );
     let again = [&["--baseline", &earlier], words].concat();
     let finished = compare(&again, out);
-    // Two rounds of each can convict nobody: nothing was judged.
+    // Two rounds of each can prove nothing: nothing was judged.
     assert_eq!(finished.code(), 4, "{finished:?}");
     assert!(
         finished.stdout.contains("Against the earlier record"),

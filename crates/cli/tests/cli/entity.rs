@@ -3,8 +3,8 @@
 use crate::support::{Running, Server, curl, eventually, millpond, peer, run};
 use serde_json::Value;
 
-/// Goal: what a server wrote is counted, checked, compacted and copied, and a server on the copy answers
-/// with it; while a server runs, and on anything else, each is one sentence and status 1.
+/// Goal: what a server wrote is counted, checked, compacted and copied, and a server on the copy serves it; while a
+/// server runs, and on anything else, each is one sentence and status 1.
 #[test]
 fn a_data_directory_is_looked_after() {
     let home = tempfile::tempdir().unwrap();
@@ -100,8 +100,8 @@ fn tokens_decide_who_reads_and_writes() {
 
 /// Tokens could not be changed without a restart, and SIGHUP killed the server.
 ///
-/// Goal: SIGHUP takes the new tokens for open connections too, and the old ones no more; a file that is none, or is gone,
-/// changes nothing and is told.
+/// Goal: SIGHUP takes the new tokens for open connections too, and the old ones no more; an invalid or missing file
+/// changes nothing and is reported.
 #[test]
 fn tokens_are_read_again() {
     let home = tempfile::tempdir().unwrap();

@@ -188,7 +188,7 @@ fn descriptors_come_back() {
     }
 }
 
-/// Goal: a small file is answered from memory without a failure, with connections kept and not.
+/// Goal: a small file is served from memory without a failure, with connections kept and not.
 #[test]
 fn ab_sees_no_failure() {
     let home = tempfile::tempdir().unwrap();

@@ -240,7 +240,7 @@ fn a_request_of_one_s_own_arrives() {
     assert_eq!(crate::support::curl(&[&url]), (200, b"by hand".to_vec()));
 }
 
-/// Goal: both ends look for events when asked to, on either driver, and say how that went.
+/// Goal: both ends poll for events on request, on either driver, and report how that went.
 #[test]
 fn busy_polling_is_recorded() {
     let directory = tempfile::tempdir().unwrap();

@@ -54,8 +54,8 @@ fn wait_until_stopped(pid: u32) {
     eventually("it stands still", is_stopped);
 }
 
-/// Answers ten requests of one connection; the last response is sent while the process that asked is
-/// stopped. Says for how long it stayed so: longer than all before took.
+/// Responds to ten requests of one connection; the last response is sent while the requesting process is stopped.
+/// Returns how long it was stopped: longer than all before took.
 fn serve_and_stop(listener: &TcpListener, pid: &Receiver<u32>) -> Duration {
     let begun = Instant::now();
     let (mut stream, _) = listener.accept().unwrap();
@@ -118,7 +118,7 @@ fn a_starved_generator_is_no_slow_server() {
     assert!(finished.stdout.contains("Wake"), "{finished:?}");
 }
 
-/// A server that answers everything with this status, on any number of connections.
+/// A server that responds to everything with this status, on any number of connections.
 fn server_of(status: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -215,7 +215,7 @@ fn exit_statuses_tell_the_truth() {
     assert_eq!(load(&["-c", "none"], &good).code(), 2, "wrong usage");
     let objective = ["--slo", "p50<1ns"];
     assert_ended(&load(&objective, &good), 3);
-    // Nobody can offer that from one connection: the rate was missed, and the run says so.
+    // One connection cannot offer that: the rate was missed, and the run says so.
     let rushed = run(millpond(&["load", "-c", "1", "-R", "5M", "-d", "2ms"]).arg(&good));
     assert_eq!(rushed.code(), 4, "not to be trusted: {rushed:?}");
     let refused = server_of("503 No");

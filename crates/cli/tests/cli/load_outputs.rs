@@ -259,8 +259,7 @@ fn the_record_is_valid_by_its_schema() {
     assert_eq!(another, Ok(()));
 }
 
-/// Goal: Ctrl-C does not wait for responses that do not come: a server that is silent, and a patience
-/// of minutes.
+/// Goal: Ctrl-C does not wait for responses that do not come: a silent server, and a timeout of minutes.
 #[test]
 fn an_interrupted_run_waits_for_nobody() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -283,7 +283,7 @@ fn keys_come_and_go_on_the_entity_server() {
     );
 }
 
-/// Goal: the text tells the classes and the kinds of wrong responses.
+/// Goal: the text has the classes and the kinds of wrong responses.
 #[test]
 fn the_text_tells_classes_and_wrong_answers() {
     let server = Server::start(&["plaintext"]);
@@ -309,8 +309,8 @@ fn the_text_tells_classes_and_wrong_answers() {
     );
 }
 
-/// Goal: connections end after their requests, come from where they are told, and their times to
-/// connect are counted by themselves.
+/// Goal: connections end after their requests, use the given source addresses, and their times to
+/// connect are counted separately.
 #[test]
 fn connections_come_and_go() {
     let server = Server::start(&["plaintext"]);

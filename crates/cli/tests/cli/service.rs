@@ -54,8 +54,8 @@ fn listening(process: &mut Running) -> String {
         .to_owned()
 }
 
-/// Goal: a server takes connections from a socket that was opened for it, with either driver and several
-/// shards; who connected before it ran is served; and the socket outlives it, for the next one.
+/// Goal: a server takes connections from a socket that was opened for it, with either driver and several shards;
+/// clients that connected before it ran are served; and the socket outlives it, for the next one.
 #[test]
 fn sockets_are_taken_over_and_left() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -167,8 +167,8 @@ fn a_service_manager_shows_the_last_error() {
     process.finish();
 }
 
-/// Goal: the manager hears that the server accepts, that it reads its files again and has done so, and
-/// that it stops, in this order; SIGHUP does not end a server that has a manager and no files.
+/// Goal: the manager is notified that the server accepts, that it reads its files again and has done so, and that it
+/// stops, in this order; SIGHUP does not end a server that has a manager and no files.
 #[test]
 fn a_service_manager_is_told() {
     let directory = tempfile::tempdir().unwrap();

@@ -238,7 +238,7 @@ fn openssl_resumes_and_chooses() {
                 "{name}: {text}"
             );
         }
-        // The server says goodbye: openssl tells a connection that was cut.
+        // The server sends close_notify: openssl detects a connection that was cut.
         assert!(!silent.contains("unexpected eof"), "{silent}");
         stop(server);
     }
@@ -262,8 +262,8 @@ impl Files {
     }
 }
 
-/// Goal: Python's ssl module speaks several requests on one connection, in pieces and pipelined, and
-/// its strict end of a connection finds the server's goodbye.
+/// Goal: Python's ssl module sends several requests on one connection, in pieces and pipelined, and its strict end of a
+/// connection finds the server's close_notify.
 #[test]
 fn python_finds_whole_answers_and_a_goodbye() {
     let files = Files::new();
@@ -317,8 +317,8 @@ fn wrk_sees_no_errors_over_tls() {
     }
 }
 
-/// Goal: plaintext is told what to do, in words it understands; garbage, half handshakes and resets
-/// are counted by reason and leave the server as it was.
+/// Goal: a plaintext client gets a readable hint; garbage, half handshakes and resets are counted
+/// by reason and leave the server as it was.
 #[test]
 fn whoever_does_not_speak_tls_is_turned_away() {
     let files = Files::new();
@@ -368,7 +368,7 @@ fn whoever_does_not_speak_tls_is_turned_away() {
     }
 }
 
-/// Goal: half a handshake times out after as long as a head may take, and counted.
+/// Goal: half a handshake times out after the time limit of a head, and is counted.
 #[test]
 fn half_a_handshake_is_given_up() {
     let files = Files::new();
@@ -393,8 +393,8 @@ fn half_a_handshake_is_given_up() {
     }
 }
 
-/// Goal: a drain answers what was asked over TLS too, and a body that is cut without a goodbye is
-/// never taken for whole.
+/// Goal: a drain responds to pending requests over TLS too, and a body that is cut without
+/// close_notify is never taken as whole.
 #[test]
 fn cut_bodies_are_not_whole() {
     let files = Files::new();

@@ -1,4 +1,4 @@
-//! What there is to type in this repository, asked of those who know.
+//! The valid commands in this repository, from the programs themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

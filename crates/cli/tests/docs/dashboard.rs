@@ -93,7 +93,7 @@ fn export() -> Exported {
     let id = proxy.url("/v0/entity?id=a");
     assert_eq!(curl(&["-X", "PUT", "--data", "value", &id]).0, 201);
     assert_eq!(curl(&[&id]).0, 200);
-    // Nobody listens there: failures have metrics of their own.
+    // Nothing listens there: failures have metrics of their own.
     let failing = Server::start_proxy(&["--upstream", "127.0.0.1:1"]);
     assert_eq!(curl(&[&failing.url("/")]).0, 502);
     // So does what goes nowhere.
@@ -126,7 +126,7 @@ fn make_certificate(directory: &Path) {
     std::fs::write(directory.join("tls.key"), key.serialize_pem()).unwrap();
 }
 
-/// `/metrics`, once it tells of a response: a shard publishes what it counted about once a second.
+/// `/metrics`, once it counts a response: a shard publishes its counts about once a second.
 fn scrape(words: &[&str]) -> String {
     let begun = std::time::Instant::now();
     loop {
@@ -306,7 +306,7 @@ fn is_derived_unit(part: &str) -> bool {
     OTHER.contains(&part) || rests.any(is_unit)
 }
 
-/// Goal: whoever runs promtool on a server's metrics sees nothing, for every server.
+/// Goal: promtool finds nothing wrong with a server's metrics, for every server.
 #[test]
 fn promtool_would_not_object() {
     let texts = &exported().texts;

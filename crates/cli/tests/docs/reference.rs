@@ -103,7 +103,7 @@ fn flags_left_out(pages: &BTreeMap<String, String>) -> Vec<String> {
     left_out
 }
 
-/// Goal: whoever runs a command finds each of its flags on its page.
+/// Goal: each flag of a command is on its page.
 #[test]
 fn every_flag_is_on_the_page() {
     let left_out = flags_left_out(&texts(&reference("commands")));
@@ -155,7 +155,7 @@ fn metrics_in(page: &str) -> BTreeMap<&str, (&str, BTreeSet<String>)> {
         .collect()
 }
 
-/// Goal: whoever looks at `/metrics` finds each name on the page with its type and labels, and no other name.
+/// Goal: each name of `/metrics` is on the page with its type and labels, and no other name.
 #[test]
 fn every_metric_is_on_the_page() {
     let page = std::fs::read_to_string(reference("metrics.md")).unwrap();
@@ -192,7 +192,7 @@ fn metrics_named(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Goal: no page tells to look at a metric that there is not.
+/// Goal: no page mentions a metric that does not exist.
 #[test]
 fn metrics_named_anywhere_are_exported() {
     let known: BTreeSet<&str> = exported().names().collect();

@@ -3,7 +3,7 @@ use millpond_measure::record::{PhaseEnd, RoundMeasures};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-/// A program that makes 20,000 calls of malloc for each line that it reads, and answers with a line.
+/// A program that makes 20,000 calls of malloc for each line that it reads, and writes a line.
 const CALLER: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ fn a_heap_is_aged_while_wanted() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Goal: who was not aged is named, and the others are not.
+/// Goal: candidates that were not aged are named, and the others are not.
 #[test]
 fn a_heap_that_stays_fresh_is_told() {
     let candidate = |name: &str, churned_blocks| {

@@ -25,7 +25,7 @@ fn explained(exit: Exit, line: &str, has_library: bool) -> RunError {
 
 /// hardened and snmalloc under `ulimit -v` were called crashes, without the limit.
 ///
-/// Goal: an end for lack of address space is told by what the allocators say of it, with the limit.
+/// Goal: an end for lack of address space is recognised by the allocators' messages, with the limit.
 #[test]
 fn want_of_address_space_is_told() {
     for line in [

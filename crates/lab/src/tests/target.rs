@@ -35,8 +35,8 @@ fn commands() {
     assert!(other.takes_its_port(&[("LISTEN".into(), ":{port}".into())]));
 }
 
-/// Goal: a server that is told its port gets one of its own each time, and is asked there: in its address, in the
-/// Host field and in what a script is told.
+/// Goal: a server with a given port gets one of its own each time, and requests use it: in its address, in the Host
+/// field and in the script's values.
 #[test]
 fn ports_are_filled_in() {
     let mut requests = requests("127.0.0.1:8080");

@@ -79,7 +79,7 @@ fn noisy(random: &mut fastrand::Rng, count: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The try-out's whole rule: patience, and once more as long where a drift shows.
+/// The try-out's whole rule: the time limit, and once more as long where a drift shows.
 fn is_called_unsteady(per_s: &[f64], patience: usize) -> bool {
     let mut found = Slices::default();
     for (index, &rate) in per_s.iter().enumerate() {

@@ -6,7 +6,7 @@ use crate::record::{CandidateRounds, ComparisonRecord, PoolSetting, Role};
 
 /// Where objects that are part of this program lie once they are extracted.
 const EXTRACTED: &str = "/usr/local/lib";
-/// Nobody deploys more than these.
+/// Longer lists are of no use to a deployment.
 const SHOWN_MAX: usize = 3;
 
 /// Allocators that can be linked: their name, the crate, and the library for a linker.

@@ -71,7 +71,7 @@ fn steal_is_a_share_of_a_cpus_time() {
     }
 }
 
-/// Goal: a thread that is told of the end stops looking, and lines are read as they are written.
+/// Goal: a thread that is told to end stops watching, and lines are read as they are written.
 #[test]
 fn watchers_end_and_are_read() {
     assert_eq!(watch(&AtomicBool::new(true)), []);

@@ -304,7 +304,7 @@ fn candidates_of_other_kinds_are_taken() {
     assert!(parse(&["--cross"]).unwrap_err().contains("--candidate"));
 }
 
-/// Goal: contradictions are refused with what to write in their place.
+/// Goal: contradictions are refused with the alternative.
 #[test]
 fn wrong_usage_is_named() {
     for (words, part) in [

@@ -16,8 +16,8 @@ fn serial(server: &Server) -> String {
     pem.split_once("-----END").unwrap().0.to_owned()
 }
 
-/// Goal: SIGHUP gives new connections the new certificate while an open one goes on, and the access log
-/// a new file; a certificate that is wrong changes nothing and is told in one line.
+/// Goal: SIGHUP gives new connections the new certificate while an open one goes on, and the access log a new file; a
+/// wrong certificate changes nothing and is reported in one line.
 #[test]
 fn sighup_reads_the_certificates_again() {
     let files = Files::new();
@@ -60,7 +60,7 @@ fn sighup_reads_the_certificates_again() {
 
     fs::write(files.path("server.key"), "no key\n").unwrap();
     server.process.signal("HUP");
-    // The next signal is looked at after this one.
+    // The next signal is handled after this one.
     server.process.signal("USR1");
     assert_eq!(serial(&server), second);
     exchange();

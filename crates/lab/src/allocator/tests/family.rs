@@ -12,7 +12,7 @@ fn library_names() {
     assert_eq!(name("/usr/lib/libc.so.6"), None);
 }
 
-/// Goal: what is installed is recognised under its own name, and, where it says so itself, under any.
+/// Goal: what is installed is recognised under its own name, and, where the object names itself, under any.
 #[test]
 fn installed_allocators_are_recognised() {
     let mut recognised = 0;

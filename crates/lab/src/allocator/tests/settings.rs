@@ -68,7 +68,7 @@ fn current_versions_take_all_settings() {
     }
 }
 
-/// Goal: what has no list is answered with what has one, and how to compare settings of one's own.
+/// Goal: an allocator without a list gives those with one, and how to compare custom settings.
 #[test]
 fn allocators_without_a_list_are_refused() {
     for name in ["rpmalloc", "mempool", "jemalloc:narenas=2", "nothing", ""] {
