@@ -57,7 +57,7 @@ fn reconnecting_keeps_the_number_of_requests() {
             (record.connections, record.ended),
             (connections, Ended::Complete)
         );
-        // Whatever the times: of a set at most the other places are not answered when its window ends.
+        // Whatever the times: of a set at most the other places are without a response when its window ends.
         let places = (connections * pipeline) as u64;
         if every >= 10 + places && every >= 2 * places {
             assert_eq!(sets.sets.len() as u64, requests / every);
@@ -106,7 +106,7 @@ fn requests_go_on_where_they_were() {
     }
 }
 
-/// Counts what it is told.
+/// Counts its calls.
 #[derive(Default)]
 struct Told {
     started: RefCell<u64>,
@@ -126,7 +126,7 @@ impl Observer for Told {
     }
 }
 
-/// Goal: repetitions are the same run again on fresh connections, and who watches sees one run.
+/// Goal: repetitions are the same run again on fresh connections, and the observer sees one run.
 #[test]
 fn repetitions_are_added_up() {
     let server = TestServer::start(|_| Reply::ok(b"fine"));

@@ -162,7 +162,7 @@ fn counting_server() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     (address, open)
 }
 
-/// What the server has open when the observer is told that all requests are answered.
+/// What the server has open when the observer is called after all responses.
 struct HeldConnections<'a> {
     open: &'a AtomicUsize,
     seen: Mutex<Vec<usize>>,
@@ -175,9 +175,9 @@ impl Observer for HeldConnections<'_> {
     }
 }
 
-/// Goal: who wants to look at a server after the last response finds all connections open, over several threads and
-/// sets of connections; memory was read when a server with a thread for each connection had ended them. A run that
-/// is cut short ends all the same.
+/// Goal: an observer of a server after the last response finds all connections open, over several threads and sets of
+/// connections; memory was once read when a server with a thread for each connection had ended them. A run that is cut
+/// short still ends.
 #[test]
 fn connections_stay_open_for_the_observer() {
     let (address, open) = counting_server();

@@ -27,7 +27,7 @@ fn setting(cookies: &[String]) -> Reply {
 }
 
 /// Goal: each connection is a user of its own: it sends back exactly what it was given, replaced by
-/// name and path, gone when the server says so, and only where the path fits.
+/// name and path, gone when the server removes it, and only where the path fits.
 #[test]
 fn each_connection_keeps_its_own_cookies() {
     let server = TestServer::start(|seen| {

@@ -98,7 +98,7 @@ fn a_restart_is_an_outage() {
 }
 
 /// Goal: at a rate, what was due in the outage and found no connection in time has failed, and is counted with it; what
-/// was in time is answered, and its response time has the wait in it.
+/// was in time gets a response, and its response time includes the wait.
 #[test]
 fn requests_due_in_an_outage_wait_or_fail() {
     let patient = run_through_a_restart(|config| config.mode = Mode::ConstantRate { per_s: 400.0 });

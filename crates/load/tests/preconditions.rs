@@ -21,7 +21,7 @@ fn narrow_listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Answers every request on the connection and counts it.
+/// Responds to every request on the connection and counts it.
 fn answer_all(mut stream: TcpStream, answered: &AtomicUsize) {
     let mut request = [0; 4_096];
     while stream.read(&mut request).is_ok_and(|count| count > 0) {

@@ -155,7 +155,7 @@ fn terminal_text_answers_first_and_fits() {
 #[test]
 fn memory_is_in_the_tables() {
     let mut record = sample();
-    // The second lines of the heads, of every table that is printed.
+    // The second heading lines of every printed table.
     let heads = |record: &ComparisonRecord| -> Vec<String> {
         let text = terminal::render(record, &terminal::TerminalOptions::default());
         let lines = text.lines().filter(|line| line.starts_with("candidate "));
@@ -302,7 +302,7 @@ fn html_is_escaped() {
     assert_eq!(back.candidates[3].name, name);
 }
 
-/// Goal: half a comparison, a disturbed one, one without any measure: a page all the same.
+/// Goal: half a comparison, a disturbed one, one without any measure still give a page.
 #[test]
 fn html_of_awkward_records() {
     let mut record = sample();
@@ -359,7 +359,7 @@ fn a_large_page_stays_below_two_megabytes() {
     }
 }
 
-/// Runs of a slow server had no request at the rate: the page told of percentiles from 0 ns on.
+/// Runs of a slow server had no request at the rate: the page showed percentiles from 0 ns on.
 ///
 /// Goal: a run without requests, or with too few for a percentile, has no part in that percentile's range.
 #[test]
@@ -555,8 +555,8 @@ fn memory_over_time_has_its_phases() {
     }
 }
 
-/// Goal: a reader who does not see the page gets through it: one h1, no level is skipped, every drawing
-/// has a title and its numbers, every table a caption and scopes, what scrolls takes the focus.
+/// Goal: a screen reader gets through the page: one h1, no level is skipped, every drawing has a title and its numbers,
+/// every table a caption and scopes, scrollable parts take the focus.
 #[test]
 fn html_can_be_walked_without_seeing() {
     let page = html::render(&sample());
@@ -598,8 +598,7 @@ fn html_can_be_walked_without_seeing() {
     }
 }
 
-/// Goal: text of every colour is told from its background in both themes (WCAG: 4.5 to 1), drawings too
-/// (3 to 1).
+/// Goal: text of every colour has enough contrast in both themes (WCAG: 4.5 to 1), drawings too (3 to 1).
 #[test]
 fn colours_have_contrast() {
     let style = include_str!("../src/report/html/style.css");

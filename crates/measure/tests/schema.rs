@@ -320,8 +320,8 @@ fn settings_are_described() {
     assert_eq!(problems(&record), [""; 0]);
 }
 
-/// Goal: the checker finds what it is there for: a field nobody described, one that is missing, a
-/// value of another type, beyond its bounds, or outside its words.
+/// Goal: the checker finds all kinds of errors: an undescribed field, a missing one, a value of
+/// another type, beyond its bounds, or outside its words.
 #[test]
 fn what_is_wrong_is_found() {
     let json: Value = serde_json::from_str(&sample().to_json().unwrap()).unwrap();

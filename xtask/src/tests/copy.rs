@@ -45,7 +45,7 @@ fn the_copy_follows_the_tree() {
     assert_eq!(written("deep/a"), before);
 }
 
-/// Goal: a directory of somebody else's is not touched.
+/// Goal: a foreign directory is not touched.
 #[test]
 fn a_foreign_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -51,7 +51,7 @@ fn an_ambiguous_mistake_is_refused() {
     }
 }
 
-/// Goal: names choose, and an unknown one is answered with those that there are.
+/// Goal: names choose, and an unknown one gives the valid ones.
 #[test]
 fn names_choose() {
     assert_eq!(chosen(&[]).unwrap().len(), MUTANTS.len());

@@ -31,7 +31,7 @@ fn parts_are_complete() {
     }
 }
 
-/// Goal: each verb of a part is one that its program knows: a part that nobody types would be found broken at night.
+/// Goal: each verb of a part is one that its program knows: an invalid one would only show at night.
 #[test]
 fn verbs_are_known() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -18,7 +18,7 @@ pub(crate) const DOUBLING: &str = "#include <stddef.h>\n\
     void *realloc(void *at, size_t size) { return __libc_realloc(at, 2 * size); }\n\
     void free(void *at) { __libc_free(at); }\n";
 
-/// Four workers share 40 MB of blocks and a file of 400 MB with their parent; each answers ten connections, ends, and is
+/// Four workers share 40 MB of blocks and a file of 400 MB with their parent; each serves ten connections, ends, and is
 /// followed by another.
 const SERVER: &str = r"
 import mmap, os, socket, sys

@@ -56,7 +56,7 @@ fn mib_of(reach: &Reach, is_meant: impl Fn(&Holder) -> bool) -> f64 {
 
 /// A program with two allocators was proved to run under every candidate, as if all of its memory were malloc's.
 ///
-/// Goal: each part of the memory is named by who holds it, under every allocator.
+/// Goal: each part of the memory is named by its holder, under every allocator.
 #[test]
 fn two_allocators_in_one_process_have_their_shares() {
     let directory = tempfile::tempdir().unwrap();
@@ -88,8 +88,8 @@ fn two_allocators_in_one_process_have_their_shares() {
     }
 }
 
-/// Four children share what their parent wrote, and each writes 4 MiB of its own by its own allocator. With a word that
-/// memory lies right below the shared block, so that the kernel makes one mapping of both.
+/// Four children share what their parent wrote, and each writes 4 MiB of its own by its own allocator. With an argument
+/// that memory lies right below the shared block, so that the kernel makes one mapping of both.
 const PREFORK: &str = "#include <stdlib.h>\n#include <string.h>\n#include <sys/mman.h>\n#include <unistd.h>\n\
 #define MIB (1 << 20)\n\
 int main(int count, char **words) {\n\

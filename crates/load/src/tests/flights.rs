@@ -61,7 +61,7 @@ proptest! {
                     }
                     unwritten = 0;
                 }
-                // Only what was written is answered.
+                // Only what was written gets a response.
                 Step::Take { count_max } => {
                     let count_max = count_max.min(plain.len() - unwritten);
                     if count_max == 0 {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 const WINDOW_NS: u64 = 2_000_000_000;
 
-/// Answers as (slip, service, status is 200).
+/// Responses as (slip, service, status is 200).
 type Answers = Vec<(u64, u64, bool)>;
 
 /// What a generator would have recorded of these.

@@ -28,7 +28,7 @@ fn answers_of_a_stall_are_left_out() {
     // The backlog takes until 1,910.
     assert!(answer(&mut watch, 1_900 * US, 1_950 * US));
     assert!(!answer(&mut watch, 1_911 * US, 1_960 * US));
-    // At work it loses its CPU: what was sent before and is answered after met that.
+    // At work it loses its CPU: what was sent before and gets its response after met that.
     watch.woke(Some(1_955 * US), false, 1_960 * US);
     watch.look(2_100 * US);
     assert!(answer(&mut watch, 1_950 * US, 2_100 * US));

@@ -37,7 +37,7 @@ fn steady_series_end_the_warm_up_soon() {
     }
 }
 
-/// Goal: a transient is waited for, and told: here four seconds of a server that gets faster.
+/// Goal: a transient is waited for, and reported: here four seconds of a server that gets faster.
 #[test]
 fn transients_are_cut_off() {
     for seed in 0..100 {

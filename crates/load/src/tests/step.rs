@@ -79,8 +79,8 @@ fn a_growing_backlog_is_a_miss() {
     assert_eq!(outcome("p90<5ms,errors<10%", failed).0, StepOutcome::Met);
 }
 
-/// Goal: a rate at which a target answers a tenth with a refusal, at once, does not hold, unless
-/// the user has said how many may fail.
+/// Goal: a rate at which a target refuses a tenth at once does not hold, unless the user permits so
+/// many failures.
 #[test]
 fn refusals_are_a_miss() {
     let refused = |count: u64| {

@@ -106,7 +106,7 @@ fn late_reads_are_noticed() {
     assert_eq!(status, LoadStatus::Suspect);
     assert!(reason.contains("read late"), "{reason}");
     assert_eq!(status_after(wakes(60 * US, 99)).0, LoadStatus::Ok);
-    // In a closed loop 313 of 365 ms were the generator's, and the verdict was OK. The median looks well.
+    // In a closed loop 313 of 365 ms were the generator's, and the verdict was OK. The median seems good.
     let (status, reason) = status_after(|record| {
         record.rate_per_s = None;
         record.offered = None;
@@ -203,7 +203,7 @@ fn a_busy_generator_and_a_stolen_machine_are_noticed() {
     );
 }
 
-/// Goal: who cannot connect learns why.
+/// Goal: if connecting fails, the reason is reported.
 #[test]
 fn the_cause_of_failed_connects_is_told() {
     let (_, reason) = status_after(|record| {

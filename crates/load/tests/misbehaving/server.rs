@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A right response. ab speaks HTTP/1.0 and keeps a connection only if it is told that it may.
+/// A right response. ab speaks HTTP/1.0 and keeps a connection only if the response permits it.
 pub(crate) const OK: &str =
     "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok";
 
@@ -23,7 +23,7 @@ pub(crate) type Conduct = fn(&mut Talk);
 pub(crate) enum Start {
     /// With what is said.
     Clear,
-    /// With what is said, to a client that speaks TLS.
+    /// With its text, to a client that speaks TLS.
     ClearToTls,
     /// With a handshake and a right certificate, for `localhost`.
     Tls,
@@ -33,7 +33,7 @@ pub(crate) enum Start {
     Expired,
     /// With one that is not valid yet.
     NotYet,
-    /// With one of an authority that nobody knows.
+    /// With one of an unknown authority.
     Unknown,
     /// With a handshake that asks for a certificate of the client's.
     ClientCertificate,
@@ -108,7 +108,7 @@ impl Talk {
         }
     }
 
-    /// Waits for a request and leaves it unread, so that the kernel answers the close with a reset.
+    /// Waits for a request and leaves it unread, so that the kernel sends a reset at the close.
     pub(crate) fn leave_unread(&mut self) {
         let _ = self.tcp.peek(&mut [0; 1]);
     }

@@ -29,8 +29,8 @@ fn stopping_every_thread_ends_the_run() {
     assert_eq!((record.requests, server.requests()), (30, 30));
 }
 
-/// Goal: `setup` speaks to each thread, a thread's values are read when all is over, and `done` gets
-/// the figures of the record.
+/// Goal: `setup` is called for each thread, a thread's values are read at the end, and `done` gets the figures of the
+/// record.
 #[test]
 fn done_gets_the_figures_of_the_record() {
     let server = TestServer::start(|seen| match seen.number % 4 {

@@ -69,7 +69,7 @@ fn scripts_that_cannot_work_are_refused() {
     assert!(sentence.contains("the file cannot be read"), "{sentence}");
 }
 
-/// Goal: a mistake in the middle of a run is counted and told, its request has failed, and the
+/// Goal: a mistake in the middle of a run is counted and reported, its request has failed, and the
 /// others go on.
 #[test]
 fn mistakes_during_the_run_are_counted() {

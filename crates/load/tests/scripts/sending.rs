@@ -36,7 +36,7 @@ fn a_static_script_sends_what_the_table_says() {
     }
 }
 
-/// A server that closes connections which are idle for `idle`, and counts the requests it answers.
+/// A server that closes connections which are idle for `idle`, and counts its responses.
 fn impatient_server(idle: Duration) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -122,7 +122,7 @@ fn a_counting_script_sends_each_number_once() {
 }
 
 /// Goal: every request of a string is counted and timed, however many each string holds, and the
-/// next string leaves when all of the last one are answered.
+/// next string leaves when all responses to the last one came.
 #[test]
 fn the_length_of_strings_may_change_with_each() {
     let server = server();

@@ -1,5 +1,5 @@
-//! A server of threads and blocking sockets that answers what a test tells it to, and remembers
-//! what came. It shares no code with the generator, so neither can hide the other's mistakes.
+//! A server of threads and blocking sockets with the responses that a test defines; it keeps what
+//! it received. It shares no code with the generator, so neither can hide the other's mistakes.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use millpond_http::Method;

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Goal: an empty histogram answers every question with zero instead of failing.
+/// Goal: an empty histogram returns zero for every question instead of failing.
 #[test]
 fn empty_answers_zero() {
     let empty = LatencyHistogram::new();

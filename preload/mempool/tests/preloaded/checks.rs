@@ -96,7 +96,7 @@ fn one_allocation_can_be_refused() {
     assert_eq!(finished.expect_ok(), "ok edges\n");
 }
 
-/// Goal: a word that switches nothing on ends the program before it starts.
+/// Goal: an unknown word in the variable ends the program before it starts.
 #[test]
 fn unknown_checks_are_refused() {
     let Some(program) = program().filter(|_| is_ours()) else {

@@ -41,7 +41,7 @@ fn fetch(curl: &Path, url: &str, extra: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Starts a master on a port that nobody else has, and waits for its two workers.
+/// Starts a master on a free port, and waits for its two workers.
 fn start(nginx: &Path, at: &Path) -> (Running, u16) {
     loop {
         let port = free_port();

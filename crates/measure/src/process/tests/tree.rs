@@ -14,8 +14,8 @@ fn process(parent: u32, process_group: u32) -> Stat {
     }
 }
 
-/// Goal: grandchildren and orphans of the group belong to the tree; strangers and the group of
-/// a parent do not.
+/// Goal: grandchildren and orphans of the group belong to the tree; foreign processes and the group
+/// of a parent do not.
 #[test]
 fn members_are_descendants_and_the_group() {
     let processes = BTreeMap::from([

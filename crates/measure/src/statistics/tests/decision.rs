@@ -39,8 +39,8 @@ fn real_but_negligible_is_equivalent() {
     assert_eq!(comparison.verdict, Verdict::Equivalent);
 }
 
-/// Goal: a difference whose interval sticks out of the margin is told by its sign, not by its size: 4 %
-/// +- 2 % is no reason for "undecided" because the margin is 5 %.
+/// Goal: a difference whose interval sticks out of the margin is reported by its sign, not by its size: 4 % +- 2 % is
+/// no reason for "undecided" because the margin is 5 %.
 #[test]
 fn certain_differences_need_no_size() {
     let pairs: Vec<_> = (0..10)
