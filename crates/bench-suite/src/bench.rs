@@ -46,7 +46,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What the records hold.
+    /// The contents of the records.
     pub(crate) const fn full() -> Self {
         let run = Duration::from_secs(2);
         Self {
@@ -71,7 +71,7 @@ impl Plan {
     }
 }
 
-/// What every benchmark needs to know.
+/// The context of every benchmark.
 pub(crate) struct Bench {
     pub(crate) plan: Plan,
     pub(crate) machine: Machine,
@@ -159,8 +159,8 @@ fn record(name: &str, figures: &[Figure], bench: &Bench) -> Result<(), String> {
         .write()
 }
 
-/// The figures of all parts, one after the other. What one could not measure keeps the others' minutes
-/// from being lost: it is a figure that misses its target.
+/// The figures of all parts, one after the other. A failed benchmark does not lose the others' minutes: it becomes a
+/// figure that misses its target.
 fn measure_parts(
     bench: &Bench,
     benchmark: &str,
@@ -458,7 +458,7 @@ fn text_of(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-// What the figures were measured on, and which CPU does what.
+// The machine of the figures, and the use of each CPU.
 
 /// The machine as far as it bears on a figure.
 pub(crate) struct Machine {
@@ -467,7 +467,7 @@ pub(crate) struct Machine {
     /// The generator's CPU.
     pub(crate) generator_cpu: usize,
     awake: Option<Awake>,
-    /// What `millpond version` says: features, storage engine and how that was built.
+    /// The output of `millpond version`: features, storage engine and how that was built.
     build: Vec<String>,
 }
 

@@ -26,7 +26,7 @@ const VERSION: &str = "5.0.9";
 /// A busy machine takes a minute for what a quiet one does in six seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// What is run on the nodes: the scenes that every engine plays, and those about several nodes.
+/// The tests on the nodes: the scenes that every engine runs, and those about several nodes.
 const TESTS: [&str; 4] = ["cluster::", "api::", "records::", "range::"];
 
 /// How nodes and clients know each other.
@@ -224,7 +224,7 @@ impl Drop for Cluster {
         for number in NODES {
             self.home.stop(number);
         }
-        // What is left is in the temporary directory.
+        // Leftovers are in the temporary directory.
         let _ = std::fs::remove_dir_all(self.home.path());
     }
 }

@@ -199,7 +199,7 @@ fn names_choose_points() {
     );
 }
 
-// What is made to fail: every call with which a server acquires something at run time.
+// The failing calls: every call with which a server acquires something at run time.
 
 /// A system call and the error that it fails with.
 #[derive(Debug)]
@@ -255,9 +255,9 @@ const KINDS: &[Kind] = &[
 
 /// An end that is not ours to change: the process must not hang or lie.
 struct Excluded {
-    /// What stands on stderr then.
+    /// The expected stderr.
     text: &'static str,
-    /// What has to stand there besides.
+    /// Further expected text there.
     note: &'static str,
     why: &'static str,
 }
@@ -315,7 +315,7 @@ impl Kind {
             "error while loading shared libraries",
             "cannot allocate memory",
             "out of memory",
-            // What pthread_create makes of a stack that cannot be had.
+            // The error of pthread_create for a stack that cannot be allocated.
             "resource temporarily unavailable",
             // The dynamic loader, before stderr exists.
             "cannot allocate tls data structures",

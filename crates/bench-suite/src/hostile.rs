@@ -106,7 +106,7 @@ impl HostilePlan {
 
 /// Seconds of measurement for each attack and driver by default.
 pub(crate) const SECONDS_DEFAULT: u64 = 8;
-/// What may stay resident of what an attack took, for a while: free memory of pools and of malloc.
+/// The memory of an attack that may stay resident for a while: free memory of pools and of malloc.
 const RESIDENT_LEFT_BYTES_MAX: u64 = 8 << 20;
 /// Short deadlines, so that an attack that meets one does within a moment.
 const DEADLINES: [&str; 8] = [
@@ -277,7 +277,7 @@ impl Site {
     }
 }
 
-/// What every turn has in common.
+/// The common parts of every turn.
 struct Turns<'a> {
     bench: &'a Bench,
     plan: &'a HostilePlan,
@@ -348,7 +348,7 @@ impl<'a> Turns<'a> {
     fn take(&self, attack: &Attack) -> Result<(Vec<Figure>, Value), String> {
         let subject = self.serve(attack)?;
         let good = self.good(attack);
-        // What the first requests take for ever is no attack's doing.
+        // Memory that the first requests take permanently is not counted to an attack.
         check_good(&good.run(&subject)?)?;
         let normal = self.settled(&subject, None)?;
         let mut pairs = Pairs::new(self.plan.pairs, self.plan.pairs_max);

@@ -31,7 +31,7 @@ use xtask::{TestTally, cargo, run_command};
 
 /// Comparisons by default: so many have an upper 95 % bound of 7.2 % if none errs.
 pub(crate) const COMPARISONS_DEFAULT: u32 = 40;
-/// What `millpond compare` takes by default.
+/// The default duration of `millpond compare`.
 pub(crate) const TIME_BUDGET_DEFAULT: &str = "300s";
 
 /// In the smoke run, far beyond any noise.
@@ -155,7 +155,7 @@ impl Proof {
         })
     }
 
-    /// What a request costs without a fault, to size the faults by.
+    /// The cost of a request without a fault, to size the faults by.
     fn scout(&self) -> Result<Comparison, String> {
         self.compare(
             "glibc",
@@ -193,7 +193,7 @@ impl Proof {
     }
 }
 
-// What is proved, and of which server.
+// The property to prove, and its server.
 
 /// How often instructions are counted by valgrind where the processor hides its counters: what it takes to
 /// decide between two candidates and a double.
@@ -249,7 +249,7 @@ impl Scope {
     }
 }
 
-// What the planted work takes, measured without the lab.
+// The cost of the planted work, measured without the lab.
 //
 // A process that does nothing but allocate runs under `preload/plant` with two amounts of planted work alternately; the
 // difference of their CPU times, divided by the difference of the instructions, is the true value that the lab's
@@ -278,7 +278,7 @@ fn ns_per_instruction(object: &Path) -> Result<f64, String> {
     Ok(found[PAIRS / 2])
 }
 
-/// What the allocations of one process take.
+/// The cost of one process's allocations.
 fn cpu_ns(object: &Path, instructions: f64) -> Result<f64, String> {
     let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
     let mut command = Command::new(program);
@@ -323,7 +323,7 @@ struct Journal {
 }
 
 impl Journal {
-    /// What was kept under this name, and room for more. A line that was cut short is not there.
+    /// The values kept under this name, and room for more. A line that was cut short is not there.
     pub(crate) fn open(scratch: &Path, name: &str) -> Result<Self, String> {
         let path = scratch.join(format!("{name}.ndjson"));
         let text = std::fs::read_to_string(&path).unwrap_or_default();

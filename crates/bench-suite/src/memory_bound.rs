@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Small entities by default.
 pub(crate) const KEYS_DEFAULT: u64 = 10_000_000;
 
-/// What comes with a process: code, stacks, the engine's own structures.
+/// The memory of any process: code, stacks, the engine's own structures.
 const PROCESS_BYTES: u64 = 32 << 20;
 
 const FILL_MEMORY_BYTES: u64 = 64 << 20;
@@ -33,7 +33,7 @@ const LARGE_CONNECTIONS: u64 = 64;
 /// How much more may be resident in the last third of a scan than in the middle one.
 const SCAN_GROWTH_BYTES_MAX: u64 = 2 << 20;
 
-/// Of what is resident during a scan.
+/// Sampling period of the resident memory during a scan.
 const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
 const THIRD_SAMPLES_MIN: usize = 5;
 
@@ -261,7 +261,7 @@ fn scan(address: SocketAddr, keys: u64) -> Result<(), String> {
     }
 }
 
-/// What is resident while something is done, once in each period.
+/// Resident memory while something is done, once in each period.
 fn sampled(
     subject: &Subject,
     work: impl FnOnce() -> Result<(), String> + Send,

@@ -28,7 +28,7 @@ const TAIL_LINES: usize = 40;
 /// Measured, but on too busy a machine to be believed (see docs/reference/exit-statuses.md): the command works.
 const NOT_TRUSTED: i32 = 4;
 
-/// What is left out unless it is asked for.
+/// Parts that run only on request.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Options {
     /// `make test`, which takes most of an hour by itself.

@@ -1,5 +1,5 @@
-//! What the entity server says of itself at `/openapi.json`, against what it does, by requests that
-//! schemathesis makes up from it: with the store in memory, and with RocksDB, tokens and checkpoints.
+//! The entity server's own description at `/openapi.json`, against its behaviour, by requests that schemathesis
+//! generates from it: with the store in memory, and with RocksDB, tokens and checkpoints.
 //!
 //! schemathesis comes from the Python package index into a virtual environment of its own in the
 //! target directory.
@@ -22,9 +22,9 @@ const START_MAX: Duration = Duration::from_secs(30);
 /// A token that may write, so that no request is refused.
 const TOKEN: &str = "schemathesis-0123456789";
 
-/// What no description can say. A date's day has to be that of its week; a server on one machine has one
-/// copy, and a cluster as many as its keyspace; a request whose condition does
-/// not hold is a good one (412), and one whose target is too long a bad one (414).
+/// Facts that no description can express. A date's day has to be that of its week; a server on one machine has one
+/// copy, and a cluster as many as its keyspace; a request whose condition does not hold is a good one (412), and one
+/// whose target is too long a bad one (414).
 const SETTINGS: &str = r#"[parameters]
 "header.Expires" = "Fri, 06 Nov 2093 08:49:37 GMT"
 "query.replicas" = "1/1"

@@ -75,8 +75,8 @@ fn run_all(runs: u64, log: &std::path::Path) -> Result<u64, String> {
 /// So many have an upper 95 % bound of 1.5 % on the deaths that lose something, if none of them does.
 const KILLS_DEFAULT: u64 = 200;
 
-/// What the names of the tests end in: under load on a disk that works and on one that fails, and each
-/// call of making, opening, copying, restoring and upgrading a directory failing once.
+/// The suffixes of the tests' names: under load on a disk that works and on one that fails, and each call of making,
+/// opening, copying, restoring and upgrading a directory failing once.
 const TESTS: [&str; 2] = [
     "every_history_is_one_of_a_register",
     "survives_every_failure",

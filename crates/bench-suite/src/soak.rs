@@ -56,7 +56,7 @@ struct Sample {
     descriptors: usize,
 }
 
-/// What the visitors found, and whether they are to go on.
+/// The visitors' findings, and whether they are to go on.
 #[derive(Default)]
 struct Visits {
     is_over: AtomicBool,

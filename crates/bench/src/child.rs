@@ -26,12 +26,12 @@ use crate::sample::Sample;
 use crate::subject::{Launch, Preload, Subject};
 use crate::{loopback, memory, program};
 
-/// What to run and how.
+/// The program to run and its settings.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ChildSpec {
     /// The program.
     pub program: Program,
-    /// What its memory comes from.
+    /// The source of its memory.
     pub memory: MemoryKind,
     /// How often.
     pub iterations: u64,
@@ -42,7 +42,7 @@ pub struct ChildSpec {
     /// The allocator's library, which has to be mapped; `None`: no allocator but the C library's
     /// may be.
     pub library: Option<PathBuf>,
-    /// What stands in front of the allocator and passes calls on to it: the counter of heap calls.
+    /// The object in front of the allocator that passes calls on to it: the counter of heap calls.
     pub front: Option<PathBuf>,
 }
 
@@ -247,7 +247,7 @@ pub(crate) fn per_operation(
         })?;
         match count(launcher, program, memory, iterations, &trace, stop) {
             Ok(counted) => found.push(counted),
-            // What cannot be counted is absent from the report; the timed runs say what is wrong.
+            // Events that cannot be counted are absent from the report; the timed runs say what is wrong.
             Err(_) => return Ok(None),
         }
     }

@@ -13,7 +13,7 @@ use perf_event::{Builder, Counter, Group};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// What was counted in user mode.
+/// The counts in user mode.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counts {
     /// Instructions retired.
@@ -123,9 +123,9 @@ impl<const COUNT: usize> EventGroup<COUNT> {
     }
 }
 
-// What a piece of work took: time on the clock, time on the CPU, and hardware counts.
+// The cost of a piece of work: wall time, CPU time, and hardware counts.
 
-/// What one thread's work took, or that of several together.
+/// The cost of one thread's work, or that of several together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Timed {
     /// On the clock; of several threads, of the slowest.

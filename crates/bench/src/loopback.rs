@@ -37,7 +37,7 @@ pub use pair::{PairSample, PairSpec, Spread};
 pub use record::LoopbackRecord;
 pub use run::{LoopbackConfig, LoopbackEvent, LoopbackOutcome, run};
 
-// What the server says, byte for byte, before anything is timed.
+// The server's response, byte for byte, before anything is timed.
 //
 // Asked by a plain socket and compared as text: client and server are both ours, and could agree on
 // the same mistake.

@@ -28,7 +28,7 @@ pub struct BenchRecord {
     pub repetitions: u32,
     /// Why there are no hardware counts, if there are none.
     pub counters_missing: Option<String>,
-    /// What else ran.
+    /// Other activity on the machine.
     pub noise: Option<NoiseRecord>,
     /// Whether times are to be believed.
     pub verdict: VerdictRecord,
@@ -72,7 +72,7 @@ pub struct VerdictRecord {
 pub struct ProgramRecord {
     /// Its name.
     pub name: Program,
-    /// What one iteration does.
+    /// The work of one iteration.
     pub what: String,
     /// `cpu` or `wall`.
     pub clock: String,
@@ -86,7 +86,7 @@ pub struct ProgramRecord {
     pub speedup: Option<f64>,
     /// The same for every allocator, with intervals.
     pub speedups: Vec<SpeedupRecord>,
-    /// What is left of the time without any allocation.
+    /// The remaining time without any allocation.
     pub not_allocation: Option<NotAllocation>,
 }
 
@@ -95,7 +95,7 @@ pub struct ProgramRecord {
 pub struct AllocatorRecord {
     /// `pool`, `none` (no allocation), or the allocator that malloc was.
     pub allocator: String,
-    /// What the program ran on.
+    /// The memory of the program.
     pub memory: MemoryKind,
     /// Time of one iteration, over the repetitions.
     pub ns_per_iteration: Summary,

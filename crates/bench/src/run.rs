@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchConfig {
     /// The program that has `bench-child`: this one, but in tests.

@@ -36,13 +36,13 @@ pub(crate) struct Launch<'a> {
     pub(crate) program: &'a Path,
     /// Words before it: a profiler and its flags.
     pub(crate) wrapper: &'a [OsString],
-    /// What `LD_PRELOAD` holds.
+    /// The value of `LD_PRELOAD`.
     pub(crate) preload: Preload<'a>,
     /// Added to the environment.
     pub(crate) environment: &'a [(OsString, OsString)],
 }
 
-/// What a child finds in `LD_PRELOAD`.
+/// The value of `LD_PRELOAD` in a child.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Preload<'a> {
     /// Nothing: a wrapper sees to it.

@@ -137,7 +137,7 @@ pub(crate) fn warn(sentence: impl Display) {
     log::write(LogLevel::Warn, for_people(&sentence.to_string()));
 }
 
-/// What every line about what happens begins with.
+/// The prefix of every line about events.
 const SIGN: &str = "millpond: ";
 
 /// Set once `--log-format json` was read: lines are for a program then.
@@ -160,8 +160,8 @@ fn for_people(sentence: &str) -> String {
 /// A longer line is hard to read.
 const LINE_MAX: usize = 100;
 
-/// Lines of `columns` at most, as far as words allow, each under the first letter behind the sign. What
-/// has lines of its own and is set in, as a program's last words are, stays as it is.
+/// Lines of `columns` at most, as far as words allow, each under the first letter behind the sign. Indented lines, such
+/// as a program's last output, stay as they are.
 fn hanging(sentence: &str, columns: usize) -> String {
     let columns = columns.saturating_sub(SIGN.len()).max(20);
     let lines: Vec<String> = sentence

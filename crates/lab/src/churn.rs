@@ -18,7 +18,7 @@ const PATH_VARIABLE: &str = "MILLPOND_CHURN_FILE";
 /// Each slot has changed so often, on the average, before a heap is called an aged one.
 const CHANGES_MIN: u64 = 4;
 
-/// What the object is to do.
+/// The task of the object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ChurnMode {
     /// Nothing.
@@ -60,7 +60,7 @@ impl Churn {
         })
     }
 
-    /// What is preloaded, and what it has to find in its environment.
+    /// The preloaded object, and its environment.
     pub(crate) fn front(&self) -> Front<'_> {
         Front {
             object: &self.object,

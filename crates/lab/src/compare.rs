@@ -159,7 +159,7 @@ impl<'a> Lab<'a> {
         };
         lab.refuse_another_question()?;
         lab.workshop.prepare()?;
-        // What an earlier comparison drew is not of this one.
+        // Drawings of an earlier comparison do not belong to this one.
         lab.workshop.out.remove_folder(FLAMES_DIRECTORY)?;
         Ok(lab)
     }
@@ -383,7 +383,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// What was found outside the rounds.
+    /// Findings from outside the rounds.
     fn add_passes(
         &self,
         collection: &mut Collection,
@@ -668,7 +668,7 @@ impl<'a> Lab<'a> {
         record
     }
 
-    /// What is known of processes that have ended, for the line of counters.
+    /// The known facts about ended processes, for the line of counters.
     fn ended_processes(&self) -> String {
         let (groups, memory) = (&self.workshop.cgroups, &self.workshop.memory_groups);
         let mut text = String::new();
@@ -718,7 +718,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// What is known of the load before it is planned.
+    /// The known facts about the load before it is planned.
     fn load_settings(&self) -> Settings {
         let driver = &self.workshop.driver;
         let load = self.config.load_command.as_ref();

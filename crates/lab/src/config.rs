@@ -1,4 +1,4 @@
-//! What the user wants compared, and the defaults with their reasons.
+//! The user's settings of a comparison, and the defaults with their reasons.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -333,12 +333,12 @@ impl CompareConfig {
         }
     }
 
-    /// What counting instructions may take of the time budget, unless it was asked for.
+    /// The share of the time budget for counting instructions, unless it was requested.
     pub(crate) fn counting_allowance(&self) -> Duration {
         self.time_budget / COUNTING_SHARE
     }
 
-    /// What the flame graphs may take of the time budget.
+    /// The share of the time budget for the flame graphs.
     pub(crate) fn profile_allowance(&self) -> Duration {
         match self.profile {
             true => self.time_budget / PROFILE_SHARE,
@@ -408,8 +408,8 @@ impl CompareConfig {
         Ok(usual(allocator::discover(), warnings))
     }
 
-    /// The allocator as it is, then with each of its settings. What it does not take is named in `warnings`, and so is what
-    /// is known to have no effect.
+    /// The allocator as it is, then with each of its settings. Refused settings are named in `warnings`, and so are
+    /// those known to have no effect.
     fn chosen_settings(
         &self,
         name: &str,
@@ -510,7 +510,7 @@ pub(crate) fn on_path(program: &Path) -> Option<PathBuf> {
 // or a number that is compiled in, so there is nothing to set. Only what arenas change is seen then: memory, mostly.
 // Locks that many CPUs contend for, cache lines that move between them and their TLBs are not.
 
-/// What a candidate sizes by CPUs, as it was settled.
+/// The settings that a candidate derives from CPUs, as decided.
 enum Outcome {
     /// `arena_max=512`.
     Set(String),

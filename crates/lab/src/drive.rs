@@ -79,24 +79,24 @@ pub(crate) enum Pace {
     },
 }
 
-/// What a slice asks for, and how fast.
+/// The requests of a slice, and their rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SliceKind {
     pub(crate) operation: Operation,
     pub(crate) pace: Pace,
 }
 
-/// What a phase measured.
+/// The results of a phase.
 #[derive(Clone, Debug)]
 pub(crate) struct PhaseLoad {
     /// Right responses.
     pub(crate) requests: u64,
     pub(crate) requests_per_s: f64,
-    /// What became of all requests.
+    /// The outcomes of all requests.
     pub(crate) answers: Answers,
 }
 
-/// What a slice measured.
+/// The results of a slice.
 #[derive(Debug)]
 pub(crate) struct SliceRecord {
     pub(crate) record: LoadRecord,
@@ -141,7 +141,7 @@ pub(crate) struct Driver {
     pub(crate) target: Target,
     pub(crate) connections: usize,
     pub(crate) value_bytes: usize,
-    /// What is asked for instead of what the target's requests name.
+    /// The requests that replace those of the target.
     pub(crate) path: Option<String>,
     pub(crate) placement: Placement,
     /// The share of requests that may fail.
@@ -152,7 +152,7 @@ pub(crate) struct Driver {
     pub(crate) silence_min: Duration,
 }
 
-/// What a slice is made of.
+/// The settings of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SliceLoad {
     pub(crate) kind: SliceKind,
@@ -260,7 +260,7 @@ impl Driver {
         Ok(SliceRecord { record, answers })
     }
 
-    /// What is asked, at the generator's own pace.
+    /// The requests, at the generator's own pace.
     fn requests(&self, endpoint: &Endpoint, operation: Operation, keys: u64) -> LoadConfig {
         if let Target::Command { requests, .. } = &self.target {
             return requests.config(endpoint);
@@ -345,8 +345,8 @@ impl From<LoadError> for Failure {
     }
 }
 
-/// A phase whose requests `script` makes, which begins anew: each phase has fresh Lua states. What it does wrong is no
-/// response of the server's, and fails the phase.
+/// A phase whose requests `script` makes, which begins anew: each phase has fresh Lua states. An error of the script is
+/// no response of the server, and fails the phase.
 fn run_scripted(
     config: &LoadConfig,
     script: &ScriptConfig,

@@ -213,7 +213,7 @@ impl Elf {
     /// instructions that do so, and divides by the functions in the unwind tables.
     #[must_use]
     pub fn frame_pointer_share(&self) -> Option<f64> {
-        // What begins a function: push rbp; mov rbp, rsp.
+        // The beginning of a function: push rbp; mov rbp, rsp.
         const PROLOGUE: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
         /// The count is four bytes, behind a pointer of four.
         const ENCODINGS: [u8; 3] = [0x1b, 0x03, 0x3b];

@@ -30,7 +30,7 @@ pub(crate) const SAMPLE: Embedded = Embedded {
     bytes: include_bytes!(env!("MILLPOND_SAMPLE_OBJECT")),
 };
 
-/// What ages a heap, `preload/churn`.
+/// The object that ages a heap, `preload/churn`.
 pub(crate) const CHURN: Embedded = Embedded {
     file_name: "libmillpond-churn.so",
     bytes: include_bytes!(env!("MILLPOND_CHURN_OBJECT")),

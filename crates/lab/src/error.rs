@@ -16,7 +16,7 @@ use crate::outcome::FailedRequests;
 use crate::presence::PresenceError;
 use crate::subject::{Exit, LastWords, SIGKILL, SubjectError};
 
-/// What jemalloc says of a setting that it does not know.
+/// jemalloc's message about an unknown setting.
 const WORDS_OF_SETTINGS: [&str; 3] = ["invalid conf", "abort_conf", "malformed conf"];
 
 /// The comparison as a whole could not be made.
@@ -60,9 +60,9 @@ pub enum LabError {
         remedies_of_time(*needed, *connections, *backlog)
     )]
     FarTooLong {
-        /// What it would take.
+        /// The needed amount.
         needed: Duration,
-        /// What it may take.
+        /// The permitted amount.
         budget: Duration,
         /// The fewest rounds.
         rounds: u32,
@@ -102,7 +102,7 @@ pub enum LabError {
     Output {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The report directory holds what is not ours, and a run replaces what it finds.
@@ -120,9 +120,9 @@ pub enum LabError {
     /// The machine refused something the lab cannot do without.
     #[error("cannot {what}: {error}")]
     System {
-        /// What was tried.
+        /// The attempt.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -155,7 +155,7 @@ pub enum RunError {
         if *is_disturbed { ", three times in a row; other programs took the CPUs meanwhile" } else { "" }
     )]
     NoResponse {
-        /// What was to be counted.
+        /// The time to count.
         window: Duration,
         /// Others ran on the CPUs meanwhile.
         is_disturbed: bool,
@@ -237,7 +237,7 @@ pub enum RunError {
         )).unwrap_or_default()
     )]
     NoAddressSpace {
-        /// What ended.
+        /// The ended target.
         reason: String,
         /// The limit of its address space; `None`: there is none that could be seen.
         limit_bytes: Option<u64>,
@@ -251,7 +251,7 @@ pub enum RunError {
          do so in production too: run it without such objects (php -n) or built into it, or build the allocator in"
     )]
     TwoAllocators {
-        /// What ended.
+        /// The ended target.
         reason: String,
         /// How.
         exit: Exit,
@@ -263,7 +263,7 @@ pub enum RunError {
         "{reason}; the kernel killed none of its processes for lack of memory, so another program did"
     )]
     KilledByAnother {
-        /// What ended.
+        /// The ended target.
         reason: String,
         /// The end of its output.
         last_lines: Vec<String>,
@@ -279,7 +279,7 @@ pub enum RunError {
     SharedAddress {
         /// The address.
         address: std::net::SocketAddr,
-        /// What else listens there.
+        /// The other listener there.
         pid: i32,
     },
     /// The target's figures could not be read.
@@ -290,7 +290,7 @@ pub enum RunError {
     Prepare {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// Ctrl-C.
@@ -299,7 +299,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// What it is, for the record and for tables.
+    /// Its kind, for the record and for tables.
     #[must_use]
     pub fn cause(&self) -> FailureCause {
         match self {

@@ -1,5 +1,5 @@
-//! What a candidate asks of the heap, in a pass of its own: counting costs time, so it never touches
-//! a scored run. Calls and bytes per request, sizes, lifetimes, what lives and what that takes.
+//! The heap use of a candidate, in a pass of its own: counting costs time, so it never runs in a scored run. Calls and
+//! bytes per request, sizes, lifetimes, what lives and what that takes.
 //!
 //! Warm-up first, then the difference over a fixed number of requests: what the server does per
 //! request in its steady state, not what it took to start.
@@ -25,13 +25,13 @@ const COUNTED_REQUESTS_MIN: u64 = 40;
 /// A slow server gets as many requests as it can respond to in this time.
 const COUNTED_SECONDS: f64 = 0.5;
 
-/// What was found, ready for a record.
+/// The results, ready for a record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeapCosts {
     measures: Vec<(Measure, f64)>,
     /// Sizes, lifetimes and what lives.
     pub(crate) profile: Option<HeapProfile>,
-    /// What malloc is to the candidate.
+    /// The role of malloc in the candidate.
     pub(crate) reach: Reach,
 }
 
@@ -176,7 +176,7 @@ fn requests_at(per_s: Option<f64>) -> u64 {
     (affordable as u64).clamp(COUNTED_REQUESTS_MIN, COUNTED_REQUESTS_MAX)
 }
 
-/// What the heap is now, of the processes that live.
+/// The current heap of the running processes.
 pub(crate) fn read(trace: &Trace, session: &StartedCandidate) -> Result<HeapReading, RunError> {
     let living = session.tree.members();
     let lives = |pid: u64| living.iter().any(|&member| u64::from(member) == pid);

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-/// What a process is for the kernel.
+/// A process as the kernel knows it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Identity {
     /// User.

@@ -87,7 +87,7 @@ fn signal(session: &StartedCandidate, is_frozen: bool) {
 
 const REQUEST_FILE: &str = "/dev/cpu_dma_latency";
 
-/// What processors do that have nothing to do.
+/// The state of idle processors.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum IdleCpus {
     /// In a virtual machine they stay awake if this user may ask for it; elsewhere they sleep. A real
@@ -143,7 +143,7 @@ impl Awake {
 
 /// Reading more threads takes longer than it may at the edge of a slice.
 const THREADS_MAX: usize = 64;
-/// What all other threads of a target may have of its CPU time.
+/// The permitted CPU time of all other threads of a target.
 const OTHERS_SHARE_MAX: f64 = 0.01;
 
 /// CPU time and time of waiting of each thread since its start.
@@ -247,8 +247,7 @@ impl Disturbances {
     }
 }
 
-// What the machine did while something was measured, beyond what `usage` reads: processor frequency and
-// waiting.
+// The state of the machine during a measurement, beyond what `usage` reads: processor frequency and waiting.
 //
 // Read right after, while the processors are still at the frequency of the load. Whether a run was unlike
 // its fellows is decided when there are fellows (`millpond_measure::noise::flag_unlike_runs`).

@@ -40,7 +40,7 @@ use crate::identity::Identity;
 /// The stage that asks malloc, see `probe`.
 pub(crate) const PROBE_STAGE: &str = "probe";
 
-/// What to run and how: the arguments of both stages.
+/// The program to run and its settings: the arguments of both stages.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LaunchSpec {
     /// Shared objects for the target's `LD_PRELOAD`, first one first. Empty: the variable is unset.
@@ -61,7 +61,7 @@ pub struct LaunchSpec {
     pub huge_pages: Option<bool>,
     /// The files to write a process id to, to put it into its control groups.
     pub cgroups: Vec<PathBuf>,
-    /// What asks the target to end.
+    /// The signal that asks the target to end.
     pub stop_signal: StopSignal,
     /// The file that the target's stdout and stderr are appended to.
     pub log: PathBuf,
@@ -308,7 +308,7 @@ fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
     Err(command.exec())
 }
 
-// What malloc does in a program that is started under an allocator and its settings.
+// The behaviour of malloc in a program that is started under an allocator and its settings.
 //
 // `millpond launch probe BYTES...` allocates a block of each size and says where it lies: in the heap that grows
 // at the end of the program's data, or in a mapping. `allocator::settings_effect` starts it, to learn whether a setting
@@ -411,7 +411,7 @@ pub(crate) fn read_answer(said: &str, bytes: u64) -> Option<BlockOrigin> {
     })
 }
 
-// What asks a target to end: SIGTERM for most, SIGQUIT for those that finish their work first (nginx).
+// The signal that asks a target to end: SIGTERM for most, SIGQUIT for those that finish their work first (nginx).
 
 /// A signal by name.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -54,7 +54,7 @@ impl LimitTrials {
     }
 }
 
-/// What a trial came to.
+/// The result of a trial.
 enum Trial {
     Survived {
         requests_per_s: f64,
@@ -229,7 +229,7 @@ fn judged(trial: Result<Trial, RunError>) -> Result<Trial, RunError> {
     }
 }
 
-/// What too little memory comes to: a kill, refused memory, or a server that only swaps pages in and out.
+/// The results of too little memory: a kill, refused memory, or a server that only swaps pages in and out.
 fn is_death(cause: &FailureCause) -> bool {
     matches!(
         cause,

@@ -37,7 +37,7 @@ pub struct LoadCommand {
     pub warm_ups: u32,
 }
 
-/// What one run of it gave.
+/// The results of one run of it.
 #[derive(Debug)]
 pub(crate) struct CommandLoad {
     /// The metrics, in our units.
@@ -141,7 +141,7 @@ struct Done {
     cpu_ns: u64,
 }
 
-/// What the shell is to run.
+/// The command for the shell.
 struct Line<'a> {
     line: &'a str,
     /// For the names of its files.
@@ -212,7 +212,7 @@ fn shell(
         thread::sleep(POLL_INTERVAL);
     };
     let cpu_ns = command.ended_cpu_ns();
-    // What it left behind must not go on beside the next phase.
+    // Leftover processes must not run on beside the next phase.
     command.stop(DROP_GRACE)?;
     let bytes = fs::read(&output).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes).into_owned();

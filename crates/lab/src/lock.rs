@@ -147,10 +147,10 @@ fn holder(file: &mut File) -> Option<u32> {
 
 // How several copies of one server live at the same time, tried with two of them before anything is measured.
 //
-// Candidates that run a minute apart see different machines, so all of a round live together. Then each has to
-// listen somewhere else. A server that takes its port from the command does; most others take it from the
-// variable `PORT`, or listen at the same port in a network namespace of their own, where root can make one. What
-// counts is what a second copy does beside the first: one that shares a directory or a socket with it fails here.
+// Candidates that run a minute apart see different machines, so all of a round live together. Then each has to listen
+// somewhere else. A server that takes its port from the command does; most others take it from the variable `PORT`, or
+// listen at the same port in a network namespace of their own, where root can make one. The test is a second copy
+// beside the first: one that shares a directory or a socket with it fails here.
 
 /// A copy that does not respond within so many times the first one's time, plus a second, is not at the address it was
 /// given.
@@ -159,7 +159,7 @@ const PATIENCE_MORE: Duration = Duration::from_secs(1);
 /// The part of the memory that is available which all candidates may take together.
 const MEMORY_SHARE: f64 = 0.6;
 
-/// What was found out.
+/// The finding.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) way: Coexistence,

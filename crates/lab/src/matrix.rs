@@ -4,9 +4,9 @@
 //! drawn order, to spread drift of the machine over all of them; the baseline is in twice (A/A), to
 //! expose a comparison that finds a difference where there is none.
 //!
-//! The baseline is the C library's malloc: what a user gets without doing anything, so that each ratio reads "what if
-//! I switched". What pools change is a question of its own, asked within each allocator
-//! (`record::PoolsEffect`), so it needs no baseline here.
+//! The baseline is the C library's malloc: what a user gets without doing anything, so that each ratio reads "what if I
+//! switched". The effect of pools is a question of its own, within each allocator (`record::PoolsEffect`), so it needs
+//! no baseline here.
 
 use std::ffi::OsString;
 
@@ -23,13 +23,13 @@ use crate::variant::Variant;
 pub struct Candidate {
     /// Unique: `mimalloc with pools`.
     pub name: String,
-    /// What is preloaded.
+    /// The preloaded object.
     pub allocator: Allocator,
     /// Our pools; `None` for a third-party server.
     pub pools: Option<PoolSetting>,
     /// Baseline, baseline again, or one of the others.
     pub role: Role,
-    /// What it changes beside the allocator; `None` for most.
+    /// Its changes beside the allocator; `None` for most.
     pub variant: Option<Variant>,
 }
 

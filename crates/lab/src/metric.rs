@@ -1,4 +1,4 @@
-//! What is read out of the words of the user's own load program: `p99[ms]=regex:p99=([0-9.]+)`.
+//! Values from the output of the user's own load program: `p99[ms]=regex:p99=([0-9.]+)`.
 //!
 //! `load_command` hands over what the program wrote and gets numbers. A name that we know
 //! (`throughput`, `p50`, `p99`, `requests`) answers our questions; any other is a measure of its
@@ -24,7 +24,7 @@ pub struct Metric {
     source: Source,
 }
 
-/// What a metric's number is.
+/// The meaning of a metric's number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Meaning {
     /// A measure, after this many of its units make one of ours (1e6 for milliseconds).

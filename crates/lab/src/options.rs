@@ -23,7 +23,7 @@ use crate::suitability::Inherited;
 pub struct SubjectOptions {
     /// Variables for the server.
     pub environment: Vec<(OsString, OsString)>,
-    /// What becomes of the shell's variables that change allocators.
+    /// The handling of the shell's variables that change allocators.
     pub inherited: Inherited,
     /// Where it starts; `None`: here.
     pub directory: Option<PathBuf>,
@@ -37,9 +37,9 @@ pub struct SubjectOptions {
     pub load_cpus: Option<Vec<usize>>,
     /// Whether both are bound to their CPUs. Allocators and runtimes size themselves by the CPUs that they may use.
     pub is_pinned: bool,
-    /// What processors do that have nothing to do.
+    /// The state of idle processors.
     pub idle_cpus: IdleCpus,
-    /// What asks it to end.
+    /// The signal that asks it to end.
     pub stop_signal: StopSignal,
     /// When it is killed.
     pub stop_grace: Duration,
@@ -139,7 +139,7 @@ impl SubjectOptions {
     }
 }
 
-// What our own server says about itself on `/metrics`: its I/O driver and its storage engine.
+// Values from our own server's `/metrics`: its I/O driver and its storage engine.
 //
 // Every result names the engine version that ran. Empty for a third-party server.
 

@@ -21,7 +21,7 @@ use crate::target::Target;
 /// The file that says whose directory it is.
 const MARK: &str = ".millpond-output";
 
-/// What it begins with. A reader compares the first line alone, so that the rest may change.
+/// Its first line. A reader compares the first line alone, so that the rest may change.
 const MARK_LINE: &str = "Written by millpond.";
 
 /// Where a report or profile goes; it carries our mark.
@@ -112,8 +112,8 @@ impl OutputDirectory {
     }
 }
 
-// What is written while a comparison runs: one JSON line per run, so that even a lab that is killed
-// leaves what it measured.
+// The file written while a comparison runs: one JSON line per run, so that even a killed lab leaves
+// its measurements.
 
 /// One line. Numbers only ever grow in kind: a reader ignores what it does not know.
 #[derive(Debug, Serialize)]
@@ -215,7 +215,7 @@ impl Journal {
 
 /// Where memory can be used like a disk. Containers often have 64 MiB of it.
 const MEMORY: &str = "/dev/shm";
-/// What a candidate may write in one round.
+/// The bytes that a candidate may write in one round.
 const ROOM_BYTES: u64 = 512 << 20;
 /// The folder of the data in a directory that the user named, or in the output directory.
 const FOLDER: &str = "data";
@@ -228,7 +228,7 @@ pub(crate) struct DataPlace {
     directory: OutputDirectory,
     /// Keeps the place in memory until it is dropped.
     memory: Option<PrivateDirectory>,
-    /// What a reader of the report has to know.
+    /// Notes for the reader of the report.
     pub(crate) note: Option<String>,
 }
 

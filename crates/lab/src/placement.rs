@@ -167,7 +167,7 @@ fn fastest_call_ns() -> f64 {
 // 235,000. Neither the speed of each CPU alone nor the server's CPU share shows it. So the time of a round trip is
 // measured before and after each slice: two threads pass a number to and fro.
 
-/// What a cache line takes from the server's CPU to the generator's and back; none where that cannot be measured.
+/// The time of a cache line from the server's CPU to the generator's and back; none where that cannot be measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CoreDistance {
     ns: Option<f64>,

@@ -39,10 +39,10 @@ const ANSWERS_PER_CONNECTION: u64 = 2;
 const PATIENCE_MIN: Duration = Duration::from_millis(900);
 const PATIENCE_MAX: Duration = Duration::from_secs(15);
 
-/// What the preflight found out.
+/// The results of the preflight.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// What the check wrote under the baseline.
+    /// The output of the check under the baseline.
     pub(crate) checked: Option<String>,
     /// The longest that a load program of the user's took, with its warm-up.
     pub(crate) load_command: Option<Duration>,
@@ -54,9 +54,9 @@ pub(crate) struct Findings {
     pub(crate) overhead: Duration,
     /// The allocator the target brings along.
     pub(crate) native: Option<String>,
-    /// What our server says about itself.
+    /// The values from our server's metrics.
     pub(crate) server: ServerInfo,
-    /// What a handshake with the baseline came to, if there is TLS.
+    /// The result of a handshake with the baseline, if there is TLS.
     pub(crate) tls_version: Option<&'static str>,
     /// On hardware counters and exact memory: what is counted, or why not.
     pub(crate) counters: String,
@@ -200,8 +200,8 @@ impl Findings {
         }
     }
 
-    /// What of its settings can only be seen in the server itself, once it has worked: jemalloc starts threads of
-    /// its own, and a process that was forked after that has none.
+    /// Settings that show only in the server itself, once it has worked: jemalloc starts threads of its own, and a
+    /// process that was forked after that has none.
     fn note_effects(&mut self, candidate: &Candidate, session: &StartedCandidate) {
         let allocator = &candidate.allocator;
         let pids = &session.presence.pids;
@@ -327,7 +327,7 @@ fn smoke(
     })
 }
 
-/// What the baseline is, and what can be counted of it.
+/// The baseline's program, and its countable events.
 fn note_server(
     workshop: &RunContext,
     session: &mut StartedCandidate,

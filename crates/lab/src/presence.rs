@@ -81,7 +81,7 @@ pub enum PresenceError {
         pid: i32,
         /// The object that calls.
         from: PathBuf,
-        /// What it calls.
+        /// The called function.
         function: &'static str,
         /// Where that is.
         to: PathBuf,
@@ -121,7 +121,7 @@ pub enum PresenceError {
     NotTheCLibrary {
         /// Its program.
         program: PathBuf,
-        /// What it uses.
+        /// The allocator in use.
         native: String,
     },
     /// The process belongs to another user, or a file of it cannot be read.
@@ -129,7 +129,7 @@ pub enum PresenceError {
     Unreadable {
         /// The serving process.
         pid: i32,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// There was no process to check, or all of them ended meanwhile.
@@ -137,7 +137,7 @@ pub enum PresenceError {
     NothingServes,
 }
 
-/// What was found in the processes that serve.
+/// The findings in the processes that serve.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Presence {
     /// The checked processes.
@@ -290,7 +290,7 @@ pub(crate) fn prove_variables(
     each_living(pids, look).map(drop)
 }
 
-/// What was read of files: workers run what their master runs, and a program may have 100 MB.
+/// The data read from files: workers run what their master runs, and a program may have 100 MB.
 #[derive(Default)]
 pub(crate) struct Seen {
     slots: Slots,
@@ -318,7 +318,7 @@ impl Program {
     }
 }
 
-/// What can be seen of one process.
+/// The visible data of one process.
 pub(crate) struct Process {
     pid: i32,
     pub(crate) program: PathBuf,
@@ -354,7 +354,7 @@ impl Process {
         };
         seen.programs.insert(program.clone(), Rc::clone(&file));
         calls.retain(|call| {
-            // What stands in front has its own business with the C library.
+            // An object in front makes its own calls to the C library.
             let is_in_front = Some(call.from.as_path()) == front;
             // A program at a fixed address (python of Debian, node) that takes malloc's address gives all objects a
             // stub of its own for it, which calls through the program's slot.
@@ -374,7 +374,7 @@ impl Process {
     /// stands in front of it.
     fn native(&self, preloaded: Option<&Path>, front: Option<&Path>) -> Option<String> {
         let others = self.code.iter().map(PathBuf::as_path);
-        // What was preloaded may have brought a second library of its kind, as the proxy of tbb does.
+        // A preloaded object may have loaded a second library of its kind, as the proxy of tbb does.
         let kind = preloaded.and_then(name_of_library);
         let is_its = |file: &Path| kind.is_some() && name_of_library(file) == kind;
         let others = others.filter(|&file| Some(file) != preloaded && !is_its(file));
@@ -513,7 +513,7 @@ fn was_given(pid: i32, name: &OsStr, value: &OsStr) -> bool {
         if is_intact(&given) {
             return variables(&given).contains(&wanted);
         }
-        // What a program has now may be less than it was given, never more that is ours.
+        // A program's current environment may be less than it was given, never more that is ours.
         if present(pid).is_some_and(|variables| variables.contains(&wanted)) {
             return true;
         }
@@ -528,9 +528,9 @@ fn was_given(pid: i32, name: &OsStr, value: &OsStr) -> bool {
 /// The variables of a process, and where they were found.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Variables {
-    /// What its program was started with.
+    /// The environment at its program's start.
     Given(Vec<Vec<u8>>),
-    /// What it has now: it wrote its title over what it was given.
+    /// Its current environment: it wrote its title over the original.
     Present(Vec<Vec<u8>>),
 }
 

@@ -13,8 +13,8 @@ use super::generator::{Answers, Generator};
 use super::server::Server;
 use super::{Bench, generator, text_of, text_of_load};
 
-/// What is counted: with the driver that valgrind can follow. Under it a ring's completions are seen
-/// late or, at the stop, never.
+/// The counted server: with the driver that valgrind can follow. Under it a ring's completions are seen late or, at the
+/// stop, never.
 pub(super) const SERVE_PLAINTEXT: [&str; 3] = ["plaintext", "--driver", "epoll"];
 
 /// Whether valgrind is here; the sentence says what to do when not.

@@ -146,7 +146,7 @@ const KEYS_FIRST: [&str; 13] = [
 /// Below this, numbers keep six digits. From here on they are whole.
 const WHOLE_MIN: f64 = 100_000.0;
 
-/// What remains of many values.
+/// A summary of many values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,

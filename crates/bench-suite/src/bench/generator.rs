@@ -24,7 +24,7 @@ pub(super) enum Generator {
     MillpondGet,
 }
 
-/// What came back.
+/// The results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Answers {
     pub(super) requests: u64,

@@ -193,7 +193,7 @@ impl<'a> TargetProgram<'a> {
     }
 }
 
-/// What came, beside a grid of this width.
+/// The arrivals, beside a grid of this width.
 fn arrivals(server: &Server, interval_ns: u64) -> Result<Value, String> {
     let text = server.get(&format!("/arrivals?interval_ns={interval_ns}"))?;
     serde_json::from_str(&text).map_err(|error| format!("{PROGRAM} said {text:?}: {error}"))
@@ -435,7 +435,7 @@ fn pacing_measure(bench: &Bench, target: &TargetProgram<'_>) -> Result<Vec<Figur
     Ok(figures)
 }
 
-/// What some runs of the same kind found.
+/// The results of some runs of the same kind.
 #[derive(Debug, Default)]
 struct Runs {
     slips_p50: Vec<f64>,

@@ -150,7 +150,7 @@ fn with_target(name: &'static str, theirs: &[f64], ours: &[f64], at_least: Optio
     }
 }
 
-/// What `churn` and `connections` say of the pools.
+/// The output of `churn` and `connections` about the pools.
 fn memory(record: &Value) -> Result<Vec<Figure>, String> {
     let of_pool = |program: &str, part: &str, field: &str| {
         let found = allocators(record, program)?

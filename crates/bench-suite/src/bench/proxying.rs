@@ -220,8 +220,8 @@ fn by_callgrind(bench: &Bench, lean: &Lean<'_>, origin: &Server) -> Result<Vec<F
     Ok(figures)
 }
 
-// What a proxy adds to the 99th percentile at half load: the same constant rate sent to the origin
-// and through each proxy, in turns.
+// The time that a proxy adds to the 99th percentile at half load: the same constant rate sent to
+// the origin and through each proxy, in turns.
 //
 // The rate is half of what the slowest candidate managed a moment before, so that no candidate is
 // near its limit. The origin's own share is subtracted round by round; the rest may be less than

@@ -41,7 +41,7 @@ const SOCKET_TIMEOUT: Duration = Duration::from_secs(60);
 const THROUGHPUT_MIN: f64 = 0.97;
 const RSS_MAX: f64 = 1.1;
 
-/// What one server did.
+/// The result of one server.
 #[derive(Clone, Copy)]
 struct Run {
     requests_per_s: f64,

@@ -26,7 +26,7 @@ const DETACHED_RUNS_MAX: usize = 5;
 /// More failures than a server has threads: threads that are made anew fail as well, and the failure is not over.
 const ENDLESS_MIN: usize = 40;
 
-/// What a server did.
+/// The result of a server.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Course {
     WentOn,
@@ -248,7 +248,7 @@ impl RunContext<'_> {
         }
     }
 
-    /// What was acknowledged is there after another start, in which nothing fails.
+    /// Acknowledged writes are there after another start, in which nothing fails.
     fn check_reopened(&self, clients: &mut Clients) -> Result<(), String> {
         if self.program != Program::Entity {
             return Ok(());

@@ -28,7 +28,7 @@ const CONNECTS_PER_ROUND_MAX: usize = 256;
 /// When nothing moved, there is no hurry.
 const NOTHING_MOVED: Duration = Duration::from_micros(200);
 
-/// What a connection does once its opening is sent.
+/// The behaviour of a connection once its opening is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Then {
     /// It goes on with `repeat`, if anything.
@@ -42,9 +42,9 @@ pub(super) enum Then {
 /// How every connection of a crowd behaves.
 #[derive(Debug)]
 pub(super) struct Behaviour {
-    /// What each says first, by its number.
+    /// The first bytes of each connection, by its number.
     pub(super) opening: fn(u64) -> Vec<u8>,
-    /// What it says again and again after that.
+    /// The repeated bytes after that.
     pub(super) repeat: Vec<u8>,
     /// So much of it in one round.
     pub(super) bytes_per_round: usize,
@@ -71,7 +71,7 @@ impl Default for Behaviour {
     }
 }
 
-/// What became of a crowd.
+/// The outcome of a crowd.
 #[derive(Debug, Default)]
 struct Tally {
     opened: u64,
@@ -116,7 +116,7 @@ struct Client {
     answers: Answers,
 }
 
-/// What a round did to a connection.
+/// The effect of a round on a connection.
 enum Moved {
     Yes,
     No,

@@ -108,7 +108,7 @@ enum ResponsePosition {
     Head,
     /// So much of a body is to come.
     Body(u64),
-    /// What came is no response; nothing behind it can be counted.
+    /// The received bytes are no response; nothing behind it can be counted.
     Lost,
 }
 
@@ -194,14 +194,14 @@ fn answers_parse(head: &[u8]) -> Option<(u16, u64)> {
     }
 }
 
-// What the well-behaved clients met in each turn, and what beside an attack is to that alone.
+// The results of the well-behaved clients in each turn, and the ratio of the turns beside an attack to the turns alone.
 
-/// What was seen in one turn, alone or beside a crowd.
+/// The results of one turn, alone or beside a crowd.
 pub(super) struct Turn {
     /// By the clients that have been there for a while.
     pub(super) standing: Experience,
     pub(super) newcomers: Option<Experience>,
-    /// What the crowd held, and what became of it.
+    /// The connections of the crowd, and their outcome.
     pub(super) crowd: Option<Value>,
 }
 
@@ -241,7 +241,7 @@ fn statuses(beside: &[Turn]) -> BTreeMap<&str, u64> {
     all
 }
 
-/// What beside an attack is to what is alone: medians of pairs.
+/// The ratio of turns beside an attack to turns alone: medians of pairs.
 struct Ratios {
     /// By the kernel's stamp, what stalls disturbed left out; with its target if it can be judged.
     p99: Figure,
@@ -286,7 +286,7 @@ impl Ratios {
     }
 }
 
-/// What the turns of one attack come to: figures, the p99 with its target, and a line for the record.
+/// The results of one attack's turns: figures, the p99 with its target, and a line for the record.
 pub(super) fn summary(
     [attack, driver]: [&str; 2],
     turns: [&[Turn]; 2],
@@ -446,10 +446,10 @@ impl Pairs {
 
 // A network of its own for each attack.
 //
-// What an attack leaves in the kernel outlives it: for a minute the connections that the server
-// closed first stand in TIME_WAIT, and their timers end by the thousand in one interrupt, 150 us
-// with another 300 us of packets behind it. In one network for all, that minute later was the next
-// attacks' time, and that of their runs alone. A network goes with all its connections.
+// Kernel state outlives an attack: for a minute the connections that the server closed first stand
+// in TIME_WAIT, and their timers end by the thousand in one interrupt, 150 us with another 300 us
+// of packets behind it. In one network for all, that minute later was the next attacks' time, and
+// that of their runs alone. A network goes with all its connections.
 //
 // In this network no peer delays an acknowledgement. A hostile client that is slow to close leaves the acknowledgement
 // of the server's last packet to a timer of 40 ms, which runs on the CPU that received for it. On one machine that is
@@ -538,7 +538,7 @@ fn apart_read(file: &Path) -> Option<(Vec<Figure>, Value)> {
     Some((figures.collect::<Option<_>>()?, record["detail"].clone()))
 }
 
-// What hostile clients say.
+// The payloads of hostile clients.
 
 /// A request that is in order.
 pub(super) const GET: &[u8] = b"GET /plaintext HTTP/1.1\r\nHost: hostile\r\n\r\n";
@@ -632,7 +632,7 @@ pub(crate) enum Amount {
     Time(Duration),
 }
 
-/// What it asks for, how often, and where it runs.
+/// Its target, how often, and where it runs.
 #[derive(Debug)]
 pub(crate) struct GoodClient<'a> {
     pub(crate) millpond: &'a Path,
@@ -642,7 +642,7 @@ pub(crate) struct GoodClient<'a> {
     pub(crate) path: &'a str,
     pub(crate) rate_per_s: u64,
     pub(crate) amount: Amount,
-    /// Before its responses count. What a newcomer meets is asked apart, see
+    /// Before its responses count. Newcomers are measured separately, see
     /// [`GoodClient::run_newcomers`].
     pub(crate) warm_up: Duration,
     /// How long newcomers come.
@@ -651,7 +651,7 @@ pub(crate) struct GoodClient<'a> {
     pub(crate) record: PathBuf,
 }
 
-/// What it went through.
+/// Its results.
 #[derive(Clone, Debug)]
 pub(crate) struct Experience {
     pub(crate) requests: u64,

@@ -125,7 +125,7 @@ impl CpuTicks {
         self.steal.saturating_sub(before.steal) as f64 / total.max(1) as f64
     }
 
-    /// What the hypervisor took since `before`, give or take a tick.
+    /// The time that the hypervisor took since `before`, give or take a tick.
     pub(super) fn steal_ns_since(self, before: Self) -> u64 {
         self.steal.saturating_sub(before.steal) * TICK_NS
     }
@@ -154,7 +154,7 @@ impl std::ops::AddAssign for Stood {
     }
 }
 
-/// What the watchers saw.
+/// The observations of the watchers.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
     pub(super) of_server: Vec<Stall>,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Far beyond what any of this takes, so that a hang ends as a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What stands at one moment.
+/// The values at one moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Holdings {
     pub(crate) resident_bytes: u64,

@@ -19,10 +19,10 @@ use std::fmt;
 const WORK_SHARE: f64 = 0.01;
 /// Without counters CPU time stands in, which is not as fine: a share of a request's CPU time.
 const CPU_SHARE: f64 = 0.03;
-/// What the baseline does more than a plain server, as a share of the CPU time of a request: enough that the
-/// server is what limits throughput.
+/// The baseline's extra work compared with a plain server, as a share of the CPU time of a request: enough to make the
+/// server the limit of throughput.
 const OWN_WORK_SHARE: f64 = 0.5;
-/// What the planted loop consists of.
+/// The contents of the planted loop.
 const TURN_INSTRUCTIONS: f64 = 3.0;
 /// How long the baseline sleeps, and after how much work of a plain server at full speed.
 const STALL_US: f64 = 20_000.0;
@@ -31,7 +31,7 @@ const STALL_AFTER_S: f64 = 0.04;
 const P99_SHARE: f64 = 0.08;
 /// How much more memory is kept.
 const MEMORY_SHARE: f64 = 0.03;
-/// What a kernel gives memory in.
+/// The unit in which a kernel gives memory.
 const PAGE_BYTES: f64 = 4096.0;
 
 /// The settings of `preload/plant`.
@@ -58,7 +58,7 @@ impl fmt::Display for Settings {
     }
 }
 
-/// What is planted, and where it has to show.
+/// The planted fault, and where it has to show.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fault {
     pub(crate) measure: &'static str,
@@ -67,7 +67,7 @@ pub(crate) struct Fault {
     pub(crate) truth: Truth,
 }
 
-/// What the lab should have found.
+/// The result that the lab should have found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Truth {
     /// Nothing: both are the same.
@@ -100,7 +100,7 @@ impl Model {
         sleep_ns - 0.01 * self.requests_per_sleep * gap_ns * (1.0 - load)
     }
 
-    /// What the requests between two sleeps take, with one of them.
+    /// The time of the requests between two sleeps, with one of them.
     fn cycle_ns(&self, sleep_ns: f64, cpu_ns: f64) -> f64 {
         self.requests_per_sleep * cpu_ns + sleep_ns
     }
@@ -200,8 +200,8 @@ impl Scene {
     /// Instructions alone, of a server that allocates for each request: so many more of them, beside the object
     /// that plants next to nothing.
     pub(crate) fn of_work(scout: &Comparison) -> Result<Self, String> {
-        // So many whole ones for each request. What is counted beyond belongs to the connections, and is in
-        // all runs of an emulator alike.
+        // So many whole ones for each request. Further counts belong to the connections, and are equal in all runs of
+        // an emulator.
         let allocations = allocations_of(scout, 1.0)?.round();
         let counted = [INSTRUCTIONS, EMULATED].into_iter();
         let mut counted = counted.filter_map(|one| Some((one, scout.baseline(one).ok()?)));
@@ -230,7 +230,7 @@ impl Scene {
         })
     }
 
-    /// What `--allocators` takes, with the object to preload. The baseline comes first.
+    /// The value of `--allocators`, with the object to preload. The baseline comes first.
     pub(crate) fn allocators(&self, object: &str) -> String {
         let baseline = match self.baseline == Settings::default() {
             true => "glibc".to_owned(),

@@ -184,7 +184,7 @@ fn block_rows(found: &[(&Control, Comparison)]) -> Vec<Value> {
     rows
 }
 
-/// What blocks say of slices, by control and candidate.
+/// The blocks' results on slices, by control and candidate.
 fn blocks_table(found: &[(&Control, Comparison)]) -> String {
     let mut text =
         "\nblocks divided by slices: throughput, CPU time; page faults and madvise calls per request, each in \

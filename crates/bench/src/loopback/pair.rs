@@ -30,7 +30,7 @@ const REQUEST_BYTE: u8 = 42;
 /// Descriptors of a process besides the two of each connection.
 const OTHER_DESCRIPTORS: u64 = 128;
 
-/// What is to be done.
+/// The work.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PairSpec {
     /// Connections of all threads together.
@@ -81,7 +81,7 @@ impl From<&ConnectionUse> for Spread {
     }
 }
 
-/// What one run found out.
+/// The results of one run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PairSample {
@@ -109,7 +109,7 @@ pub struct PairSample {
     pub client_cpu_share: f64,
     /// The most memory resident meanwhile, both sides.
     pub peak_rss_bytes: u64,
-    /// What each second was like.
+    /// The results of each second.
     pub seconds: Vec<LoadSecond>,
 }
 

@@ -39,7 +39,7 @@ pub struct LoopbackRecord {
     pub server_driver: String,
     /// Kernel interface of the client.
     pub client_driver: String,
-    /// What else ran.
+    /// Other activity on the machine.
     pub noise: Option<NoiseRecord>,
     /// Whether times are to be believed. Heap calls and spreads are, in any case.
     pub verdict: VerdictRecord,
@@ -54,11 +54,11 @@ pub struct LoopbackRecord {
 pub struct CandidateRecord {
     /// As it is shown.
     pub name: String,
-    /// What malloc was, on both sides.
+    /// The malloc in use, on both sides.
     pub allocator: String,
     /// Its version, if its file has one.
     pub allocator_version: Option<String>,
-    /// What was preloaded, and proved to be mapped.
+    /// The preloaded object, proved to be mapped.
     pub library: Option<PathBuf>,
     /// Memory pools of both sides.
     pub pools: PoolSetting,

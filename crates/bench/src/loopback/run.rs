@@ -27,7 +27,7 @@ use super::pair::{PairSample, PairSpec};
 use super::record::{CandidateRecord, LoopbackRecord};
 use super::{pair, report};
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopbackConfig {
     /// The program that has `bench-child`: this one, but in tests.
@@ -362,20 +362,20 @@ fn measured(
 /// The first word for such a child.
 pub(crate) const WORD: &str = "loopback";
 
-/// What to run, and under what.
+/// The program to run, and its allocator.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct ChildSpec {
     pub(super) pair: PairSpec,
     /// The allocator's library, which has to be mapped; `None`: no allocator but the C library's
     /// may be.
     pub(super) library: Option<PathBuf>,
-    /// What stands in front of the allocator: the counter of heap calls.
+    /// The object in front of the allocator: the counter of heap calls.
     pub(super) front: Option<PathBuf>,
     /// Whether each second is reported when it is over.
     pub(super) tells_seconds: bool,
 }
 
-/// What a child says.
+/// The output of a child.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line {
@@ -397,7 +397,7 @@ impl ChildSpec {
     }
 }
 
-/// What follows `bench-child loopback`.
+/// The arguments after `bench-child loopback`.
 pub(crate) fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
     child::end(ChildSpec::parse(words.next()).and_then(|spec| child_run(&spec)))
 }

@@ -31,7 +31,7 @@ use super::{ALLOCATIONS_PER_ITERATION, Outcome, Plan, Retention, WARM_UP_ITERATI
 const TICK_COUNT: u64 = 288;
 /// By then the first blocks have filled the memory to what the load asks for.
 const FILLED_TICK: u64 = TICK_COUNT / 8;
-/// Of what is allocated in a day, how much is alive at the peak.
+/// The part of a day's allocations that is alive at the peak.
 const TURNOVER: u64 = 75;
 /// Of the recorded sizes.
 const MEAN_BYTES: u64 = 340;
@@ -40,7 +40,7 @@ const LIVE_PEAK_BYTES_MIN: u64 = 1 << 20;
 const NIGHT: f64 = 0.25;
 const SHORT_COUNT: usize = 512;
 const SHORT_OF_TEN: u8 = 7;
-/// What survives the day, as a part of the peak.
+/// The part of the peak that survives the day.
 const SURVIVING: f64 = 0.05;
 /// One in so many bytes of live memory may be a table entry.
 const BYTES_PER_ENTRY: u64 = 200;
@@ -52,7 +52,7 @@ const RETURNED_ENOUGH: f64 = 0.8;
 /// The objects that are alive when the day is over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Survivors {
-    /// What has been there longest: caches, settings, connections that stay.
+    /// The oldest objects: caches, settings, connections that stay.
     Oldest,
     /// Any allocator: one block in twenty, wherever it is, is bad for every allocator that cannot
     /// move blocks.

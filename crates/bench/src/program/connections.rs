@@ -1,4 +1,4 @@
-//! What a server holds for 10,000 connections, a tenth of them in the middle of a request.
+//! The memory of a server for 10,000 connections, a tenth of them in the middle of a request.
 //!
 //! A request takes a read buffer, six temporaries of recorded sizes which go again in the order in
 //! which they came, and a write buffer of 1, 2, 4 or 16 KiB; both buffers stay until 1,000 later

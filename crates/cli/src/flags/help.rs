@@ -1,4 +1,4 @@
-//! What is made from the definitions of the flags: help on a terminal, 80 columns wide and with each default behind the
+//! Output made from the definitions of the flags: help on a terminal, 80 columns wide and with each default behind the
 //! words about its flag; manual pages; shell completions; and the reference pages in docs/reference/commands.
 
 use super::{Cli, Failure};
@@ -285,7 +285,7 @@ fn sections_of(command: &Command) -> Vec<(String, String)> {
         ("Flags".to_owned(), String::new()),
     ];
     for arg in command.get_arguments() {
-        // What every command has; `load` has a version flag of its own, as wrk does.
+        // The common flags of every command; `load` has a version flag of its own, as wrk does.
         let is_common = arg.get_id() == "help" || arg.get_short() == Some('V');
         if arg.is_hide_set() || is_common {
             continue;

@@ -1,4 +1,4 @@
-//! What `millpond load` leaves behind: wrk's text, wrk2's, tables, records; on the terminal or in
+//! The outputs of `millpond load`: wrk's text, wrk2's, tables, records; on the terminal or in
 //! files, several at once.
 
 use std::time::SystemTime;

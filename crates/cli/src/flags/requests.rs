@@ -1,5 +1,5 @@
-//! What is asked of any server: URLs, methods, fields, bodies, templates and keys. What a template means is
-//! `millpond_load`'s to say, and `expectations` which responses are right.
+//! The requests for any server: URLs, methods, fields, bodies, templates and keys. `millpond_load` defines templates,
+//! and `expectations` the right responses.
 
 use std::io::Read;
 use std::net::SocketAddr;

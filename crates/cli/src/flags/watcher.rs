@@ -1,5 +1,5 @@
-//! What shows a load run while it goes on: the live view or the progress line, and the outputs that
-//! grow with it.
+//! Displays a running load run: the live view or the progress line, and the outputs that grow with
+//! it.
 //!
 //! It shows what the run says of itself.
 

@@ -27,7 +27,7 @@ pub(super) const NAMES: &[&str] = &[
 pub const DIRECTORY_VARIABLE: &str = "MILLPOND_ALLOCATORS";
 /// Where they are, inside another directory.
 const DIRECTORY: &str = "allocators";
-/// What cargo leaves in every target directory.
+/// A file that cargo leaves in every target directory.
 const TARGET_MARK: &str = ".rustc_info.json";
 /// How deep in its target directory a program may be: `TRIPLE/debug/deps/PROGRAM` at most.
 const DEPTH_MAX: usize = 4;

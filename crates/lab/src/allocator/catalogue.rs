@@ -1,5 +1,5 @@
-//! What there is, for `millpond allocators`: each allocator with its version and place, or with the
-//! way to get it.
+//! The list of `millpond allocators`: each allocator with its version and place, or with the way to
+//! get it.
 
 use super::known::{KNOWN, Known};
 use super::version::c_library;

@@ -214,7 +214,7 @@ fn names(found: &[Allocator]) -> String {
     list
 }
 
-// What people do against memory that a service keeps, as one list of candidates: `--allocators remedies`.
+// Common advice against memory that a service keeps, as one list of candidates: `--allocators remedies`.
 //
 // Each stands for advice that is often given in public: fewer arenas, fixed thresholds, trimming from outside, and the
 // allocators that return memory by themselves after a configured time.

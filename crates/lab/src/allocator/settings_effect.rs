@@ -2,10 +2,9 @@
 //!
 //! That a name and a value are right is asked before (`tuning`), that they reach the server is proved in it
 //! (`presence`). A value can still change nothing: glibc keeps no block above the size of a heap in the arenas of
-//! threads, whatever `mmap_threshold` says, and jemalloc clips what is out of its range. So a program of a
-//! moment (`launch::probe`) is started with the settings, and shows what malloc does there or what the allocator
-//! says of itself. What is known to have no effect becomes a warning; what cannot be seen is not claimed either
-//! way.
+//! threads, whatever `mmap_threshold` says, and jemalloc clips what is out of its range. So a program of a moment
+//! (`launch::probe`) is started with the settings, and shows what malloc does there or what the allocator says of
+//! itself. A setting known to have no effect becomes a warning; what cannot be seen is not claimed either way.
 
 use std::fs;
 use std::io::Read;
@@ -64,7 +63,7 @@ impl Allocator {
         found.into_iter().map(sentence).collect()
     }
 
-    /// What a setting does beside what it says: either threshold of the C library ends the adjusting of both.
+    /// A setting's side effect: either threshold of the C library ends the adjusting of both.
     pub(crate) fn frozen_threshold(&self) -> Option<String> {
         let other = match (
             self.setting("mmap_threshold"),
@@ -83,7 +82,7 @@ impl Allocator {
         })
     }
 
-    /// What is publicly known of this version that a comparison of minutes may not show.
+    /// Publicly known facts about this version that a comparison of minutes may not show.
     pub(crate) fn public_reports(&self) -> Option<String> {
         let known = self.family.and_then(known::find)?;
         // A version may take a question to the package manager.
@@ -166,7 +165,7 @@ impl Probe<'_> {
         read_answer(&said.ok()?, bytes)
     }
 
-    /// What the allocator writes to stderr with `environment`.
+    /// The allocator's stderr with `environment`.
     fn words(&self, environment: &[tuning::Variable]) -> Option<String> {
         let mut command = self.command(&[]);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -184,7 +183,7 @@ fn glibc<'a>(probe: &Probe<'_>, settings: &'a [Setting]) -> Vec<(&'a Setting, St
     settings.iter().filter_map(without).collect()
 }
 
-/// What holds instead of a setting of the C library: the end of a sentence.
+/// The effective value instead of a setting of the C library: the end of a sentence.
 fn glibc_holds(probe: &Probe<'_>, (key, value): &Setting) -> Option<String> {
     let value = number(value)?;
     match key.as_str() {

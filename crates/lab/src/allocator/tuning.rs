@@ -313,7 +313,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// What the library writes to stderr in a program that does nothing.
+/// The library's stderr in a program that does nothing.
 pub(super) fn words_of(library: &Path, environment: &[Variable]) -> Result<String, String> {
     let mut command = program(Path::new(SHELL));
     command
@@ -365,7 +365,7 @@ fn answer_within(
     let reader = output(&mut child).map(|mut out| {
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What came until an error is all there is.
+            // The output before an error is used.
             let _ = out.read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
         })
@@ -418,8 +418,8 @@ pub(crate) struct CpuSetting {
 }
 
 impl Allocator {
-    /// What it derives from the number of CPUs, as `cpus` of them would have it. `None` if nothing, or if its
-    /// variables are ones that no rule is known for.
+    /// The values that it derives from the number of CPUs, as if there were `cpus` of them. `None` if nothing, or if
+    /// its variables are ones that no rule is known for.
     pub(crate) fn setting_for_cpus(&self, cpus: u32) -> Option<CpuSetting> {
         let has_unknown = self.settings.is_empty() && !self.environment.is_empty();
         let (key, arenas, read_from) = match self.dialect()? {

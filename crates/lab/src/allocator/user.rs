@@ -132,8 +132,8 @@ pub(super) fn can_be_malloc(path: &Path) -> bool {
 // One allocator with the settings that matter, as candidates: `--settings jemalloc`.
 //
 // The lists are from the allocators' own documents: jemalloc's TUNING.md and manual, the chapter on tunables of the C
-// library's manual, the option lists of mimalloc, and gperftools' tcmalloc page. What depends on the version of an
-// allocator has several spellings. Each setting is asked for before it becomes a candidate (`tuning`).
+// library's manual, the option lists of mimalloc, and gperftools' tcmalloc page. Settings that depend on the version of
+// an allocator have several spellings. Each setting is asked for before it becomes a candidate (`tuning`).
 
 /// More candidates beside the default make every interval too wide for the time that people wait.
 const SETTINGS_MAX: usize = 16;
@@ -387,7 +387,7 @@ fn choices(dialect: Dialect) -> &'static [Choice] {
 #[derive(Debug)]
 pub(crate) struct SettingsList {
     pub(crate) allocators: Vec<Allocator>,
-    /// What the version that is here does not take.
+    /// The settings that the installed version does not take.
     pub(crate) left_out: Vec<&'static str>,
 }
 

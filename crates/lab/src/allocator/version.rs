@@ -46,7 +46,7 @@ pub(super) fn told_by(library: &Path) -> Option<String> {
 pub(super) fn is_of(told: &str, wanted: &str) -> bool {
     let end = told.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let digits = told.get(..end.unwrap_or(told.len())).unwrap_or_default();
-    // What is no number (a commit, a date) is the user's to know.
+    // A version that is no number (a commit, a date) is left to the user.
     let is_number = wanted
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -63,7 +63,7 @@ pub(crate) fn major_and_minor(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// What jemalloc and gperftools have of it in their objects: `5.3.0-0-g54eaed1d...`, `gperftools 2.10`.
+/// The form of the version in the objects of jemalloc and gperftools: `5.3.0-0-g54eaed1d...`, `gperftools 2.10`.
 fn of_contents(library: &Path) -> Option<String> {
     static PATTERN: OnceLock<Option<Regex>> = OnceLock::new();
     const VERSION: &str = r"(?-u)(?:\x00|^)([0-9]+\.[0-9]+\.[0-9]+)-[0-9]+-g[0-9a-f]{8,40}\x00|\x00gperftools ([0-9.]+)\x00";
@@ -117,12 +117,12 @@ pub(super) fn c_library() -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-/// What the C library says of itself: `2.36 (Debian GLIBC 2.36-9+deb12u13)`.
+/// The C library's own text: `2.36 (Debian GLIBC 2.36-9+deb12u13)`.
 pub(super) fn of_c_library() -> Option<String> {
     banner(&c_library()?)
 }
 
-/// What the file at `path` says of itself, if it is a C library of GNU.
+/// The version in the file at `path`, if it is a C library of GNU.
 pub(crate) fn banner(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     const BEGINNING: &[u8] = b"GNU C Library (";

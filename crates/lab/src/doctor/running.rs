@@ -73,7 +73,7 @@ pub enum RunningError {
     Thread {
         /// The id.
         pid: i32,
-        /// Whose thread it is.
+        /// The process of the thread.
         process: i32,
     },
     /// It ended, or became another program.
@@ -99,7 +99,7 @@ pub struct Running {
     pub user: String,
     /// How long it has been running.
     pub running_ns: Option<u64>,
-    /// Whose malloc is called; `None` without permission.
+    /// The owner of the malloc in use; `None` without permission.
     pub allocator: Option<Serving>,
     /// Settings of allocators in it.
     pub settings: Vec<Setting>,
@@ -409,7 +409,7 @@ fn asking(pid: i32, looked: &Looked) -> Vec<Finding> {
     .collect()
 }
 
-/// What stands before the functions of a jemalloc in the program.
+/// The prefix of the functions of a jemalloc in the program.
 fn jemalloc_prefix(looked: &Looked) -> &'static str {
     let elf = looked.process.file.elf.as_ref();
     let prefixes = ["_rjem_", "je_"].into_iter();

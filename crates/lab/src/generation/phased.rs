@@ -50,7 +50,7 @@ const SETTLE_SHARE: u32 = 8;
 const SETTLE_MAX: Duration = Duration::from_millis(250);
 /// The part of a churn in which blocks are freed again.
 const CHURN_SETTLE_PART: u64 = 8;
-/// What precedes the first phase.
+/// The steps before the first phase.
 const WARM_UP: &str = "warm-up";
 /// Points of a drawn course: enough to distinguish its cycles.
 const POINTS_MAX: usize = 240;
@@ -324,7 +324,7 @@ impl Generation<'_> {
     }
 }
 
-/// What one phase of the user's load program gave.
+/// The results of one phase of the user's load program.
 #[derive(Debug)]
 struct CommandPhase {
     cycle: u32,
@@ -334,7 +334,7 @@ struct CommandPhase {
     costs: Costs,
 }
 
-/// What stands in front of the allocator.
+/// The object in front of the allocator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Instrument {
     None,
@@ -518,7 +518,7 @@ impl Run {
         };
         let left = idle.until.saturating_duration_since(Instant::now());
         sleep_unless_stopped(left, stop)?;
-        // What is left is known even where a busy machine let the sampler see little.
+        // The remaining memory is known even where the sampler got few samples on a busy machine.
         let parts = self.read_edge(session)?;
         let to_ns = nanoseconds(idle.until.saturating_duration_since(self.began));
         let end = PhaseEnd {
@@ -545,7 +545,7 @@ impl Run {
         }
     }
 
-    /// Whose the memory is now, if that is traced: the last reading of a cycle counts.
+    /// The owners of the memory now, if that is traced: the last reading of a cycle counts.
     fn read_heap(&mut self, session: &StartedCandidate, cycle: u32) -> Result<(), RunError> {
         let Some((trace, _)) = &self.trace else {
             return Ok(());
@@ -693,7 +693,7 @@ impl Run {
         measures.noise.extend(part.machine_use.flags(kind.label()));
     }
 
-    /// What steady phases cost, of an aged heap or of a fresh one, and the requests that they are of.
+    /// The cost of steady phases, of an aged heap or of a fresh one, and their requests.
     fn steady_costs(&self, phased: &Phased, is_aged: bool) -> Option<(Costs, u64)> {
         let is_meant = |cycle, place: u32| phased.plan.is_aged(cycle, place as usize) == is_aged;
         if !self.commands.is_empty() {

@@ -73,9 +73,9 @@ fn counted_fill(bench: &Bench, server: &Server) -> Result<f64, String> {
 // bytes, beside plaintext and beside the disk.
 //
 // The same load was put on an earlier service in Java on such a machine: service p50 and p99 of 42
-// and 91 us for GET, 49 and 115 us for PUT without a sync. What stands in the way of a sync is the
-// disk: it is asked alone, in the same rounds. The generator runs at a real-time priority where
-// that is allowed.
+// and 91 us for GET, 49 and 115 us for PUT without a sync. The disk decides the cost of a sync: it
+// is measured alone, in the same rounds. The generator runs at a real-time priority where that is
+// allowed.
 
 const RATE: u32 = 2000;
 const ROUNDS_MAX: usize = 5;
@@ -83,7 +83,7 @@ const ROUNDS_MAX: usize = 5;
 /// About what RocksDB writes into its log for one of these puts.
 const LOGGED_BYTES: usize = 64;
 
-/// What one run found, in microseconds.
+/// The results of one run, in microseconds.
 #[derive(Clone, Copy, Debug)]
 struct Latency {
     p50_us: f64,

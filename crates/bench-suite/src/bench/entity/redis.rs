@@ -32,7 +32,7 @@ const LARGE_KEYS: u64 = 64;
 const SMALL_BYTES: u64 = 100;
 const SMALL_KEYS: u64 = 1_000_000;
 
-/// What is written and read.
+/// The values written and read.
 #[derive(Clone, Copy)]
 struct Values {
     bytes: u64,
@@ -118,7 +118,7 @@ fn unsynced(bench: &Bench) -> Result<Vec<Figure>, String> {
     Ok(figures)
 }
 
-/// What is resident with the same small values in both.
+/// Resident memory with the same small values in both.
 fn resident(bench: &Bench) -> Result<Vec<Figure>, String> {
     let keys = if bench.plan.smoke {
         bench.plan.keys

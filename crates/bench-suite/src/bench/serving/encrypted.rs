@@ -37,7 +37,7 @@ pub(in crate::bench) struct Identity {
     pub(in crate::bench) key: PathBuf,
 }
 
-/// What is counted: requests or connections.
+/// The counted unit: requests or connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Run {
     count: f64,

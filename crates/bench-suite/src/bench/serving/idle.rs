@@ -1,4 +1,4 @@
-//! What a connection costs that has nothing to say, between two requests, on both drivers.
+//! The cost of an idle connection, between two requests, on both drivers.
 //!
 //! Twice: by what the pools say they reserved, which is each connection's, and by the resident memory that the kernel
 //! counts, which includes everything else: tables that are no pool's (16 bytes for each), pages that are full in part,
@@ -82,7 +82,7 @@ fn one_crowd(
     count: usize,
 ) -> Result<(Memory, Memory), String> {
     let server = plaintext(bench, driver)?;
-    // What any traffic takes once (code, the kernel's receive buffers) is no connection's.
+    // One-time costs of any traffic (code, the kernel's receive buffers) belong to no connection.
     lean.run(&server, &shape(bench, 64, 16))?;
     let none = settled(&server)?;
     let crowd = Crowd::gather(lean, &server, count)?;
@@ -162,7 +162,7 @@ fn mebibytes(bytes: f64) -> f64 {
     bytes / (1024.0 * 1024.0)
 }
 
-// What a request costs on each driver, and beside nginx: CPU time per request.
+// The cost of a request on each driver, and beside nginx: CPU time per request.
 //
 // Requests per second of the server's CPU compare servers that are below their limit. CPU time on
 // one CPU at one clock is cycles times a constant, and it is always measured.

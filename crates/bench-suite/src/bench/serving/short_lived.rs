@@ -88,7 +88,7 @@ pub(super) fn measure(bench: &Bench, _lean: &Lean<'_>) -> Result<Vec<Figure>, St
     Ok(all)
 }
 
-/// What ab says, and what the server took.
+/// ab's result, and the server's CPU time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Run {
     ab: Ab,

@@ -1,5 +1,5 @@
-//! What the attacks on resources have in common: a server of their own, a good client beside the attack, and the
-//! judgement of what the server held at most and holds afterwards.
+//! The common parts of the attacks on resources: a server of their own, a good client beside the attack, and the limits
+//! on what the server held at most and holds afterwards.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,13 +21,13 @@ use super::server::{Launch, Server};
 /// `--memory` of the entity servers that are attacked.
 const MEMORY: &str = "128MiB";
 const MEMORY_BYTES: u64 = 128 << 20;
-/// What the process takes beside `--memory`, as docs/explanation/memory-of-the-servers.md says.
+/// The memory of the process beside `--memory`, as docs/explanation/memory-of-the-servers.md says.
 const PROCESS_BYTES: u64 = 32 << 20;
 /// Of each connection: its state, and what the engine and malloc lose beside it.
 const CONNECTION_BYTES: u64 = 4 << 10;
 /// Tables and logs that the engine may have opened since.
 const ENGINE_FILES: u64 = 64;
-/// What may stay resident of what an attack took: free memory of pools and of malloc.
+/// The memory of an attack that may stay resident: free memory of pools and of malloc.
 const RESIDENT_LEFT_BYTES: u64 = 8 << 20;
 /// A bound on the silence of a client that waits only for the server: far above the delay that a busy machine adds.
 pub(super) const GAP_MAX: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ pub(super) struct Scene {
     pub(super) has_own_network: bool,
 }
 
-/// What came of an attack that ended as it should.
+/// The result of an attack that ended as it should.
 pub(super) enum Outcome {
     Stood(Value),
     /// This machine cannot show it, and why.
@@ -146,14 +146,14 @@ pub(super) struct Stage {
     queue_peaks: Value,
     before: Usage,
     peak: Usage,
-    /// What the server made of `--max-connections` and the descriptor limit.
+    /// The limits that the server derived from `--max-connections` and the descriptor limit.
     pub(super) connections_max: u64,
     descriptors_limit: u64,
     is_store: bool,
     is_proxy: bool,
 }
 
-/// What an attack may add to the bounds that follow from the flags.
+/// The amounts that an attack may add to the bounds that follow from the flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extra {
     pub(super) resident_bytes: u64,
@@ -203,7 +203,7 @@ impl Stage {
         }
     }
 
-    /// What may be left once the attack is over.
+    /// The amounts that may remain once the attack is over.
     fn bounds_after(&self) -> Usage {
         let (files, resident_bytes) = match self.is_store {
             true => (ENGINE_FILES, MEMORY_BYTES + PROCESS_BYTES),
@@ -316,7 +316,7 @@ const QUOTED_MAX: usize = 3;
 /// Behind this it stops.
 const REFUSED_MAX: Duration = Duration::from_secs(30);
 
-/// What it asks for, in turn, with the length of the whole response.
+/// Its targets, in turn, with the length of the whole response.
 pub(super) type Targets<'a> = &'a [(&'a str, usize)];
 
 /// The responses it got.
@@ -443,7 +443,7 @@ impl Read {
 /// Between two samples.
 const SAMPLE_PERIOD: Duration = Duration::from_millis(15);
 
-/// What a process holds at one moment, or at most of several.
+/// The resources of a process at one moment, or the most at several.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) descriptors: u64,
@@ -471,7 +471,7 @@ impl Usage {
         }
     }
 
-    /// What of this is more than `bounds` allows, if anything.
+    /// The part of this that exceeds `bounds`, if any.
     pub(crate) fn beyond(self, bounds: Self) -> Option<String> {
         let pairs = [
             ("descriptors", self.descriptors, bounds.descriptors),

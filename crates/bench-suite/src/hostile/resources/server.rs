@@ -37,7 +37,7 @@ pub(crate) struct Launch {
     pub(crate) has_metrics_listener: bool,
 }
 
-/// What became of a start.
+/// The outcome of a start.
 pub(crate) enum Started {
     Listens(Server),
     /// It ended before it listened.
@@ -162,7 +162,7 @@ impl Server {
         fetch_metrics(self.metrics_address)
     }
 
-    /// What the server has written to stderr so far, its end if it is long.
+    /// The server's stderr so far, the end of it if it is long.
     pub(crate) fn said(&self) -> String {
         quoted(&self.stderr)
     }

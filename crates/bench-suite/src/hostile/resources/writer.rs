@@ -15,7 +15,7 @@ const QUOTED_MAX: usize = 3;
 /// Between two tries of one write.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a key may hold.
+/// The possible values of a key.
 #[derive(Clone, Debug, Default)]
 struct Told {
     /// The number of the last write that was acknowledged.
@@ -422,7 +422,7 @@ pub(super) fn slow_upload_run(scene: &Scene) -> Result<Outcome, String> {
     }
     let summaries: Vec<_> = writers.iter().map(Writer::summary).collect();
     drop(writers);
-    // What the engine takes for the longest values, beside the shares.
+    // The engine's memory for the longest values, beside the shares.
     let extra = Extra {
         resident_bytes: 16 * VALUE_BYTES as u64,
         ..Extra::default()

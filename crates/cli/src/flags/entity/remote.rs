@@ -646,7 +646,7 @@ impl<'a> Connection<'a> {
                     let named = fields.value_of(&self.received, b"Retry-After");
                     let has_retry_after = named.is_some();
                     self.received.drain(..head.head_bytes);
-                    // What is said before the response is none.
+                    // Output before the response is none.
                     if head.status.code() < 200 {
                         continue;
                     }

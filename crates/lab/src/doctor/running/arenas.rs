@@ -46,7 +46,7 @@ const MAPPED_COUNT_MAX: u64 = 65_536;
 const LOOKS_MAX: u32 = 8;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What the C library's malloc has from the system.
+/// The memory that the C library's malloc has from the system.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct GlibcHeap {
     /// The main one first.
@@ -164,7 +164,7 @@ struct Heap {
     bytes: u64,
 }
 
-/// What stands around the bins.
+/// The data around the bins.
 #[derive(Clone, Copy, Debug)]
 struct ArenaState {
     bins: u64,
