@@ -73,7 +73,7 @@ fn chosen(only: Option<&str>) -> Result<Vec<&'static Recipe>, String> {
 /// A compiler that runs.
 #[derive(Clone, Debug)]
 struct Compiler {
-    /// What it says it is, e.g. `c++ (Debian 12.2.0) 12.2.0`.
+    /// Its self-description, e.g. `c++ (Debian 12.2.0) 12.2.0`.
     pub(crate) title: String,
     /// The variable that its build scripts read flags from.
     pub(crate) flags_variable: &'static str,
@@ -132,7 +132,7 @@ struct Source<'a> {
     pub(crate) version: &'a str,
 }
 
-/// What `libmillpond-NAME.json` holds; the lab reads `version`.
+/// The contents of `libmillpond-NAME.json`; the lab reads `version`.
 fn describe(recipe: &Recipe, source: Source<'_>, compiler: &Compiler) -> Result<Value, String> {
     Ok(json!({
         "name": recipe.name,
@@ -198,11 +198,11 @@ fn definition(text: &str, name: &str) -> Option<String> {
     ))
 }
 
-// What is known of each allocator that is built: its package, its crate, its compiler, its flags.
+// The data of each built allocator: its package, its crate, its compiler, its flags.
 //
 // The next one is an entry here and a package in `preload/allocators`.
 
-/// What an allocator is written in.
+/// The language of an allocator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Language {
     C,
@@ -221,15 +221,14 @@ enum VersionSource {
     },
     /// The first line of a file of the crate.
     FirstLine { file: &'static str },
-    /// What stands between `+` and `-` in the crate's version.
+    /// The text between `+` and `-` in the crate's version.
     BuildMetadata,
 }
 
 /// How one allocator is made.
 #[derive(Clone, Copy, Debug)]
 struct Recipe {
-    /// What it is called in `--allocators` and in reports. Its package is
-    /// `millpond-allocator-NAME`.
+    /// Its name in `--allocators` and in reports. Its package is `millpond-allocator-NAME`.
     pub(crate) name: &'static str,
     /// The crate with its sources.
     pub(crate) source: &'static str,
@@ -274,7 +273,7 @@ const ALL: &[Recipe] = &[
         source: "snmalloc-sys",
         language: Language::Cpp,
         version: VersionSource::Crate,
-        // What its own build sets and the crate's build without cmake forgets: no assertions on
+        // Settings of its own build that the crate's build without cmake forgets: no assertions on
         // every path, prefetches for writing, and the end of a thread learnt from the C library.
         flags: &[
             "-DNDEBUG",

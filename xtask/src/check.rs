@@ -1,7 +1,7 @@
 //! The fast tier: everything that is asked of each change, in ten minutes on two CPUs.
 //!
-//! Every step runs even when an earlier one failed: one run names all that is wrong. No timing decides a step.
-//! What takes longer is the slow tier (`verify`).
+//! Every step runs even when an earlier one failed: one run names all that is wrong. No timing decides a step. Slower
+//! checks are in the slow tier (`verify`).
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -48,7 +48,7 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 fn format(tests: &mut TestTally) -> Result<bool, String> {
-    // What `cargo xtask allocators` builds is a workspace of its own.
+    // The packages of `cargo xtask allocators` are a workspace of their own.
     let apart = ["--manifest-path", "preload/allocators/Cargo.toml"];
     let ours = run_command(cargo().args(["fmt", "--all", "--check"]), tests)?;
     let mut fmt = cargo();
@@ -195,7 +195,7 @@ impl Toolchain {
         command
     }
 
-    /// What a program prints, if it is there and succeeds.
+    /// The output of a program, if it is there and succeeds.
     fn answers(&self, program: &str, words: &[&str]) -> Option<String> {
         let output = self
             .program(program)

@@ -1,4 +1,4 @@
-//! What others install: a tarball for any Linux with a glibc, and a Debian package.
+//! The installable files: a tarball for any Linux with a glibc, and a Debian package.
 //!
 //! Both hold the same binary, with the RocksDB of the rocksdb crate inside, compiled without its counters per thread: a
 //! small put takes half the instructions that it takes with the distribution's library, and no library of RocksDB has to
@@ -144,7 +144,7 @@ fn succeed(command: &mut Command) -> Result<(), String> {
     output_of(command).map(drop)
 }
 
-/// What a command writes; one that fails is an error with what it says.
+/// The output of a command; one that fails is an error with what it says.
 fn output_of(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -254,7 +254,7 @@ fn tarball(
     Ok(archive)
 }
 
-/// What the program asks the dynamic linker for.
+/// The libraries that the program needs from the dynamic linker.
 fn libraries_of(program: &Path) -> Result<Vec<String>, String> {
     let table = output_of(Command::new("readelf").arg("-d").arg(program))?;
     let libraries = table.lines().filter(|line| line.contains("(NEEDED)"));
@@ -318,7 +318,7 @@ fn debian(build: Build, stage: &Path, output: &Path) -> Result<PathBuf, String> 
 
 // Checks the archive from the point of view of its users.
 
-/// What both must hold, below their prefix.
+/// The files that both must hold, below their prefix.
 const EXPECTED: [&str; 13] = [
     "bin/millpond",
     "share/man/man1/millpond.1",
@@ -452,7 +452,7 @@ fn pages(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What systemd says to the units, with the program where it is now.
+/// The verdict of systemd on the units, with the program where it is now.
 fn units(directory: &Path, program: &Path, place: &Path) -> Result<(), String> {
     if !is_installed("systemd-analyze") {
         println!("systemd-analyze is not installed: the units were not verified");

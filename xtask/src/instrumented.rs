@@ -16,8 +16,7 @@ use xtask::{TestTally, cargo, run_command, target_directory};
 /// Counting the calls of malloc means to loop often, and shows nothing about memory.
 const NOT_UNDER_IT: &str = "heap_calls";
 
-/// What threads do depends on which of them goes on when, and that on a seed: these are run with
-/// several.
+/// The interleaving of threads depends on a seed: these are run with several.
 const THREADED: [&str; 3] = ["first_use", "stress", "threads"];
 
 /// Addresses are never made from numbers. The tests read the clock, the environment and files. And a
@@ -132,7 +131,7 @@ fn integration_tests() -> Result<Vec<String>, String> {
 //
 // Only the models: with loom's atomics the other tests would run inside no model.
 
-/// What all models lie under.
+/// The common prefix of all models.
 const MODELS: &str = "models::";
 
 /// How many orders are tried.
@@ -169,7 +168,7 @@ pub(crate) fn run_loom(depth: Depth, tests: &mut TestTally) -> Result<bool, Stri
 // The pools' tests with a compiler that watches every access: for bounds and lifetimes, or for
 // races.
 
-/// What to watch for.
+/// The errors to watch for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Sanitizer {
     /// Out of bounds, use after free, leaks.
@@ -364,7 +363,7 @@ impl Target {
     }
 }
 
-/// What libFuzzer needs from the compiler, as cargo-fuzz sets it.
+/// The compiler flags that libFuzzer needs, as cargo-fuzz sets them.
 const FUZZ_FLAGS: [&str; 7] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",

@@ -14,9 +14,10 @@ use std::{fmt, io};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-// What test programs printed, by themselves or through cargo-nextest: how many tests passed, and why each failed one did.
+// The output of test programs, by themselves or through cargo-nextest: how many tests passed, and why each failed one
+// did.
 
-/// Of what a failed test printed, this much is repeated at the end; the rest is in the log above.
+/// So much of a failed test's output is repeated at the end; the rest is in the log above.
 const COMPLAINT_LINES: usize = 12;
 const COMPLAINT_BYTES: usize = 1200;
 
@@ -170,13 +171,13 @@ pub struct StepOutcome {
     pub name: &'static str,
     /// Whether it went well, or was not run.
     pub ok: bool,
-    /// What it failed for, if that is not what a test said.
+    /// The reason of the failure, if it is not a test's output.
     pub complaint: Option<String>,
     /// Why it was not run, if it was not; that is no failure.
     pub absence: Option<&'static str>,
     /// From the announcement to the end.
     pub took: Duration,
-    /// What the test programs of this step said.
+    /// The output of this step's test programs.
     pub tests: TestTally,
 }
 
@@ -443,7 +444,7 @@ fn run_tests(command: &mut Command, tests: &mut TestTally) -> Result<bool, Strin
     Ok(is_good)
 }
 
-// What cargo says of this workspace.
+// cargo's description of this workspace.
 
 /// Cargo's description of the workspace and all it depends on; an error where cargo does not print it.
 pub fn metadata() -> Result<Value, String> {

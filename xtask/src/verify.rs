@@ -32,7 +32,7 @@ struct Part {
     /// Crates and folders whose change asks for this part.
     guards: &'static [&'static str],
     what: &'static str,
-    /// What is typed behind `cargo`, in order.
+    /// The words after `cargo`, in order.
     verbs: &'static [&'static [&'static str]],
 }
 

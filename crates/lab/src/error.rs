@@ -237,7 +237,7 @@ pub enum RunError {
         )).unwrap_or_default()
     )]
     NoAddressSpace {
-        /// The ended target.
+        /// How the target ended.
         reason: String,
         /// The limit of its address space; `None`: there is none that could be seen.
         limit_bytes: Option<u64>,
@@ -251,7 +251,7 @@ pub enum RunError {
          do so in production too: run it without such objects (php -n) or built into it, or build the allocator in"
     )]
     TwoAllocators {
-        /// The ended target.
+        /// How the target ended.
         reason: String,
         /// How.
         exit: Exit,
@@ -263,7 +263,7 @@ pub enum RunError {
         "{reason}; the kernel killed none of its processes for lack of memory, so another program did"
     )]
     KilledByAnother {
-        /// The ended target.
+        /// How the target ended.
         reason: String,
         /// The end of its output.
         last_lines: Vec<String>,

@@ -3,10 +3,10 @@
 //! Between `preflight` and the first generation. Pure arithmetic: figures in, plan out.
 //!
 //! A generation costs each candidate a start, a memory phase of fixed work, so many cycles of slices, and a block.
-//! What differs between processes is averaged by processes only, so cycles are few as long as a start is
-//! cheap (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013). Cycles are dropped before
-//! generations; where fewer generations could give no verdict at all, the budget gives. What is left after
-//! ten becomes further interim analyses; a long budget buys longer memory phases too.
+//! Differences between processes are averaged by processes only, so cycles are few as long as a start is cheap
+//! (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013). Cycles are dropped before generations; where
+//! fewer generations could give no verdict at all, the budget gives. What is left after ten becomes further interim
+//! analyses; a long budget buys longer memory phases too.
 
 mod phased;
 

@@ -40,7 +40,7 @@ pub enum NotReady {
     Handshake(ConnectFailure),
 }
 
-/// What to ask, and where.
+/// The request, and its address.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// Where the server may listen; they are tried in turn.

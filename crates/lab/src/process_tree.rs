@@ -146,7 +146,7 @@ fn listening_path_inode<'a>(line: &'a str, path: &Path) -> Option<&'a str> {
     (flags & ACCEPTS_CONNECTIONS != 0 && Path::new(name) == path).then_some(inode)
 }
 
-/// What else listens at `address` beside `pids`, in their network namespace: with `SO_REUSEPORT` two servers share a port
+/// Other listeners at `address` beside `pids`, in their network namespace: with `SO_REUSEPORT` two servers share a port
 /// without an error, and each gets a part of the connections.
 #[must_use]
 pub fn other_listener(pids: &[i32], address: SocketAddr) -> Option<i32> {
@@ -220,7 +220,7 @@ fn holds_one(pid: i32, sockets: &HashSet<String>) -> bool {
     sockets_of(pid).any(|socket| sockets.contains(&socket))
 }
 
-/// What a process has open, by the names of their targets.
+/// The open files of a process, by the names of their targets.
 fn sockets_of(pid: i32) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd"));
     let entries = entries.into_iter().flatten().flatten();

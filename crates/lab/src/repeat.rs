@@ -11,12 +11,12 @@ use millpond_measure::regression::RegressionRule;
 
 use crate::plan::Plan;
 
-/// What to check against, and how.
+/// The record to check against, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Earlier {
     /// The record of then.
     pub record: ComparisonRecord,
-    /// What is put side by side.
+    /// The compared values.
     pub rule: RegressionRule,
 }
 

@@ -41,7 +41,7 @@ const WIDEST_NAMED: f64 = 1.5;
 /// Verdicts that are named while rounds go on; the others are counted.
 const OPEN_NAMED_MAX: usize = 3;
 
-/// What stays the same over all rounds.
+/// The constant data of all rounds.
 pub(crate) struct Course<'a> {
     pub(crate) candidates: &'a [Candidate],
     pub(crate) plan: &'a Plan,
@@ -61,7 +61,7 @@ pub(crate) struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// What the data are judged by at each interim analysis.
+    /// The rules for the data at each interim analysis.
     fn design(&self) -> Design {
         Design {
             looks: InterimAnalyses::planned(self.plan.looks.len()),
@@ -70,7 +70,7 @@ impl Course<'_> {
     }
 }
 
-/// What grows while rounds run.
+/// The growing data of running rounds.
 pub(crate) struct Rounds {
     pub(crate) collection: Collection,
     /// One sentence per run that failed.
@@ -85,7 +85,7 @@ pub(crate) struct Rounds {
     pub(crate) stopped: String,
     /// By candidate: after how many rounds all its verdicts were decided, so that it took no part in later ones.
     pub(crate) left_after: Vec<Option<u32>>,
-    /// What the rounds to come are made of.
+    /// The settings of the coming rounds.
     plan: Plan,
     /// By candidate.
     failed_runs: Vec<FailedRuns>,

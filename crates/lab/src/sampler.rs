@@ -179,7 +179,7 @@ fn thread_cpu() -> Duration {
 // need not have been at the same moment. The mean is over the time of the equal work alone: how long a target idles is
 // the user's choice.
 
-/// What was read at the edges of a run, and the kernel's own peaks.
+/// The readings at the edges of a run, and the kernel's own peaks.
 #[derive(Debug, Default)]
 pub(crate) struct EdgeMemory {
     /// Those that are in no series yet.
@@ -248,7 +248,7 @@ impl EdgeMemory {
     }
 }
 
-// What a run was at, and when: the marks on the drawing of its memory over time.
+// The phases of a run, and their times: the marks on the drawing of its memory over time.
 
 /// The phases of one run, in order. Memory is sampled on the same clock.
 #[derive(Debug)]

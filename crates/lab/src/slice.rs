@@ -40,7 +40,7 @@ const READ_SHARE_MIN: f64 = 0.5;
 /// The state of a CPU has changed between two readings that differ by more than this.
 const STATE_CHANGE_MIN: f64 = 0.08;
 
-/// What a slice measured.
+/// The results of a slice.
 #[derive(Debug)]
 pub(crate) struct Slice {
     /// Right responses in the window.
@@ -65,7 +65,7 @@ pub(crate) struct Slice {
     pub(crate) state: CpuState,
 }
 
-/// What a system call takes on the CPUs of server and generator, 0 where that cannot be measured, and a cache line
+/// The time of a system call on the CPUs of server and generator, 0 where that cannot be measured, and of a cache line
 /// between them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuState {
@@ -124,7 +124,7 @@ pub(crate) fn run(
     let is_target_watched = target_threads.is_some();
     let reader = EdgeReader {
         pids: &pids,
-        // What is watched all along needs no reading at the edges.
+        // Continuously watched values need no reading at the edges.
         reads_waits: !is_target_watched,
         session: RefCell::new(session),
         began: Cell::new(None),
@@ -142,8 +142,8 @@ pub(crate) fn run(
     let (Some(began), Some(ended)) = edges else {
         return Err(RunError::Load("a slice had no end".to_owned()));
     };
-    // A generator that cannot keep its own clock says nothing of the server. What met a stall is left out where stalls
-    // are watched for.
+    // A generator that cannot keep its own clock says nothing of the server. Requests that met a stall are left out
+    // where stalls are watched for.
     let is_late = is_paced
         && (record.verdict.status == LoadStatus::Invalid
             || (record.undisturbed.is_none() && record.lateness.max() > LATE_NS_MAX));

@@ -44,7 +44,7 @@ pub enum SubjectError {
     Launcher {
         /// The program that was to be the launcher.
         program: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// The first process ended before or while it was measured.
@@ -78,11 +78,11 @@ pub enum SubjectError {
     NeverReady {
         /// The command's short name.
         title: String,
-        /// What was asked.
+        /// The request.
         target: String,
         /// The bound.
         waited_s: u64,
-        /// What the last attempt got.
+        /// The result of the last attempt.
         last_try: String,
         /// The end of its output.
         last_words: Box<LastWords>,
@@ -111,7 +111,7 @@ impl Launcher {
     }
 }
 
-/// What the supervisor said (`launch::supervise` has the list).
+/// The supervisor's message (`launch::supervise` has the list).
 #[derive(Debug)]
 enum News {
     Started(i32),
@@ -472,7 +472,7 @@ impl fmt::Display for Exit {
     }
 }
 
-// What a target wrote before its end.
+// The output of a target before its end.
 
 /// How many last lines of a target's log an error repeats.
 const LAST_LINES: usize = 5;

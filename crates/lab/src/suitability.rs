@@ -107,7 +107,7 @@ fn of_permissions(path: &Path) -> io::Result<Option<Unsuitable>> {
 // `options` holds one, `started_candidate` builds each target's environment by it, `allocator` asks
 // libraries about their settings without them.
 
-/// What is preloaded into every program that the shell starts.
+/// Objects preloaded into every program that the shell starts.
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// How the variables of an allocator are named.
@@ -174,7 +174,7 @@ pub(crate) fn reader_of(name: &OsStr) -> Option<&'static str> {
 /// A variable and its value.
 type Variable = (OsString, OsString);
 
-/// What was found in the environment of the shell.
+/// The findings in the environment of the shell.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Inherited {
     allocator: Vec<Variable>,
@@ -218,7 +218,7 @@ impl Inherited {
         }
     }
 
-    /// What every target gets beside its own settings, which come after these.
+    /// The variables of every target beside its own settings, which come after these.
     pub(crate) fn kept(&self) -> Vec<Variable> {
         let allocator = self.allocator.iter().filter(|_| self.is_kept);
         let all = allocator.chain(&self.runtime);

@@ -1,4 +1,4 @@
-//! What is compared: our entity server, or the user's command behind URLs.
+//! The compared program: our entity server, or the user's command behind URLs.
 //!
 //! `config` holds one; `started_candidate` asks it for the words to start, the addresses to probe and the requests to send.
 
@@ -16,7 +16,7 @@ use crate::endpoint::Endpoint;
 use crate::error::LabError;
 use crate::probe::Probe;
 
-/// What stands in a command for the port that the lab chooses for each start.
+/// The placeholder in a command for the port that the lab chooses for each start.
 pub const PORT_PLACE: &str = "{port}";
 
 /// The server that is run under each allocator.
@@ -187,7 +187,7 @@ impl Target {
         }
     }
 
-    /// What its requests do, in the order in which a run measures them.
+    /// The operations of its requests, in the order in which a run measures them.
     #[must_use]
     pub fn operations(&self) -> &'static [Operation] {
         match self {

@@ -37,7 +37,7 @@ pub const SAMPLE_MEAN_BYTES: u64 = 8192;
 const COUNTERS: &str = "heap-calls";
 const FILE_BYTES: u64 = size_of::<HeapFile>() as u64;
 
-/// What was counted, by all processes of a target together.
+/// The counts of all processes of a target together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct HeapCalls {
     /// malloc, calloc, the aligned ones, realloc of nothing, operator new.
@@ -164,7 +164,7 @@ const WORD_BYTES: usize = size_of::<u64>();
 /// Live bytes known more roughly than this say nothing about fragmentation.
 const LIVE_ERROR_MAX: f64 = 0.10;
 
-/// What the file said at one moment.
+/// The contents of the file at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeapReading {
     /// The totals.
@@ -184,7 +184,7 @@ pub struct HeapReading {
     dropped: u64,
 }
 
-/// What lives, by the samples.
+/// The live blocks, by the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Live {
     blocks: f64,
@@ -284,7 +284,7 @@ impl HeapReading {
         }
     }
 
-    /// What happened since `earlier`, over `requests`; what lives is as now.
+    /// The changes since `earlier`, over `requests`; what lives is as now.
     #[must_use]
     pub fn profile_since(
         &self,

@@ -1,5 +1,5 @@
-//! What a target has used, read so quickly that it can be done while the target is under load, and what it
-//! costs per request.
+//! The resources that a target has used, read so quickly that it can be done while the target is under load, and their
+//! cost per request.
 //!
 //! [`Edge`] adds what takes longer to read; `slice` reads [`Usage`] alone, at both ends of what it counts.
 
@@ -19,7 +19,7 @@ use crate::cgroup::{Cgroup, CgroupSample, GroupMemory, MemoryGroup};
 use crate::error::RunError;
 use crate::started_candidate::StartedCandidate;
 
-/// What the processor counts, and as what it is reported.
+/// The processor's counters, and their names in reports.
 const HARDWARE: [(Quantity, CounterKind); 8] = [
     (Quantity::Instructions, CounterKind::UserInstructions),
     (
@@ -106,7 +106,7 @@ impl Usage {
         costs
     }
 
-    /// What the kernel itself accounts for.
+    /// The kernel's own accounting.
     fn kernel_costs(
         &self,
         earlier: &Self,
@@ -144,7 +144,7 @@ impl Usage {
     }
 }
 
-/// What some time of a target cost.
+/// The cost of some time of a target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Costs {
     sums: BTreeMap<Quantity, f64>,
@@ -163,7 +163,7 @@ impl Costs {
         self
     }
 
-    /// Both together. What one of them lacks, the sum lacks.
+    /// Both together. A value that one of them lacks is absent from the sum.
     pub(crate) fn plus(mut self, other: &Self) -> Self {
         self.sums
             .retain(|quantity, _| other.sums.contains_key(quantity));
@@ -206,7 +206,7 @@ const TICK_NS: u64 = 10_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) usage: Usage,
-    /// What the control group holds, where one counts memory.
+    /// The memory of the control group, where one counts memory.
     group: GroupMemory,
     machine: Option<CpuTimes>,
     own_cpu_ns: u64,
@@ -246,7 +246,7 @@ impl Edge {
         self.usage.cpu_ns_since(&earlier.usage)
     }
 
-    /// What other programs and the hypervisor took since `earlier`, beyond the limits.
+    /// The time that other programs and the hypervisor took since `earlier`, beyond the limits.
     /// `load_cpu_ns`: what a load program of the user's used, which is ours as well.
     pub(crate) fn noise_since(
         &self,
@@ -290,7 +290,7 @@ impl Edge {
         note(&values, measures);
     }
 
-    /// What memory is made of now.
+    /// The current parts of memory.
     pub(crate) fn memory_parts(&self) -> MemoryParts {
         let process = &self.usage.process;
         let memory = &process.memory;
@@ -358,7 +358,7 @@ impl MachineUse {
         self.all.steal_ns + others_ns.saturating_sub(TICK_NS) > TICK_NS
     }
 
-    /// What others and the hypervisor took, beyond the limits.
+    /// The time that others and the hypervisor took, beyond the limits.
     pub(crate) fn flags(&self, phase: &str) -> Vec<NoiseFlag> {
         MachineNoise::between(&CpuTimes::default(), &self.all, self.ours_ns).flags(phase)
     }

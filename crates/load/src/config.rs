@@ -1,4 +1,4 @@
-//! What a run is to do, checked before anything is connected.
+//! The settings of a run, checked before anything is connected.
 use crate::arrivals::{Arrivals, RATE_PER_S_MAX, Rate};
 use crate::connection_plan::ConnectionPlan;
 use crate::connection_plan::TargetThreads;
@@ -49,7 +49,7 @@ pub struct Target {
     pub path: String,
 }
 
-/// What lets the next request leave.
+/// The rule that starts the next request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
     /// A response lets the next request of that connection leave.
@@ -63,7 +63,7 @@ pub enum Mode {
     Open(Arrivals),
 }
 
-/// What ends the window; with both, whichever comes first.
+/// The end of the window; with both, whichever comes first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stop {
     /// Length of the window.
@@ -90,7 +90,7 @@ impl Stop {
     }
 }
 
-/// What the requests are.
+/// The kind of requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
     /// The same request each time.
@@ -137,7 +137,7 @@ pub enum Workload {
     Mix(RequestMix),
 }
 
-/// What comes before the window, uncounted.
+/// The time before the window, uncounted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WarmUp {
     /// So much time; 0: none.
@@ -174,19 +174,19 @@ pub struct LoadConfig {
     pub connections: usize,
     /// Most requests in flight per connection.
     pub pipeline: usize,
-    /// What lets the next request leave.
+    /// The rule that starts the next request.
     pub mode: Mode,
     /// An arrival that cannot be sent within this time of its intended start is dropped unsent, and
     /// counted apart. `None`: it is sent whenever there is a connection. Not for the closed loop.
     pub deadline_ns: Option<u64>,
     /// Uncounted time before the window.
     pub warm_up: WarmUp,
-    /// What ends the window.
+    /// The end of the window.
     pub stop: Stop,
     /// How often the whole of it, warm-up included, is measured on fresh connections; at least 1. The record is of
     /// all of them together.
     pub repeats: u64,
-    /// What the requests are.
+    /// The kind of requests.
     pub workload: Workload,
     /// Which responses are right.
     pub validation: Validation,
@@ -224,7 +224,7 @@ pub struct LoadConfig {
     ///
     /// [`LoadRecord::outages`]: crate::LoadRecord::outages
     pub keeps_going: bool,
-    /// What ends the run early.
+    /// The condition that ends the run early.
     pub abort: Option<AbortRule>,
     /// Each connection is a user that keeps the server's cookies and sends them back; `None`:
     /// cookies are ignored. Not for scripts, which write their requests themselves.
@@ -443,7 +443,7 @@ impl LoadConfig {
             })
     }
 
-    /// What is read of responses, of a configuration that was checked.
+    /// The limits of responses, of a checked configuration.
     pub(crate) fn response_limits(&self) -> Limits {
         self.try_response_limits().unwrap_or_default()
     }
@@ -504,7 +504,7 @@ impl LoadConfig {
         }
     }
 
-    /// What makes requests due; refuses rates that cannot be kept.
+    /// The source of due requests; refuses rates that cannot be kept.
     pub(crate) fn pace(&self) -> Result<Pace, LoadError> {
         match &self.mode {
             Mode::ClosedLoop => Ok(Pace::Closed),

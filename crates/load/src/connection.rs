@@ -368,10 +368,9 @@ impl Session {
     }
 }
 
-// What responses change of a session: which requests are on their way, and what is known of the response
-// that is arriving.
+// The part of a session that responses change: which requests are on their way, and the state of the arriving response.
 
-/// What responses are judged by and counted in; lent by the worker for one call.
+/// The rules and counters of responses; lent by the worker for one call.
 pub(crate) struct ResponseContext<'a> {
     pub(crate) shared: &'a Shared<'a>,
     pub(crate) outcome: &'a mut Outcome,
@@ -379,7 +378,7 @@ pub(crate) struct ResponseContext<'a> {
     pub(crate) in_window: bool,
     /// Only the status of a response is used.
     pub(crate) wants_status_only: bool,
-    /// What else reads each response.
+    /// Another reader of each response.
     pub(crate) listener: Option<Listener<'a>>,
 }
 

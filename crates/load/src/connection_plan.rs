@@ -408,8 +408,8 @@ impl TargetWatch {
         }
     }
 
-    /// What kept the target from its CPU since the last reading, if it is time for the next; `has_events`: responses may
-    /// have come.
+    /// The time that the target waited for its CPU since the last reading, if it is time for the next; `has_events`:
+    /// responses may have come.
     #[inline]
     pub(crate) fn look(&mut self, has_events: bool, now_ns: u64) -> Option<Kept> {
         let count = self.threads.counters.len() as u64;

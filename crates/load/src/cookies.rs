@@ -25,7 +25,7 @@ pub const COOKIE_BYTES_MAX: usize = 4 << 10;
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// What users begin with.
+/// The initial cookies of users.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CookiePlan {
     /// Names and values that every user has from the start, for all paths.
@@ -53,7 +53,7 @@ impl CookiePlan {
 pub(crate) struct Cookies {
     jars: Vec<Jar>,
     is_tls: bool,
-    /// What came of the fields that set cookies.
+    /// The counts of fields that set cookies.
     pub(crate) counts: LoadCookies,
     pool: BlockPool,
     /// The request in hand, before its cookies are in it.
@@ -180,7 +180,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Until the run ends.
 const NEVER: u64 = u64::MAX;
 
-/// What came of a field.
+/// The effect of a field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Deed {
     /// The user has the cookie now.
@@ -387,7 +387,7 @@ fn given(jar: &mut Jar, name: &str, value: &str) -> bool {
         && jar.put(&parts, NEVER, 0) == Deed::Set
 }
 
-/// What can be sent back: text without control characters, which a Cookie field may not hold.
+/// Values that can be sent back: text without control characters, which a Cookie field may not hold.
 fn parse(field: &[u8]) -> Option<Cookie<'_>> {
     let text = std::str::from_utf8(field).ok()?;
     if text.bytes().any(|byte| byte.is_ascii_control()) {

@@ -20,7 +20,7 @@ pub enum LoadError {
     Setting {
         /// Which setting.
         name: &'static str,
-        /// What is wrong and what would be right.
+        /// The mistake and the remedy.
         problem: String,
     },
     /// No connection came up; no request was sent.
@@ -86,7 +86,7 @@ pub enum LoadError {
         "a load thread failed: {message}; this is a bug in the load generator, please report it"
     )]
     Bug {
-        /// What it said.
+        /// Its message.
         message: String,
     },
 }
@@ -96,7 +96,7 @@ fn in_words(addresses: &[Address]) -> String {
     texts.join(" or ")
 }
 
-/// What of a command line would let the handshake succeed.
+/// The part of a command line that would let the handshake succeed.
 const fn flags_against(failure: HandshakeError) -> &'static str {
     match failure {
         HandshakeError::CertificateName => " (--sni, or --insecure)",
@@ -221,7 +221,7 @@ impl FailureCauses {
     }
 }
 
-/// What kind of failure a response is that the parser refuses.
+/// The kind of failure of a response that the parser refuses.
 pub(crate) fn kind_of(error: &ClientError) -> LoadFailureKind {
     match error {
         ClientError::ClosedEarly { .. } => LoadFailureKind::Read,

@@ -1,4 +1,4 @@
-//! What else reads responses, besides the clocks: a script, the cookies of a user, the clock of
+//! Other readers of responses, besides the clocks: a script, the cookies of a user, the clock of
 //! batches, a table of requests.
 //!
 //! Only if one of them wants to: `worker` lends them for one call, `connection` shows them each part

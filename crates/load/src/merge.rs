@@ -1,9 +1,9 @@
 //! Records of generators that ran at the same time, as one run's.
 //!
-//! Samples and counts are added; nothing is averaged. What a single generator of all threads and
-//! connections would have counted is what comes out, bin by bin, and it is judged anew.
-//! Runs of other commands, one after another, are not merged: their windows would have to be added, and a rate over
-//! both says little about either; the sets of connections of one run are added by `record`.
+//! Samples and counts are added; nothing is averaged. The result is what a single generator of all threads and
+//! connections would have counted, bin by bin, and it is judged again. Runs of other commands, one after another, are
+//! not merged: their windows would have to be added, and a rate over both says little about either; the sets of
+//! connections of one run are added by `record`.
 use crate::connection_plan::Openings;
 use crate::outcome::add_errors;
 use crate::record::{ClassRecord, Ended, LoadRecord};

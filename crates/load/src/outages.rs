@@ -17,7 +17,7 @@ use crate::timeline::Clocks;
 /// Outages kept one by one; further ones are added to the last.
 const OUTAGES_MAX: usize = 1_000;
 
-/// What all threads see of outages.
+/// The shared view of outages of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Outages(Mutex<Log>);
 
@@ -173,8 +173,8 @@ impl Log {
 
 /// A thread at work reads the clock more often than this.
 const STALL_NS_MIN: u64 = 50_000;
-/// What was due meanwhile is sent at once and has to be worked off: at half load, that takes as long again. So many times
-/// the stall's length is left out after it.
+/// Requests that became due meanwhile are sent at once and have to be worked off: at half load, that takes as long
+/// again. So many times the stall's length is left out after it.
 const RECOVERY: u64 = 2;
 
 /// The clocks of the responses that no stall touched.

@@ -1,4 +1,4 @@
-//! What became of the requests of one thread: three clocks, and failures by phase.
+//! The outcomes of one thread's requests: three clocks, and failures by phase.
 //!
 //! ```text
 //! intended ------ slip ------ written ------ service ------ last byte
@@ -35,7 +35,7 @@ pub(crate) struct InFlight {
     /// 0 until the bytes are handed to the kernel.
     pub(crate) written_ns: u64,
     pub(crate) counted: bool,
-    /// What it is counted as; see [`crate::workload`].
+    /// The class it counts for; see [`crate::workload`].
     pub(crate) class: u16,
 }
 
@@ -478,7 +478,7 @@ pub(crate) fn add_errors(sum: &mut LoadErrors, part: &LoadErrors) {
     *sum = sum.plus(part);
 }
 
-// What became of the requests of one class in one thread.
+// The outcomes of one class's requests in one thread.
 
 /// Counts of one class.
 #[derive(Clone, Debug, Default)]

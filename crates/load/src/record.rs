@@ -1,4 +1,4 @@
-//! What a run found out.
+//! The results of a run.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub struct LoadRecord {
     pub addresses: Vec<LoadAddress>,
     /// Times without a target, of a run that goes on through them.
     pub outages: Vec<LoadOutage>,
-    /// What each set of connections came to; `None`: there was one.
+    /// The results of each set of connections; `None`: there was one.
     pub connection_sets: Option<LoadConnectionSets>,
     /// Most requests in flight per connection.
     pub pipeline: usize,
@@ -124,7 +124,7 @@ pub struct LoadRecord {
     pub duration_ns: u64,
     /// Right responses per second of `rate_window`.
     pub requests_per_s: f64,
-    /// What the rate is of: the window, or when a count ended it the part of it before the first connection found
+    /// The time span of the rate: the window, or when a count ended it the part of it before the first connection found
     /// no request left to send.
     pub rate_window: LoadRateWindow,
     /// From the intended start to the last byte.
@@ -175,7 +175,7 @@ pub struct LoadRecord {
     pub opening: LatencyHistogram,
     /// Handshakes of all connections; `None` in plaintext.
     pub tls: Option<LoadTls>,
-    /// What each second was like, warm-up included.
+    /// The results of each second, warm-up included.
     pub seconds: Vec<LoadSecond>,
     /// CPU of the busiest thread as a share of one CPU, without the time it polled for responses.
     pub generator_cpu_share: f64,

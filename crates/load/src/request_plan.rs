@@ -1,4 +1,4 @@
-//! What is asked and how the server is reached: the part of a run that says nothing of its length and rate.
+//! The requests and how the server is reached: the part of a run without its length and rate.
 //!
 //! `millpond load` makes one run of a plan; a comparison makes many short ones, each towards another server.
 
@@ -16,12 +16,12 @@ use crate::script::ScriptConfig;
 use crate::validation::{Validation, sha256_hex};
 use crate::workload::Requests;
 
-/// What is asked of a server.
+/// The requests for a server.
 #[derive(Clone, Debug)]
 pub struct RequestPlan {
     /// Where requests go.
     pub target: Target,
-    /// What they are; with a script only what it finds in its table.
+    /// Their kinds; with a script only what it finds in its table.
     pub workload: Workload,
     /// Which responses are right.
     pub validation: Validation,

@@ -149,7 +149,7 @@ pub fn run_observed(
 /// for this `config`.
 ///
 /// # Errors
-/// As for [`run()`]. What the script does wrong meanwhile is in [`Script::errors`].
+/// As for [`run()`]. The script's errors meanwhile are in [`Script::errors`].
 pub fn run_script(
     config: &LoadConfig,
     script: &mut Script,
@@ -188,14 +188,14 @@ pub fn run_script(
     Ok(run_part(&part, Some(script), observer, &mut abort, stop)?.record)
 }
 
-/// What one set of connections does.
+/// The work of one set of connections.
 struct Part<'a> {
     config: &'a LoadConfig,
-    /// What earlier sets have done.
+    /// The work of earlier sets.
     origin: Origin,
 }
 
-/// What became of it.
+/// Its result.
 struct PartEnd {
     record: LoadRecord,
     /// How much of the run it took.
@@ -281,7 +281,7 @@ fn share_of(config: &LoadConfig, threads: usize, index: usize) -> usize {
     config.connections / threads + usize::from(index < config.connections % threads)
 }
 
-/// What a thread leaves behind.
+/// The results of a thread.
 struct WorkerEnd {
     leftover: Option<Arrival>,
     outcome: Outcome,
@@ -524,7 +524,7 @@ impl WarmUpWatch {
         });
     }
 
-    /// What became of it by `end_ns`; `None`: there was none.
+    /// Its outcome by `end_ns`; `None`: there was none.
     fn outcome(&self, schedule: &Schedule, end_ns: u64) -> Option<LoadWarmUp> {
         let end_ns = end_ns.min(schedule.window_start_ns());
         let duration_ns = end_ns.saturating_sub(schedule.start_ns());

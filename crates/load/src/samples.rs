@@ -1,7 +1,7 @@
 //! Single requests, for outputs with a row of each: `--print requests`, ab's `-g`.
 //!
-//! Only if asked for: `connection` shows each response here, and `worker` the kernel's stamp of those
-//! that have one. What comes when the room is full is counted.
+//! Only if asked for: `connection` shows each response here, and `worker` the kernel's stamp of those that have one.
+//! Samples beyond the room are counted only.
 
 use millpond_measure::histogram::LatencyHistogram;
 

@@ -15,7 +15,7 @@ use crate::outages::SLICE_NS;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What makes a request due.
+/// The rule that makes a request due.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
     /// The next request leaves as soon as a connection is free.
@@ -40,7 +40,7 @@ pub struct Arrival {
 pub struct Origin {
     /// Counted requests.
     pub requests: u64,
-    /// Time of the arrival process. What lies between two sets is not in it.
+    /// Time of the arrival process. The time between two sets is not in it.
     pub time_ns: u64,
 }
 
@@ -64,7 +64,7 @@ pub struct Schedule {
     window_start_ns: AtomicU64,
     /// `u64::MAX` when only a count ends the run.
     duration_ns: u64,
-    /// What the warm-up is cut into.
+    /// The slices of the warm-up.
     warm_up_cut_ns: u64,
     /// `u64::MAX` when only time ends the run.
     requests_max: u64,
@@ -162,7 +162,7 @@ impl Schedule {
         window_start_ns
     }
 
-    /// What the warm-up is cut into.
+    /// The slices of the warm-up.
     pub(crate) fn warm_up_cut_ns(&self) -> u64 {
         self.warm_up_cut_ns
     }
@@ -194,7 +194,7 @@ impl Schedule {
         (self.requests_max != u64::MAX).then_some(self.requests_max)
     }
 
-    /// What makes requests due.
+    /// The rule that makes requests due.
     pub fn pace(&self) -> &Pace {
         &self.pace
     }

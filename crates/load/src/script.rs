@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub struct ScriptConfig {
     /// The Lua file, for messages.
     pub file: PathBuf,
-    /// What it says, read once by the caller: a pipe has its text once, and a comparison runs it many times.
+    /// Its text, read once by the caller: a pipe has its text once, and a comparison runs it many times.
     pub source: Arc<[u8]>,
     /// `args[0]` of `init(args)`.
     pub url: String,
@@ -52,11 +52,11 @@ impl ScriptConfig {
     }
 }
 
-/// What a script did wrong while the run went on.
+/// The errors of a script during the run.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ScriptErrors {
     /// How often.
     pub count: u64,
-    /// What the first one said.
+    /// The message of the first one.
     pub first: Option<String>,
 }

@@ -39,7 +39,7 @@ const STEP_STRETCH_MAX: u64 = 4;
 /// How to search.
 #[derive(Clone, Debug)]
 pub struct SearchPlan {
-    /// What has to be kept.
+    /// The objectives.
     pub slo: Slo,
     /// The first rate; `None`: an eighth of what a closed loop reaches.
     pub first_per_s: Option<f64>,
@@ -69,8 +69,8 @@ pub enum SearchNews<'a> {
 /// it as it ends a run, with what is known until then.
 ///
 /// # Errors
-/// If nothing was measured: a setting is wrong or the target cannot be reached. What fails once a step was
-/// made ends the search, and the report says what.
+/// If nothing was measured: a setting is wrong or the target cannot be reached. A failure after the first step ends the
+/// search, and the report contains it.
 pub fn find_max(
     config: &LoadConfig,
     plan: &SearchPlan,
@@ -137,7 +137,7 @@ impl Search<'_> {
                 Err(LoadError::Unreachable { .. }) if !steps.is_empty() => {
                     break SearchEnd::TargetGone;
                 }
-                // What was measured before it is worth no less.
+                // Earlier measurements keep their value.
                 Err(error) if !steps.is_empty() => {
                     failure = Some(error.to_string());
                     break SearchEnd::Failed;
@@ -149,7 +149,7 @@ impl Search<'_> {
         Ok(SearchReport { failure, ..report })
     }
 
-    /// What the connections can ask for at most, if the generator can.
+    /// The most that the connections can request, if the generator can.
     fn closed_loop(&self) -> Result<f64, LoadError> {
         (self.news)(&SearchNews::Begins { rate_per_s: None });
         let config = LoadConfig {
@@ -302,7 +302,7 @@ struct Tried {
 }
 
 impl Tried {
-    /// What the votes came to, if enough agree.
+    /// The result of the votes, if enough agree.
     fn decided(&self) -> Option<StepOutcome> {
         if self.met >= VOTES {
             Some(StepOutcome::Met)
@@ -315,7 +315,7 @@ impl Tried {
         }
     }
 
-    /// What the votes lean to.
+    /// The tendency of the votes.
     fn leaning(&self) -> StepOutcome {
         self.decided().unwrap_or({
             if self.met > 0 && self.missed + self.rejected == 0 {
@@ -459,7 +459,7 @@ impl Bracket {
     }
 }
 
-// What one step says about the target: that the rate holds, that it does not, or nothing.
+// The statement of one step about the target: that the rate holds, that it does not, or nothing.
 //
 // `search` asks after each run. A step that keeps its objectives counts even if the generator sent late, since that is
 // inside the response time. One that misses them counts against the target only if the generator sent on time. How
@@ -470,7 +470,7 @@ impl Bracket {
 const LATE_SHARE_MAX: f64 = 0.01;
 /// Share of the offered requests by which those on their way may have become more in the window.
 const GROWTH_SHARE_MAX: f64 = 0.005;
-/// What is on its way at one moment varies by its root; by so many times that, it does by chance.
+/// The number of requests on their way at one moment varies by its root; by so many times that, it does by chance.
 const GROWTH_ROOTS: f64 = 2.0;
 
 /// Judges a finished step, before whose window the rate was offered for `warm_up_ns`.
@@ -525,9 +525,8 @@ fn missed_rate(record: &LoadRecord) -> Option<String> {
 /// a long step for that to show in the latencies: the looser the objective and the shorter the step,
 /// the further above the limit a rate would hold.
 ///
-/// What came in and did not go out is the growth. By Little's law, rate times mean response time is
-/// what is on its way at a usual moment; as far as the warm-up was too short for that to build up, the
-/// window has to.
+/// Arrivals without a response are the growth. By Little's law, rate times mean response time is what is on its way at
+/// a usual moment; as far as the warm-up was too short for that to build up, the window has to.
 fn growing_backlog(record: &LoadRecord, warm_up_ns: u64) -> Option<String> {
     let offered = record.offered.filter(|&offered| offered > 0)? as f64;
     let errors = &record.errors;

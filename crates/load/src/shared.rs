@@ -1,4 +1,4 @@
-//! What the threads of a run share: read-only plans, one schedule, and a few counters.
+//! The data shared by the threads of a run: read-only plans, one schedule, and a few counters.
 //!
 //! `run` makes it, every `worker` reads it. A request touches only the schedule's index; boards are
 //! written fifty times a second.
@@ -25,7 +25,7 @@ use crate::workload::Requests;
 pub(crate) struct Shared<'run> {
     pub(crate) config: &'run LoadConfig,
     pub(crate) pace: Pace,
-    /// What earlier sets of connections have done.
+    /// The work of earlier sets of connections.
     pub(crate) origin: Origin,
     pub(crate) requests: Requests,
     /// By class.
@@ -90,7 +90,7 @@ impl Shared<'_> {
     }
 }
 
-/// What each class's responses are held to.
+/// The expected responses of each class.
 fn validators_of(config: &LoadConfig) -> Box<[Validator]> {
     match &config.workload {
         Workload::Mix(mix) => {
@@ -186,8 +186,8 @@ impl ThreadStatistics {
 
 // Where finished threads wait, their connections open, until the supervising thread has examined the target.
 //
-// What a server holds for its connections (buffers, threads with arenas of their own) is gone a moment after they
-// close, so its memory has to be read before.
+// A server's memory for its connections (buffers, threads with arenas of their own) is gone a moment after they close,
+// so its memory has to be read before.
 
 /// Closed at first; opened once.
 #[derive(Debug)]

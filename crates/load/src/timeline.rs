@@ -142,7 +142,7 @@ pub(crate) struct Counts {
     pub(crate) received_bytes: u64,
 }
 
-/// What a thread sends off at the end of a second.
+/// The record that a thread sends at the end of a second.
 pub(crate) struct Handed {
     worker: usize,
     span: Span,
@@ -251,7 +251,7 @@ impl Seconds {
     }
 }
 
-/// What a thread had handed over when it was abandoned.
+/// The records that a thread had handed over when it was abandoned.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lost {
     pub(crate) counts: Counts,
@@ -275,7 +275,7 @@ pub(crate) struct Timeline<'run> {
     rows: BTreeMap<u64, Row>,
     /// The slices so far of a second that is not over.
     slices: Option<Row>,
-    /// What a warm-up that ends by itself is judged by.
+    /// The rule for a warm-up that ends by itself.
     pub(crate) steadiness: Steadiness,
     /// Sum of the rows that count.
     pub(crate) totals: Clocks,

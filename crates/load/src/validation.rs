@@ -35,7 +35,7 @@ pub struct Validation {
     pub body: BodyCheck,
     /// How long bodies are; `None`: any length.
     pub length: Option<u64>,
-    /// What bodies add up to; `None`: anything.
+    /// The sum of bodies; `None`: anything.
     pub checksum: Option<Checksum>,
     /// The key of the request must occur in the body.
     pub has_echo: bool,
@@ -71,7 +71,7 @@ impl Validation {
     }
 }
 
-/// What became of one response.
+/// The outcome of one response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Judgement {
     /// Status and body are right.
@@ -118,7 +118,7 @@ impl Validator {
         self.is_status_only
     }
 
-    /// What a response is of which nothing but this matters.
+    /// The kind of a response of which nothing but this matters.
     #[inline]
     pub(crate) fn judge_status(&self, status: u16) -> Judgement {
         if self.validation.statuses.contains(status) {
@@ -140,7 +140,7 @@ impl Validator {
     }
 }
 
-/// What a body is compared with that the user knows.
+/// A known body that bodies are compared with.
 #[derive(Debug, Default)]
 struct Known {
     hasher: Option<Hasher>,
@@ -221,7 +221,7 @@ impl ResponseCheck {
             Some(first) if first.status == self.status => {
                 let kept = first.body.get(offset..).unwrap_or_default();
                 let len = kept.len().min(part.len());
-                // What lies beyond the kept part is judged by length alone.
+                // Bytes beyond the kept part are judged by length alone.
                 self.body_differs = self.body_differs || kept[..len] != part[..len];
             }
             Some(_) => {}
@@ -347,7 +347,7 @@ impl StatusSet {
 
 // Checksums that a user knows of a body.
 
-/// What the bytes of a body add up to.
+/// The sum of a body's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Checksum {
     /// Of `cksum -a crc32b`, gzip and PNG.

@@ -25,7 +25,7 @@ const STEAL_SHARE_MAX: f64 = 0.02;
 /// Above this, the machine was not there to be measured.
 pub(crate) const STEAL_SHARE_INVALID: f64 = 0.10;
 
-/// What objectives ask of a record.
+/// The objectives' requirements on a record.
 #[must_use]
 pub fn facts_of(record: &LoadRecord) -> SloFacts<'_> {
     SloFacts {
@@ -273,7 +273,7 @@ fn judge_wake(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
 }
 
-/// What was dropped unsent has no latency, so the latencies are of a selection.
+/// Requests dropped unsent have no latency, so the latencies are of a selection.
 fn judge_shed(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(offered) = record.offered.filter(|_| record.shed > 0) else {
         return;
@@ -292,8 +292,8 @@ fn judge_missed_rate(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(offered) = record.offered.filter(|&offered| offered > 0) else {
         return;
     };
-    // An interrupted run leaves requests under way; that is not the target's doing. What an outage kept from leaving
-    // has failed, as the failures say.
+    // An interrupted run leaves requests under way; that is not the target's doing. Requests that an outage kept from
+    // being sent have failed, as the failures say.
     let unsent = match record.outages.is_empty() {
         true => record.unsent,
         false => 0,
@@ -322,7 +322,7 @@ fn judge_cookies(record: &LoadRecord, verdict: &mut LoadVerdict) {
     note(verdict, LoadStatus::Suspect, reason);
 }
 
-/// What still changes when counting begins has no single rate and latency.
+/// A target that still changes when counting begins has no single rate and latency.
 fn judge_warm_up(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(warm_up) = record.warm_up else {
         return;
@@ -338,7 +338,7 @@ fn judge_warm_up(record: &LoadRecord, verdict: &mut LoadVerdict) {
     note(verdict, LoadStatus::Suspect, reason);
 }
 
-/// What fewer connections carry is not what was asked about.
+/// Fewer connections than requested are another measurement.
 fn judge_connections(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(open) = record
         .connections_open

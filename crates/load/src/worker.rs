@@ -103,7 +103,7 @@ pub(crate) struct Worker<'run> {
     has_equal_requests: bool,
     /// Where the requests come from, if not from the workload. On the heap: most runs have none.
     pub(crate) script: Option<Box<Runner>>,
-    /// What each connection keeps of what the server sets; `None`: nothing.
+    /// The server's cookies of each connection; `None`: nothing.
     pub(crate) cookies: Option<Box<Cookies>>,
     /// The clock of whole batches, if that is wanted.
     pub(crate) batches: Option<Box<Batches>>,

@@ -333,7 +333,7 @@ fn refuse<T>(name: &'static str, problem: String) -> Result<T, LoadError> {
     Err(LoadError::Setting { name, problem })
 }
 
-/// What can be said before anything is compiled.
+/// The checks before anything is compiled.
 fn check(mix: &RequestMix) -> Result<(), LoadError> {
     let classes = &mix.classes;
     if classes.is_empty() || classes.len() > CLASSES_MAX {
@@ -558,7 +558,7 @@ fn chunked_encode(
     wire
 }
 
-// What all requests of a run are written from: ids of keys, values, lines of files.
+// The data of all requests of a run: ids of keys, values, lines of files.
 
 /// Longest text before the digits of a key.
 pub(crate) const KEY_PREFIX_BYTES_MAX: usize = 64;
@@ -591,7 +591,7 @@ impl Sources {
         }
     }
 
-    /// What is known of the response about `key`, its value included.
+    /// The expected response about `key`, its value included.
     #[cfg(test)]
     pub(crate) fn expected(&self, key: u64) -> Expected<'_> {
         Expected {
@@ -625,7 +625,7 @@ impl Sources {
     }
 }
 
-/// What is known beforehand of the response to one request.
+/// The expected response to one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
     sources: &'a Sources,

@@ -93,7 +93,7 @@ impl CounterValues {
         self.scaled & (1 << kind as u32) != 0
     }
 
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let (mut now, mut before) = (*self, *earlier);
@@ -248,7 +248,7 @@ impl Scaled {
     }
 }
 
-/// What a counter says: its count, and for how long it was to count and did, since it was attached.
+/// The reading of a counter: its count, and for how long it was to count and did, since it was attached.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     count: u64,
@@ -256,8 +256,8 @@ struct Reading {
     running: u64,
 }
 
-/// What a counter has counted, scaled up stretch by stretch between two readings. Scaled as a whole, a
-/// phase would get a part of what start and warm-up were scaled by: the less it did itself, the more.
+/// The count of a counter, scaled up stretch by stretch between two readings. Scaled as a whole, a phase would get a
+/// part of what start and warm-up were scaled by: the less it did itself, the more.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     last: Reading,
@@ -288,7 +288,7 @@ impl Sum {
     }
 }
 
-// What can be counted, and how the kernel is asked for it.
+// The countable events, and how the kernel is asked for them.
 
 /// Where the kernel shows its tracepoints, and where it did before.
 const TRACEPOINTS: [&str; 2] = [
@@ -296,7 +296,7 @@ const TRACEPOINTS: [&str; 2] = [
     "/sys/kernel/debug/tracing/events",
 ];
 
-/// What can be counted.
+/// The countable events.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum CounterKind {
     /// Instructions in user mode.
@@ -400,7 +400,7 @@ impl CounterKind {
         }
     }
 
-    /// What asks the kernel for it.
+    /// The kernel's code for it.
     fn builder(self) -> io::Result<Builder<'static>> {
         let load_misses = |which| {
             Builder::new(Cache {

@@ -1,7 +1,7 @@
 //! The machine a measurement was made on, as far as it changes the numbers.
 //!
-//! `lab` captures it once at the start; it is part of every record. What cannot be read is left
-//! out: a container that hides `/sys` must not stop a measurement.
+//! `lab` captures it once at the start; it is part of every record. Unreadable values are left out:
+//! a container that hides `/sys` must not stop a measurement.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ impl InheritedVariables {
     }
 }
 
-/// What is known of the machine.
+/// The known facts about the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Environment {

@@ -24,7 +24,7 @@ pub const FREQUENCY_CHANGE_LIMIT: f64 = 0.05;
 /// share of the phase.
 pub const PRESSURE_LIMIT: f64 = 0.05;
 
-/// What this machine does not let us watch, one sentence each.
+/// The values that this machine does not let us watch, one sentence each.
 #[must_use]
 pub fn unwatched() -> Vec<String> {
     let absences = [
@@ -90,7 +90,7 @@ impl CpuTimes {
     }
 }
 
-/// What happened on the machine between two points, as shares of all its CPU time.
+/// The use of the machine between two points, as shares of all its CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MachineNoise {
     /// Used by programs that are not ours.
@@ -217,7 +217,7 @@ impl Usual {
     }
 }
 
-// What the scheduler counts for each thread (`/proc/PID/task/TID/schedstat`).
+// The scheduler's counts for each thread (`/proc/PID/task/TID/schedstat`).
 
 /// CPU time and time of waiting of one thread since its start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -239,7 +239,7 @@ impl ThreadTimes {
         })
     }
 
-    /// What was added since `earlier`; nothing where a counter went back.
+    /// The increase since `earlier`; nothing where a counter went back.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {

@@ -48,7 +48,7 @@ pub enum ProcessError {
 /// One reading of one process. Sums since its start, except for memory and threads.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSample {
-    /// What it holds.
+    /// Its memory.
     pub memory: MemorySample,
     /// Resident pages of mapped files; of several processes, of the one that has most. Files that only one program maps
     /// count in full here, where PSS divides them by all processes of the machine that map them.
@@ -148,7 +148,7 @@ impl ProcessSample {
     }
 
     /// Both processes together. Peaks add up too, though they need not have been at the same
-    /// moment: an upper bound. What is known of one only is known of neither.
+    /// moment: an upper bound. Values that are known of one only are known of neither.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let both = |one: Option<u64>, two: Option<u64>| one.zip(two).map(|(a, b)| a + b);
@@ -170,7 +170,7 @@ impl ProcessSample {
         }
     }
 
-    /// What happened since `earlier`: sums become differences, memory and threads stay as now.
+    /// The change since `earlier`: sums become differences, memory and threads stay as now.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -369,7 +369,7 @@ pub struct MemorySample {
     pub shared_bytes: Option<u64>,
     /// Pages of mapped files, divided by their users: programs, libraries, data.
     pub file_bytes: Option<u64>,
-    /// What was taken of the kernel's pool of huge pages (hugetlbfs) by this process alone; in no other figure here.
+    /// The memory from the kernel's pool of huge pages (hugetlbfs) of this process alone; in no other figure here.
     pub hugetlb_bytes: Option<u64>,
     /// Of the memory without a file: what lies in transparent huge pages.
     pub huge_page_bytes: Option<u64>,
@@ -509,7 +509,7 @@ struct Stat {
     threads: u64,
 }
 
-/// What a process has inherited from children that it waited for.
+/// The sums that a process has inherited from children that it waited for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Ended {
     minor_faults: u64,
@@ -572,7 +572,7 @@ fn line_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
-/// What a line of `/proc/PID/maps` maps: a path, `[heap]`, or nothing.
+/// The target of a line of `/proc/PID/maps`: a path, `[heap]`, or nothing.
 fn mapped(line: &str) -> &str {
     // address perms offset dev inode path; the path is the rest of the line, blanks included.
     let mut rest = line;

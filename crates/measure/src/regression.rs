@@ -41,7 +41,7 @@ const QUESTIONS: [(&str, &[Quantity]); 4] = [
     ("latency", &[Quantity::ResponseP99, Quantity::ResponseP50]),
     (
         "memory",
-        // What both records have: earlier ones have RSS alone.
+        // The common part of both records: earlier ones have RSS alone.
         &[
             Quantity::MemoryAfterWork,
             Quantity::RssAfterWork,
@@ -360,7 +360,7 @@ fn middle(rounds: &PairedRounds) -> Option<f64> {
     crate::statistics::median(&mut values.filter(|value| value.is_finite()).collect::<Vec<_>>())
 }
 
-/// What ratios cannot see, if it is more than would count as equal.
+/// The changes that ratios cannot show, if they exceed the margin.
 fn drift_warning(question: &RegressionQuestion, sessions: &Sessions<'_>) -> Option<String> {
     let drift = question.baseline_drift?;
     let quantity = question.measures.first()?.quantity;
@@ -422,8 +422,8 @@ fn sentence(regression: &Regression) -> String {
     )
 }
 
-/// What would have been seen: by the coarsest of those that could see anything, and whether all could.
-/// Empty if none could.
+/// The smallest detectable change: by the coarsest of those that could see anything, and whether all could. Empty if
+/// none could.
 fn would_have_shown<'a>(all: impl Iterator<Item = &'a Comparison>) -> String {
     let (mut seen, mut is_everywhere): (Option<f64>, bool) = (None, true);
     for one in all {
@@ -448,8 +448,8 @@ fn would_have_shown<'a>(all: impl Iterator<Item = &'a Comparison>) -> String {
 
 // Whether two records asked the same question on the same machine.
 //
-// What would make every number another one is refused, with a sentence that says what to do; what
-// may have changed them is a warning. That it changed is why one asks.
+// Differences that would change every number are refused, with a sentence that says what to do;
+// what may have changed them is a warning. That it changed is why one asks.
 
 /// Rates that differ by more are another question.
 const RATE_TOLERANCE: f64 = 0.01;
@@ -473,7 +473,7 @@ pub enum Incomparable {
     /// Another server.
     #[error("the earlier record is of another subject: {what} was {earlier}, and is {now}")]
     Subject {
-        /// What of it.
+        /// The part of it.
         what: &'static str,
         /// Then.
         earlier: String,
@@ -486,7 +486,7 @@ pub enum Incomparable {
          record that is compared with on this one"
     )]
     Machine {
-        /// What of it.
+        /// The part of it.
         what: &'static str,
         /// Then.
         earlier: String,
@@ -499,7 +499,7 @@ pub enum Incomparable {
          flags as then"
     )]
     Load {
-        /// What of it.
+        /// The part of it.
         what: &'static str,
         /// Then.
         earlier: String,
@@ -518,8 +518,8 @@ fn shown<T: ToString>(value: Option<&T>) -> String {
     value.map_or_else(|| "none".to_owned(), T::to_string)
 }
 
-/// Refuses what is known to be another question. What `now` does not know yet (rates and work, before
-/// they are planned) is passed over.
+/// Refuses what is known to be another question. Values that `now` does not know yet (rates and work, before they are
+/// planned) are passed over.
 ///
 /// # Errors
 /// With the first thing that differs.
@@ -638,7 +638,7 @@ fn load(now: &ComparisonRecord, earlier: &ComparisonRecord) -> Result<(), Incomp
     Ok(())
 }
 
-/// What may have changed the numbers without making them another question's.
+/// Differences that may have changed the numbers without changing the question.
 fn warnings(now: &ComparisonRecord, earlier: &ComparisonRecord) -> Vec<String> {
     let facts = |record: &ComparisonRecord| {
         let machine = &record.environment;
@@ -673,7 +673,7 @@ fn warnings(now: &ComparisonRecord, earlier: &ComparisonRecord) -> Vec<String> {
         .collect()
 }
 
-/// What old records do not have: it differs only where both say it.
+/// Fields that old records lack: they differ only where both have them.
 fn known_facts(record: &ComparisonRecord) -> [(&'static str, Option<String>); 3] {
     let machine = &record.environment;
     let inherited = machine.inherited_variables.as_ref();

@@ -1,4 +1,4 @@
-//! What people read: the same record for a terminal, for a browser, and in wrk's format.
+//! Reports for people: the same record for a terminal, for a browser, and in wrk's format.
 //!
 //! The last station. Everything here only reads; no number is computed that is not in the record,
 //! so that two readers of one record cannot disagree.
@@ -29,7 +29,7 @@ pub(crate) const fn mark(verdict: &Verdict) -> char {
     }
 }
 
-/// What the marks mean.
+/// The meaning of the marks.
 pub(crate) const MARKS: &str =
     "+ better, - worse than the baseline, = equivalent, ? undecided, ! not to be trusted";
 
@@ -60,7 +60,7 @@ pub(crate) fn cpus_line(record: &ComparisonRecord) -> Option<String> {
     ))
 }
 
-/// What the user allowed candidates less than the machine does.
+/// Limits by the user that are below the machine's.
 pub(crate) fn limits(record: &ComparisonRecord) -> Vec<String> {
     let settings = &record.settings;
     let memory = settings.memory_limit_bytes;

@@ -61,7 +61,7 @@ pub fn work_out(candidates: &mut [CandidateRounds]) {
 }
 
 /// Throughput and CPU time per request, as logarithms: of a candidate's slices in one round, or of its block.
-/// What was not measured is absent.
+/// Unmeasured values are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) throughput: Option<f64>,
@@ -92,7 +92,7 @@ impl Figures {
     }
 }
 
-/// What one round says of one candidate.
+/// The figures of one candidate in one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundFigures {
     pub(crate) round: u32,
@@ -274,7 +274,7 @@ fn state(slices: &SliceColumns, index: usize) -> State {
         &slices.core_distance_ns,
     ];
     columns.map(|column| {
-        // What was not measured does not vary.
+        // Unmeasured values do not vary.
         Some(column[index])
             .filter(|&ns| ns > 0.0)
             .map_or(0.0, f64::ln)
@@ -328,7 +328,7 @@ fn slopes(
     solve(sums.squares, sums.products, STATE_VARIANCE_MIN * sums.count)
 }
 
-/// What least squares need.
+/// The sums for least squares.
 #[derive(Default)]
 struct Sums {
     squares: [[f64; DIMENSIONS]; DIMENSIONS],
@@ -395,7 +395,7 @@ fn adjusted_logs(
     slopes: &State,
     mean: &State,
 ) -> BTreeMap<u32, f64> {
-    // What was not measured has no logarithm.
+    // Unmeasured values have no logarithm.
     let measured = values.iter().enumerate().filter(|(_, value)| **value > 0.0);
     let adjusted = measured.map(|(index, value)| {
         let state = state(slices, index);
@@ -428,7 +428,7 @@ fn mean_cost(slices: &SliceColumns, costs: &BTreeMap<u32, f64>) -> Option<f64> {
     (requests > 0.0).then(|| sum / requests)
 }
 
-/// What `of` is per request, weighted by requests; `None` of nothing.
+/// The value of `of` per request, weighted by requests; `None` of nothing.
 fn mean_per_request(slices: &SliceColumns, of: fn(&SliceColumns) -> &[f64]) -> Option<f64> {
     let requests: u64 = slices.requests.iter().sum();
     let values = of(slices);

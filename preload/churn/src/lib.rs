@@ -10,7 +10,7 @@
 //! While nothing is to be done, a call costs one load and one jump more. A program that calls malloc rarely is aged
 //! slowly: the file counts the blocks.
 //!
-//! What the calls do is as in `preload/sample`, of which this object has the interposed functions. It is `no_std` where it
+//! The calls behave as in `preload/sample`, of which this object has the interposed functions. It is `no_std` where it
 //! is used (`panic = "abort"`); the workspace's own build, which unwinds, only checks it.
 #![cfg_attr(all(panic = "abort", not(test)), no_std)]
 #![cfg_attr(

@@ -141,7 +141,7 @@ extern "C" fn writev(fd: c_int, pieces: *const iovec, piece_count: c_int) -> ssi
     system_call!(libc::SYS_writev, fd, pieces, piece_count) as ssize_t
 }
 
-/// What a file is copied by.
+/// The calls that copy a file.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn copy_file_range(
     from: c_int,
@@ -165,7 +165,7 @@ extern "C" fn copy_file_range(
     ) as ssize_t
 }
 
-/// What was written before the call began is what it makes last.
+/// The call makes durable the data that was written before it began.
 fn sync(fd: c_int, call: impl FnOnce() -> c_long) -> c_int {
     let length_bytes = with_file(fd, |settings, path| {
         (!fails(settings, Kind::Sync, path)).then(|| length_of(fd))

@@ -1,5 +1,4 @@
-//! What the environment asks for: `MEMPOOL_STATS`, what the heap held at exit, and `MEMPOOL_CHECKS`,
-//! finding out about misuse.
+//! The settings in the environment: `MEMPOOL_STATS`, what the heap held at exit, and `MEMPOOL_CHECKS`, finding misuse.
 //!
 //! The figures are one line on standard error, so that it can be found among a program's own: names
 //! and numbers, sizes in bytes.
@@ -9,7 +8,7 @@ use millpond_mempool::malloc::{self as heap, MallocStats, stats};
 use std::ffi::CStr;
 use std::io::{Cursor, Write as _};
 
-/// What a variable says to switch something on.
+/// The value of a variable that switches something on.
 const ON: &str = "1";
 
 /// Reads the environment. Called before the program can change it from another thread.

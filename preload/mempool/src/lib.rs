@@ -18,7 +18,7 @@ mod environment;
 use millpond_mempool::malloc as heap;
 use std::ffi::{c_int, c_void};
 
-/// What `valloc` aligns to. A multiple of the page size of every system there is.
+/// The alignment of `valloc`. A multiple of the page size of every system there is.
 const PAGE_ALIGN_BYTES: usize = if cfg!(target_arch = "x86_64") {
     4096
 } else {

@@ -29,7 +29,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use environment::number;
 
-/// What is planted, from the environment. A variable that is absent or no number plants nothing.
+/// The planted faults, from the environment. A variable that is absent or no number plants nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Settings {
     instructions: u64,
@@ -139,7 +139,7 @@ fn plant() {
     }
 }
 
-/// What a turn of the loop in `burn` is compiled to: subtract, test, jump.
+/// The instructions of one turn of the loop in `burn`: subtract, test, jump.
 const TURN_INSTRUCTIONS: u64 = 3;
 
 #[inline(never)]

@@ -15,7 +15,7 @@ pub const SETTLE: u64 = 2;
 
 /// Blocks that a process can have.
 pub const SLOTS: usize = 1 << 14;
-/// What stays after [`SETTLE`].
+/// The blocks that stay after [`SETTLE`].
 pub const KEPT_ONE_IN: usize = 16;
 /// Blocks that are visited with each call of malloc.
 pub const SLOTS_PER_CALL: usize = 8;

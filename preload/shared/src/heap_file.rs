@@ -121,7 +121,7 @@ pub struct Thread {
 pub struct Bucket {
     /// [`key`] of each; 0 for a free place, 1 for one that is being filled.
     pub keys: [AtomicU64; BUCKET_ENTRIES],
-    /// What is known of each.
+    /// The data of each.
     pub blocks: [Block; BUCKET_ENTRIES],
 }
 

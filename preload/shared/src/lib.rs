@@ -1,6 +1,5 @@
-//! What an observer that is preloaded in front of malloc and the program that reads what it saw have
-//! to agree on: which allocations are taken as samples and what a sample stands for, and the layouts
-//! of their files.
+//! The agreement between an observer that is preloaded in front of malloc and the program that reads its file: which
+//! allocations are taken as samples and what a sample stands for, and the layouts of their files.
 //!
 //! `preload/trace` and `preload/sample` count and sample by these rules inside a third-party
 //! program; `lab::trace` and `lab::profile` read by the same ones.

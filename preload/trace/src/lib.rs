@@ -8,8 +8,8 @@
 //! Every block that is asked for is also counted by its size, and one in so many bytes is sampled: when
 //! it was made, by which thread, and, once it is given back, how long it lived.
 //!
-//! What maps memory besides malloc (a runtime's heap, an allocator inside the program) is noted as well, in a table of
-//! the process's own: `regions`.
+//! Mappers of memory besides malloc (a runtime's heap, an allocator inside the program) are recorded as well, in a
+//! table of the process's own: `regions`.
 //!
 //! The counts live in a file that the lab created and named in `MILLPOND_TRACE_FILE`, mapped shared:
 //! it survives a killed target, a fork keeps counting into it, and the lab reads it with `pread`.

@@ -1,4 +1,4 @@
-//! What maps memory: `mmap` and its kin, with the address of the code that called.
+//! The calls that map memory: `mmap` and its relatives, with the address of the code that called.
 //!
 //! malloc of the C library calls none of these symbols, so what is noted belongs to others: a preloaded allocator, a
 //! runtime's heap, an allocator that is part of the program. Each calls through the dynamic linker and gets here.

@@ -25,7 +25,7 @@ unsafe extern "C" {
     fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int;
 }
 
-/// What is known of a sampled block.
+/// The data of a sampled block.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) size_bytes: u64,
@@ -160,7 +160,7 @@ impl Samples<'_> {
         }
     }
 
-    /// What a sample stands for: blocks in parts of one, and bytes.
+    /// The weight of a sample: blocks in parts of one, and bytes.
     fn weigh(&self, size_bytes: u64) -> (u64, u64) {
         let mean_bytes = self.file.header.mean_bytes.load(Ordering::Relaxed);
         let weight = weight(size_bytes, mean_bytes);

@@ -19,7 +19,7 @@ const FAMILY: &[&str] = &["malloc", "free", "calloc", "realloc"];
 pub(crate) struct Call {
     /// The object that calls.
     pub(crate) from: PathBuf,
-    /// What it calls.
+    /// The called function.
     pub(crate) function: &'static str,
     /// The file it gets to.
     pub(crate) to: PathBuf,

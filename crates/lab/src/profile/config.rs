@@ -1,4 +1,4 @@
-//! What the user wants profiled, and the defaults with their reasons.
+//! The user's settings of a profile, and the defaults with their reasons.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -136,7 +136,7 @@ impl Files {
         self.write(path, &bytes)
     }
 
-    /// What `after` has more and less of than `before`.
+    /// The differences between `after` and `before`.
     pub(super) fn write_differences(
         &mut self,
         before: &Side,
@@ -382,7 +382,7 @@ const SHARE_MIN: f64 = 0.5;
 /// The way.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Unwind {
-    /// What fits the program.
+    /// The choice that fits the program.
     #[default]
     Auto,
     /// Frame pointers.

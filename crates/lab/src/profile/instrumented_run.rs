@@ -31,7 +31,7 @@ const WARM_UP_SHARE: f64 = 0.25;
 /// Fewer requests than that are no load.
 const REQUESTS_MIN: u64 = 20;
 
-/// What stands between a run and its work.
+/// The delays between a run and its work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Arm {
     /// Nothing.
@@ -286,7 +286,7 @@ fn activate(sampler: Option<&Sampler>, is_active: bool) -> Result<(), RunError> 
     }
 }
 
-/// What is read has to be what was written.
+/// The read values have to equal the written ones.
 fn keys_of(work: &[(Operation, Load)]) -> u64 {
     work.first().map_or(1, |&(_, load)| requests_of(load))
 }

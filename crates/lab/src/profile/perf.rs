@@ -33,12 +33,12 @@ pub(super) struct Perf {
     event: &'static str,
 }
 
-/// What was seen in one recording.
+/// The samples of one recording.
 #[derive(Debug, Default)]
 pub(super) struct CpuSamples {
     pub(super) stacks: Stacks,
     pub(super) samples: u64,
-    /// What perf says it lost, in its own chunks.
+    /// The loss that perf reports, in its own chunks.
     pub(super) lost: u64,
 }
 
@@ -260,7 +260,7 @@ fn wait(child: &mut Child, timeout: Duration) -> Result<(), RunError> {
             Ok(Some(_)) => return Ok(()),
             Ok(None) if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
             _ => {
-                // What cannot be waited for is ended.
+                // A process that cannot be waited for is ended.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(failed("it did not come to an end"));

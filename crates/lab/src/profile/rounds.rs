@@ -269,7 +269,7 @@ const LOAD_SHARE: f64 = 0.4;
 const LOAD_MIN: Duration = Duration::from_millis(500);
 const LOAD_MAX: Duration = Duration::from_secs(5);
 
-/// What the comparison knows and wants.
+/// The comparison's knowledge and wishes for the profile.
 pub(crate) struct ProfileRequest<'a> {
     /// All that were compared.
     pub(crate) candidates: &'a [Candidate],
@@ -277,7 +277,7 @@ pub(crate) struct ProfileRequest<'a> {
     pub(crate) record: &'a ComparisonRecord,
     /// Closed loop throughput of the slowest, per operation.
     pub(crate) slowest_per_s: &'a [f64],
-    /// What the user's own load program takes.
+    /// The time of the user's own load program.
     pub(crate) load_command: Option<Duration>,
     /// From the start of a run to its first request, and from its last request to its end.
     pub(crate) overhead: Duration,
@@ -313,7 +313,7 @@ impl ProfileRequest<'_> {
         each.mul_f64(LOAD_SHARE).clamp(LOAD_MIN, LOAD_MAX)
     }
 
-    /// What a run takes, before one was seen: its work comes twice, the first time to warm up.
+    /// The expected time of a run, before the first one: its work comes twice, the first time to warm up.
     fn guess(&self, load: Duration) -> Duration {
         self.overhead + self.load_command.unwrap_or(load) * 2
     }
@@ -474,7 +474,7 @@ fn directory_of(side: &Side) -> PathBuf {
     Path::new(FLAMES_DIRECTORY).join(file_name(&side.figures.name))
 }
 
-/// What the page draws of a candidate.
+/// The page's data of a candidate.
 fn graphs_of(side: &Side, directory: &Path) -> Vec<FlameGraph> {
     let mut graphs = Vec::new();
     let mut add = |kind, stacks, samples, note| {

@@ -57,7 +57,7 @@ impl Symbols {
 
 #[cfg(feature = "symbols")]
 mod elf {
-    //! What an ELF file and its debug information call the code in it.
+    //! Names of code from an ELF file and its debug information.
 
     use std::path::Path;
     use std::rc::Rc;

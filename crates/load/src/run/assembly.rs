@@ -89,7 +89,7 @@ pub(super) fn assemble(
     record.judged()
 }
 
-/// What was asked for, and how the machine and the connections fared.
+/// The settings, and how the machine and the connections fared.
 fn settings_of(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadRecord {
     let config = shared.config;
     LoadRecord {
@@ -228,7 +228,7 @@ fn unix_ns(at: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What each class came to, under its name. `is_of_all`: the rate is of all responses.
+/// The results of each class, under its name. `is_of_all`: the rate is of all responses.
 fn classes_of(config: &LoadConfig, total: &Outcome, is_of_all: bool) -> Vec<ClassRecord> {
     let Workload::Mix(mix) = &config.workload else {
         return Vec::new();

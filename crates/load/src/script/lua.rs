@@ -107,7 +107,7 @@ impl Script {
         self.flush();
     }
 
-    /// What the script did wrong during the run.
+    /// The errors of the script during the run.
     pub fn errors(&self) -> &ScriptErrors {
         &self.errors
     }

@@ -313,7 +313,7 @@ impl Worker<'_> {
     }
 }
 
-// What besides the clocks reads a worker's responses.
+// The readers of a worker's responses besides the clocks.
 
 impl Worker<'_> {
     /// Adds the readers of responses in this run.

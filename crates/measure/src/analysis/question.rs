@@ -16,7 +16,7 @@ use crate::units::format_percent;
 pub(super) struct Question {
     /// As the sentence begins.
     title: &'static str,
-    /// What the best one does.
+    /// The achievement of the best one.
     achievement: &'static str,
     /// The first one measured is used.
     pub(super) quantities: &'static [Quantity],
@@ -160,7 +160,7 @@ fn distrust(field: &Field<'_>, comparisons: &[Comparison]) -> Option<String> {
         .then(|| first.clone())
 }
 
-/// What work per request says, when time is not to be trusted.
+/// The sentence on work per request, when time is not to be trusted.
 fn substitute_sentence(field: &Field<'_>, quantities: &[Quantity]) -> String {
     for &quantity in quantities {
         let measures = measures_of(field, &[quantity]);
@@ -184,7 +184,7 @@ fn substitute_sentence(field: &Field<'_>, quantities: &[Quantity]) -> String {
 /// More names than this make a list too long to read.
 const NAMES_MAX: usize = 3;
 
-/// What the comparisons of a question say of its candidates.
+/// The result of a question's comparisons about its candidates.
 struct Answer<'a> {
     baseline: &'a str,
     direction: Direction,
@@ -372,7 +372,7 @@ impl<'a> Answer<'a> {
         self.open.iter().all(|one| one.is_blind())
     }
 
-    /// What a comparison cut short shows: where it leads, and that this is not yet an answer.
+    /// The result of a comparison cut short: where it leads, and that this is not yet an answer.
     fn too_early(&self) -> String {
         let rounds = self.open.iter().map(|one| one.rounds).max().unwrap_or(0);
         let words = if rounds == 1 {

@@ -1,10 +1,10 @@
 //! The advice: which candidate for what, what it costs, and when not to switch.
 //!
 //! After the questions have been answered; it adds no verdict of its own, and reads those of the
-//! table. What is named lies on the front of memory against CPU and throughput, proved better in
-//! something, and its proved costs stand in the same sentence. Where the two ends of the front are
-//! different candidates, both are named. What a megabyte is worth in requests only the reader
-//! knows.
+//! table. The named candidates lie on the front of memory against CPU and throughput, proved better
+//! in something, and its proved costs stand in the same sentence. Where the two ends of the front
+//! are different candidates, both are named. Only the reader knows how many requests a megabyte is
+//! worth.
 
 mod decomposition;
 
@@ -280,7 +280,7 @@ impl Advisor<'_, '_> {
         text + "."
     }
 
-    /// What is proved worse, or else what is proved the same.
+    /// The proved losses, or else the proved equalities.
     fn price(&self, name: &str) -> String {
         let losses: Vec<String> = self
             .losses(name)
@@ -306,7 +306,7 @@ impl Advisor<'_, '_> {
         }
     }
 
-    /// What the winners leave open of a trade: a candidate that costs nothing if each of them does, and the
+    /// The open part of a trade between the winners: a candidate that costs nothing if each of them does, and the
     /// baseline where nothing is better than it.
     fn other_ends(&self, winners: &[Winner<'_>]) -> Vec<String> {
         let mut sentences = Vec::new();
@@ -531,8 +531,8 @@ impl Advisor<'_, '_> {
         (text, differences)
     }
 
-    /// What says that less memory is the allocator's doing; a figure that says the opposite, or next to nothing, is no
-    /// reason.
+    /// The evidence that less memory is the allocator's doing; a figure that says the opposite, or next to nothing, is
+    /// no reason.
     fn memory_reason(&self, evidence: &Evidence<'_, '_>, name: &str) -> String {
         let own = self.field.others.iter().find(|one| one.name == name);
         let own = own.and_then(|one| retained_bytes(one));
@@ -558,7 +558,7 @@ impl Advisor<'_, '_> {
     }
 }
 
-/// What a loss is in absolute terms, if that says more than the ratio.
+/// A loss in absolute terms, if that says more than the ratio.
 fn absolute_price(topic: &Topic<'_>, candidate: &str) -> String {
     let Some((comparison, measure)) = topic
         .comparison(candidate)
@@ -656,7 +656,7 @@ impl Advisor<'_, '_> {
         }
     }
 
-    /// What is open where nothing else is.
+    /// The open questions where nothing else is.
     fn open_latency(&self, decisive: usize) -> String {
         let Some(topic) = self.topic("latency").filter(|_| decisive == 0) else {
             return String::new();

@@ -300,7 +300,7 @@ pub(super) fn own_disturbance_warnings(field: &Field<'_>) -> Vec<String> {
         .collect()
 }
 
-/// What happened to the runs as such.
+/// Events in the runs as such.
 pub(super) fn warnings_of_runs(field: &Field<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     for candidate in field.all() {
@@ -529,8 +529,8 @@ fn geometric_mean(measures: &[Measure], value: impl Fn(Measure) -> Option<f64>) 
     Some((sum_of_logs / measures.len() as f64).exp())
 }
 
-// What a comparison with another session needs of one session: the runs of each candidate beside the
-// baseline's, the reasons not to believe them, and whether the baseline differed from itself.
+// The data that a comparison with another session needs: the runs of each candidate beside the baseline's, the reasons
+// not to trust them, and whether the baseline differed from itself.
 
 /// The runs of `name` beside those of `against` in the same rounds; `None` if one is not there.
 pub(crate) fn rounds_of(

@@ -29,7 +29,7 @@ const DEPTH_MAX: usize = 400;
 const STYLE: &str = include_str!("flamegraph.css");
 const SCRIPT: &str = include_str!("flamegraph.js");
 
-/// What the weights count.
+/// The unit of the weights.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
     /// Samples of a clock.
@@ -61,14 +61,14 @@ impl Unit {
     }
 }
 
-/// What stands above the boxes.
+/// The text above the boxes.
 #[derive(Clone, Copy, Debug)]
 pub struct Picture<'a> {
-    /// What is shown, in a line.
+    /// The title, in a line.
     pub title: &'a str,
-    /// What one has to know to read it, in a line; may be empty.
+    /// The explanation for the reader, in a line; may be empty.
     pub note: &'a str,
-    /// What the weights count.
+    /// The unit of the weights.
     pub unit: Unit,
 }
 
@@ -154,9 +154,9 @@ pub(super) struct Place {
     pub(super) width: f64,
     /// Narrower boxes are left out.
     pub(super) width_min: f64,
-    /// With what the script and the keyboard need.
+    /// Includes the parts for the script and the keyboard.
     pub(super) is_alive: bool,
-    /// With what a pointer shows.
+    /// Includes the tooltips.
     pub(super) has_titles: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What lies where in a process, and what of it is resident: `/proc/PID/smaps` and `pagemap`.
+//! The mappings of a process, and their resident parts: `/proc/PID/smaps` and `pagemap`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -42,7 +42,7 @@ pub struct Mapping {
     pub is_accessible: bool,
     /// It may be written.
     pub is_writable: bool,
-    /// What is written is seen by others that have it mapped.
+    /// Writes are seen by others that have it mapped.
     pub is_shared: bool,
     /// The file, `[heap]`, `[stack]` and the like, or nothing.
     pub name: String,
@@ -251,7 +251,7 @@ impl ProcessTree {
                     processes.insert(pid, one);
                 }
                 Err(ProcessError::Gone { .. }) => {}
-                // What the kernel says of a process that is just ending depends on how far that is.
+                // The kernel's data about a process that is just ending depends on how far that is.
                 Err(_) if !is_alive(pid) => {}
                 Err(error) => return Err(error),
             }

@@ -101,17 +101,17 @@ pub struct Settings {
     pub load_warm_ups: u32,
     /// Length of one memory phase of the slowest candidate, or of the user's own load program.
     pub throughput_phase_ns: u64,
-    /// What is counted of one slice at the constant rate.
+    /// The counted time of one slice at the constant rate.
     pub latency_phase_ns: u64,
     /// Slices of the closed loop per operation, round and candidate; 0: the load was made in whole runs.
     pub cycles: u32,
     /// Slices at the constant rate.
     pub paced: u32,
-    /// What is counted of one slice of the closed loop.
+    /// The counted time of one slice of the closed loop.
     pub slice_ns: u64,
-    /// What is counted of one uninterrupted block of the closed loop; 0: there are none.
+    /// The counted time of one uninterrupted block of the closed loop; 0: there are none.
     pub block_ns: u64,
-    /// What is counted of a slice of writes in the closed loop, which then have no blocks; 0: as of all others.
+    /// The counted time of a slice of writes in the closed loop, which then have no blocks; 0: as of all others.
     pub write_slice_ns: u64,
     /// The same at the constant rate.
     pub write_latency_phase_ns: u64,
@@ -150,7 +150,7 @@ pub struct Settings {
     /// Whether the kernel might give candidates huge pages they did not ask for (`--thp`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub huge_pages: Option<bool>,
-    /// What each run did, if it was of phases (`--phases`) and not of equal work and slices.
+    /// The phases of each run, if it was of phases (`--phases`) and not of equal work and slices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<PhasePlan>,
 }
@@ -172,7 +172,7 @@ pub struct InterimSettings {
 }
 
 impl InterimSettings {
-    /// What each analysis may claim.
+    /// The permitted claims of each analysis.
     #[must_use]
     pub fn looks(&self) -> InterimAnalyses {
         InterimAnalyses::planned(self.planned.len())
@@ -194,8 +194,8 @@ pub struct QuestionVerdict {
     pub sentence: String,
     /// Whether the answer may be relied on; if not, the sentence says why.
     pub trusted: bool,
-    /// What the rounds could show: the smallest difference, the margin, and what is undecided with the
-    /// rounds that it needs. Empty if the answer is not to be trusted.
+    /// The power of the rounds: the smallest difference, the margin, and what is undecided with the rounds that it
+    /// needs. Empty if the answer is not to be trusted.
     pub resolution: String,
     /// Every other candidate against the baseline. The A/A candidate is among them.
     pub comparisons: Vec<Comparison>,
@@ -222,7 +222,7 @@ pub struct MeasureComparisons {
     pub comparisons: Vec<Comparison>,
 }
 
-/// What the pools change under one allocator: pools on against pools off.
+/// The effect of the pools under one allocator: pools on against pools off.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PoolsEffect {
@@ -260,7 +260,7 @@ pub struct UnpinnedMemory {
 pub struct Analysis {
     /// The three answers.
     pub verdicts: Verdicts,
-    /// What pools change, per allocator; empty if the server is not ours.
+    /// The effect of pools, per allocator; empty if the server is not ours.
     pub pools_effect: Vec<PoolsEffect>,
     /// Every measure on its own.
     pub details: Vec<MeasureComparisons>,
@@ -277,11 +277,11 @@ pub struct Analysis {
     /// the margin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unpinned: Vec<UnpinnedMemory>,
-    /// What to use for what and why, and when not to, in two sentences.
+    /// The recommendation and its reasons, and when not to switch, in two sentences.
     pub recommendation: Recommendation,
-    /// What the baseline run twice showed, as one sentence; empty if it was not run twice.
+    /// The result of the baseline run twice, as one sentence; empty if it was not run twice.
     pub self_check: String,
-    /// What a reader has to know before relying on the answers.
+    /// Notes for the reader before relying on the answers.
     pub warnings: Vec<String>,
 }
 
@@ -303,11 +303,11 @@ pub struct ComparisonRecord {
     pub duration_ns: u64,
     /// True if Ctrl-C or the time budget ended it early.
     pub interrupted: bool,
-    /// What was measured.
+    /// The measured program.
     pub subject: Subject,
     /// How.
     pub settings: Settings,
-    /// On what.
+    /// The machine.
     pub environment: Environment,
     /// One line on hardware counters: what is counted, or why not.
     pub counters: String,
@@ -338,7 +338,7 @@ impl ComparisonRecord {
         }
     }
 
-    /// What malloc is to the baseline, if that was found.
+    /// The role of malloc in the baseline, if that was found.
     #[must_use]
     pub fn reach(&self) -> Option<&Reach> {
         let mut candidates = self.candidates.iter();
@@ -417,7 +417,7 @@ impl ComparisonRecord {
 // Which candidate to use for what, what it costs, why, and when not: as words and as the numbers behind
 // them.
 
-/// What sort of advice it is.
+/// The kind of advice.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
@@ -426,7 +426,7 @@ pub enum Advice {
     None,
     /// One candidate is better in something and proved worse in nothing.
     Switch,
-    /// What is better in one question costs something in another, or different ones are better.
+    /// A gain in one question costs something in another, or different ones are better.
     TradeOff,
     /// Nothing is better than the baseline.
     Stay,
@@ -501,9 +501,9 @@ pub struct FrontEntry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recommendation {
-    /// What sort of advice it is.
+    /// The kind of advice.
     pub advice: Advice,
-    /// What to use, for what, and what it costs.
+    /// The recommended candidate, its purpose, and its costs.
     pub sentence: String,
     /// Why the first candidate named is better; empty if none is.
     pub reason: String,
@@ -518,9 +518,9 @@ pub struct Recommendation {
     pub differences: Vec<CostDifference>,
 }
 
-// What `--baseline` adds to a record: this comparison against an earlier one of the same question.
+// The part that `--baseline` adds to a record: this comparison against an earlier one of the same question.
 
-/// What of two sessions is put side by side.
+/// The compared values of two sessions.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegressionBy {
@@ -538,9 +538,9 @@ pub enum RegressionBy {
 pub struct RegressionQuestion {
     /// `throughput`, `latency`, `memory` or `work`.
     pub name: String,
-    /// What it rests on; of several, the geometric mean.
+    /// Its basis; of several, the geometric mean.
     pub measures: Vec<Measure>,
-    /// What is put side by side.
+    /// The compared values.
     pub by: RegressionBy,
     /// Of ratios: the baseline's own value over its earlier one (medians). Ratios cannot see it, and
     /// nothing is claimed of it.
@@ -567,7 +567,7 @@ pub struct Regression {
     pub regressed: bool,
     /// The questions; one error rate holds over all their comparisons together.
     pub questions: Vec<RegressionQuestion>,
-    /// What differs between both, and what could not be compared.
+    /// The differences between both, and the values that could not be compared.
     pub warnings: Vec<String>,
 }
 

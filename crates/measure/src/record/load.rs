@@ -90,7 +90,7 @@ pub struct LoadVerdict {
     pub status: LoadStatus,
     /// Why not fully; empty if OK.
     pub reasons: Vec<String>,
-    /// What else is known about how far they hold, whatever the status.
+    /// Other facts about their validity, whatever the status.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -269,7 +269,7 @@ pub struct LoadReport {
     /// All responses per second of `rate_window`, right and wrong; absent in records of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_answers_per_s: Option<f64>,
-    /// What the rate is of; absent in records of earlier versions.
+    /// The time span of the rate; absent in records of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_window: Option<LoadRateWindow>,
     /// The Server field of the first response.
@@ -338,7 +338,7 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// What the rate is of. Of records without it: all of the run.
+    /// The time span of the rate. Of records without it: all of the run.
     #[must_use]
     pub fn window_of_rate(&self) -> LoadRateWindow {
         self.rate_window.unwrap_or_else(|| LoadRateWindow {
@@ -466,7 +466,7 @@ pub struct LoadClass {
 // A run with a fixed count goes on until its last response, and then a few stragglers decide how long it took. The rate
 // is therefore of the time in which there was still something to send.
 
-/// What ended the window of the rate.
+/// The event that ended the window of the rate.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateWindowEnd {
@@ -508,7 +508,7 @@ pub struct LoadRateWindow {
     pub wrong_statuses: u64,
     /// Bytes received in it, heads included.
     pub bytes_received: u64,
-    /// What ended it.
+    /// The event that ended it.
     pub end: RateWindowEnd,
 }
 
@@ -588,7 +588,7 @@ impl LoadOutage {
     }
 }
 
-// What came of the cookies that a server set.
+// The outcome of the cookies that a server set.
 
 /// Set-Cookie fields of all responses, warm-up included, by what came of them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -619,7 +619,7 @@ impl LoadCookies {
 
 // The JSON of `load --find-max`: every step of a search for the highest rate, and what they say.
 
-/// What a step, or the votes of one rate, came to.
+/// The result of a step, or of the votes of one rate.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepOutcome {
@@ -675,7 +675,7 @@ pub struct SearchStep {
     pub requests_per_s: f64,
     /// Right responses.
     pub requests: u64,
-    /// What it came to.
+    /// Its result.
     pub outcome: StepOutcome,
     /// Why it was missed or rejected; empty if it was met.
     pub reasons: Vec<String>,
@@ -699,7 +699,7 @@ pub struct SearchStep {
 pub struct CurvePoint {
     /// The rate that was offered.
     pub rate_per_s: f64,
-    /// What the votes decided.
+    /// The decision of the votes.
     pub outcome: StepOutcome,
     /// Steps that came to that.
     pub votes: u32,
@@ -719,7 +719,7 @@ pub struct SearchReport {
     pub version: String,
     /// The URL as given.
     pub url: String,
-    /// What had to be kept, in words.
+    /// The objectives, in words.
     pub objectives: Vec<String>,
     /// Threads of the generator.
     pub threads: u32,
@@ -743,7 +743,7 @@ pub struct SearchReport {
     pub missed_per_s: Option<f64>,
     /// Why the search ended.
     pub ended: SearchEnd,
-    /// What a step failed with, if one did.
+    /// The error of a step, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// The load-latency curve, by ascending rate.
@@ -765,7 +765,7 @@ impl SearchReport {
     }
 }
 
-// What was asked of a server of the user's, as a record of a comparison says it.
+// The requests for a user's server, as a record of a comparison describes them.
 
 /// One request of those that were sent in turn.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -792,7 +792,7 @@ pub struct SentScript {
     pub file: String,
     /// SHA-256 of its text, in hexadecimal.
     pub sha256: String,
-    /// What its `init` was given.
+    /// The arguments of its `init`.
     pub args: Vec<String>,
 }
 
@@ -810,7 +810,7 @@ pub struct SentTls {
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SentRequests {
-    /// What was sent; with a script what its table `wrk` said before it ran.
+    /// The requests; with a script what its table `wrk` said before it ran.
     pub requests: Vec<SentRequest>,
     /// The script that made them, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -883,7 +883,7 @@ impl fmt::Display for SentRequests {
 pub enum RunPart {
     /// Before the window: not counted, and shown as such.
     WarmUp,
-    /// What is counted.
+    /// The counted part.
     #[default]
     Window,
     /// After it: responses to requests that were due in the window.

@@ -90,9 +90,8 @@ fn looks(record: &ComparisonRecord) -> Vec<Look> {
     looks
 }
 
-// What every page has around its content: the head with its policy, landmarks, sections that a reader
-// can jump to, figures in two forms, tables that can be scrolled with the keyboard, and the record at
-// the end.
+// The common frame of every page: the head with its policy, landmarks, sections that a reader can jump to, figures in
+// two forms, tables that can be scrolled with the keyboard, and the record at the end.
 
 /// A page under construction.
 #[derive(Debug)]
@@ -206,7 +205,7 @@ fn wide_figure(title: &str, hint: &str, svg: &str) -> String {
     )
 }
 
-/// What is wider than a narrow screen and cannot be drawn anew: a table. It takes the keyboard's focus.
+/// Content that is wider than a narrow screen and cannot be drawn again: a table. It takes the keyboard's focus.
 fn scroll(title: &str, body: &str) -> String {
     format!(
         "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{}\">{body}</div>",

@@ -14,15 +14,15 @@ use super::terminal::wrapped;
 /// wrk moves on to the next unit at this share of it.
 const NEXT_UNIT_SHARE: f64 = 0.85;
 
-/// What is printed before the run: `Running 30s test @ http://...`.
+/// The output before the run: `Running 30s test @ http://...`.
 #[must_use]
 pub fn header(url: &str, duration_ns: u64, threads: u32, connections: u32) -> String {
     let duration = scaled(duration_ns as f64 / 1e9, 60.0, &["s", "m"], 0);
     format!("Running {duration} test @ {url}\n  {threads} threads and {connections} connections\n")
 }
 
-/// What is printed after the run. `latency` is the clock to show as wrk's latency, `rates` the
-/// requests per second of single threads in slices of 100 ms; `distribution` is `--latency`.
+/// The output after the run. `latency` is the clock to show as wrk's latency, `rates` the requests
+/// per second of single threads in slices of 100 ms; `distribution` is `--latency`.
 #[must_use]
 pub fn results(
     report: &LoadReport,
@@ -66,7 +66,7 @@ pub(super) fn statistics(latency: &LatencyHistogram, rates: &SampleSummary) -> S
     text
 }
 
-/// What the rows of counts are of, right and wrong responses alike, as wrk counts.
+/// The basis of the rows of counts, right and wrong responses alike, as wrk counts.
 struct Counted {
     answers: u64,
     wrong_statuses: u64,
@@ -222,7 +222,7 @@ fn failure_lines(report: &LoadReport) -> String {
     format!("  Failures:\n{}", lines.collect::<String>())
 }
 
-/// What the rows of the sample are of.
+/// The basis of the rows of the sample.
 fn sample_line(report: &LoadReport) -> String {
     let Some(sample) = report.sampled_service_ns else {
         return String::new();
@@ -248,7 +248,7 @@ fn populations_line(report: &LoadReport) -> String {
     wrapped(&sentence, WIDTH, "    ")
 }
 
-/// What the rate is of, where that is not the whole run.
+/// The time span of the rate, where that is not the whole run.
 fn rate_window_line(report: &LoadReport) -> String {
     let window = report.window_of_rate();
     if window.end == RateWindowEnd::Time {
@@ -497,7 +497,7 @@ pub struct Blocks {
     pub uncorrected: bool,
 }
 
-/// What is printed after the run, as [`results`].
+/// The output after the run, as [`results`].
 #[must_use]
 pub fn wrk2_results(
     report: &LoadReport,

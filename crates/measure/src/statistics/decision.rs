@@ -41,7 +41,7 @@ impl RoundPair {
     }
 }
 
-/// What a measure is called, which way is good, and what counts as the same.
+/// A measure's name, which way is good, and the margin of equality.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// For the sentence: `PUT throughput`.
@@ -55,7 +55,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// What is claimed where so many comparisons are judged together.
+    /// The permitted claims where so many comparisons are judged together.
     pub(crate) fn claims(&self, comparisons: usize) -> Claims {
         Claims {
             comparisons,
@@ -99,7 +99,7 @@ pub fn compare_rounds(rounds: &PairedRounds, rule: &Rule) -> Comparison {
 #[must_use]
 pub fn compare_all(candidates: &[PairedRounds], rule: &Rule) -> Vec<Comparison> {
     let differences: Vec<Vec<f64>> = candidates.iter().map(PairedRounds::differences).collect();
-    // What may not be judged makes no claim, so it does not cost the others anything.
+    // Comparisons that may not be judged make no claim, so they do not cost the others anything.
     let judged: Vec<usize> = (0..candidates.len())
         .filter(|&index| candidates[index].trouble.is_none())
         .collect();
@@ -192,7 +192,7 @@ pub(crate) fn is_constant(values: &[f64]) -> bool {
     values.len() > 1 && values.iter().all(|one| one == &values[0])
 }
 
-/// What a verdict is made from, as logarithms.
+/// The basis of a verdict, as logarithms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence {
     pub(crate) found: Found,

@@ -1,4 +1,4 @@
-//! What so many rounds can show, and how many it takes to decide, by simulation of the procedure itself.
+//! The power of so many rounds, and how many it takes to decide, by simulation of the procedure itself.
 //!
 //! The formulas of textbooks hold for means of many normal values. Here it is ranks of 6 to 30 rounds, a
 //! part of the error for each candidate and each interim analysis, "equivalent" before "better", and a spread that is
@@ -89,7 +89,7 @@ pub struct Claims {
     pub margin: f64,
 }
 
-/// What one comparison's data showed, as logarithms.
+/// The data of one comparison, as logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
     /// The estimate.
@@ -212,8 +212,8 @@ pub fn rounds_needed(found: &Found, sizes: Sizes, claims: Claims) -> usize {
     enough
 }
 
-/// What the half width of a comparison's interval is multiplied by, on average, where there are `to` paired rounds in
-/// place of `from`.
+/// The average factor for the half width of a comparison's interval, where there are `to` paired rounds instead of
+/// `from`.
 #[must_use]
 pub fn width_ratio(from: usize, to: usize, looks: InterimAnalyses) -> f64 {
     // The claim of a comparison that stands alone is made by its interval.
@@ -262,7 +262,7 @@ fn mean_half_width(samples: &[Sample]) -> f64 {
     samples.iter().map(Sample::half_width).sum::<f64>() / samples.len() as f64
 }
 
-/// What decides which samples are simulated: sizes, comparisons, analyses.
+/// The key of the simulated samples: sizes, comparisons, analyses.
 type Key = (Sizes, usize, usize);
 
 /// The simulated samples for such data, and what their intervals are to be multiplied by.

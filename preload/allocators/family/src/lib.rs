@@ -20,7 +20,7 @@ pub const EINVAL: c_int = 22;
 /// There is no memory.
 pub const ENOMEM: c_int = 12;
 
-/// What a failed function leaves for its caller.
+/// The result that a failed function leaves for its caller.
 pub fn set_errno(code: c_int) {
     // SAFETY: the C library returns the calling thread's own, always valid.
     unsafe { *__errno_location() = code }

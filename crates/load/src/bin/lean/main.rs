@@ -72,7 +72,7 @@ pub(crate) struct Config {
     pub(crate) spin: bool,
     /// One request on each connection; then they stay idle until standard input ends.
     pub(crate) hold: bool,
-    /// Whose CPU time is read when the window begins and when it ends.
+    /// The process whose CPU time is read when the window begins and when it ends.
     pub(crate) server_pid: Option<u32>,
 }
 

@@ -25,7 +25,7 @@ const WANTS_FIELDS: u8 = 2;
 /// And body.
 const WANTS_BODY: u8 = 3;
 
-/// What was decided from the first thread's state, for all of them.
+/// The decisions from the first thread's state, for all of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScriptNeeds {
     pub(super) is_dynamic: bool,
@@ -265,7 +265,7 @@ fn fields_of(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 /// Tables within tables deeper than this are taken for a table that contains itself.
 const DEPTH_MAX: usize = 64;
 
-/// What a thread's state, the main state and the thread's worker share.
+/// The data shared by a thread's state, the main state and the thread's worker.
 #[derive(Debug)]
 pub(super) struct ThreadFacts {
     /// Where the thread's next connections go. Read per connection, not per request.

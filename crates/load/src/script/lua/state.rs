@@ -101,7 +101,7 @@ impl ScriptState {
         call(&self.init, "init", args)
     }
 
-    /// What `request()` returns; `None`: the same string as the last time.
+    /// The result of `request()`; `None`: the same string as the last time.
     pub(super) fn request(&self) -> Scripted<Option<LuaString>> {
         match call(&self.request, "request", ())? {
             Value::String(text) => Ok(Some(text)),
@@ -165,7 +165,7 @@ fn call<T: mlua::FromLuaMulti>(
         .map_err(|error| format!("in {name}(): {}", sentence(&error)))
 }
 
-/// What went wrong in one line, without the stack below it.
+/// The error in one line, without the stack below it.
 pub(super) fn sentence(error: &mlua::Error) -> String {
     let text = match error {
         mlua::Error::CallbackError { cause, .. } => return sentence(cause),

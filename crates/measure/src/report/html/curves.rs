@@ -100,7 +100,7 @@ fn curves_of<'a>(
         .collect()
 }
 
-/// What verdicts are made from: each run's own percentiles, their median and their range.
+/// The basis of verdicts: each run's own percentiles, their median and their range.
 fn table(record: &ComparisonRecord, operation: Operation) -> String {
     type Pick = fn(&LatencySummary) -> u64;
     // How many requests a run needs for each: with fewer, none is beyond the percentile and it is the longest.

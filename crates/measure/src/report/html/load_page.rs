@@ -249,7 +249,7 @@ fn classes(report: &LoadReport) -> String {
     table::with_head("Classes of requests", &head, &text)
 }
 
-/// What the rate is of, where that is not the whole window.
+/// The time span of the rate, where that is not the whole window.
 fn rate_window(report: &LoadReport) -> String {
     let window = report.window_of_rate();
     match window.end {
