@@ -146,7 +146,7 @@ pub(crate) fn features_run() -> Result<(), String> {
 
 /// A toolchain of rustup, or the only one there is.
 pub(crate) struct Toolchain {
-    /// As rustup knows it; none without rustup.
+    /// Its name in rustup; none without rustup.
     name: Option<String>,
     /// Whether it is a nightly one, which needs no permission for unstable flags.
     is_nightly: bool,
@@ -221,7 +221,7 @@ impl Toolchain {
             .is_some_and(|sysroot| PathBuf::from(sysroot).join(library).is_file())
     }
 
-    /// The platform it compiles for by itself. Naming it keeps flags away from build scripts.
+    /// The default platform of the compiler. Naming it keeps flags away from build scripts.
     pub(crate) fn host(&self) -> Result<String, String> {
         self.answers("rustc", &["--version", "--verbose"])
             .and_then(|text| {

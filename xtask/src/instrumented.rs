@@ -3,9 +3,9 @@
 //! Miri checks every rule of memory that a compiler may rely on. It runs the tests of the pools, and those of the
 //! search for the ends of a head's parts, with SSE2 as the vector instructions.
 //!
-//! The pools take their chunks from the allocator there, since Miri knows no `mmap` at an address
-//! of one's choice, and the tests do little of what they otherwise do often: Miri is a thousand
-//! times slower.
+//! The pools take their chunks from the allocator there, since Miri supports no `mmap` at an
+//! address of one's choice, and the tests do little of what they otherwise do often: Miri is a
+//! thousand times slower.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -248,9 +248,9 @@ fn tests_under(
         command.arg("-Zbuild-std");
     }
     command.args(["--", "--skip", SANITIZE_NOT_UNDER_IT]);
-    // rustix makes system calls by itself, which no sanitizer sees: memory that one pool unmapped
-    // and another got again would look like memory that both use. Through the C library's calls
-    // they are seen.
+    // rustix makes system calls by itself, which no sanitizer intercepts: memory that one pool
+    // unmapped and another got again would look like memory that both use. The C library's calls
+    // are intercepted.
     let mut flags = format!("-Zsanitizer={name} --cfg rustix_use_libc");
     if !has_source {
         // The standard library comes without the flag then.
@@ -321,7 +321,7 @@ pub(crate) struct Target {
     input_bytes_max: usize,
 }
 
-/// All there are; the first is meant when none is named.
+/// All of them; the first is the default.
 pub(crate) const TARGETS: [Target; 5] = [
     Target {
         name: "sequences",
@@ -371,7 +371,7 @@ const FUZZ_FLAGS: [&str; 7] = [
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
     "-Ccodegen-units=1",
-    // So that the sanitizer sees the system calls of rustix: see `sanitize`.
+    // So that the sanitizer intercepts the system calls of rustix: see `sanitize`.
     "--cfg=rustix_use_libc",
 ];
 

@@ -287,8 +287,8 @@ pub fn run_command(command: &mut Command, tests: &mut TestTally) -> Result<bool,
     }
 }
 
-/// Runs a command to its end and hands on each line of what it prints, on stdout and stderr alike: one pipe for
-/// both, so that what is said of a test stays beside it. The command is not to be run again.
+/// Runs a command to its end and hands on each line of what it prints, on stdout and stderr alike: one pipe for both,
+/// so that messages about a test stay beside it. The command is not to be run again.
 pub fn run_by_lines(
     command: &mut Command,
     mut take: impl FnMut(&[u8]) -> io::Result<()>,

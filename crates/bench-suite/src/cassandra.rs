@@ -29,7 +29,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// The tests on the nodes: the scenes that every engine runs, and those about several nodes.
 const TESTS: [&str; 4] = ["cluster::", "api::", "records::", "range::"];
 
-/// How nodes and clients know each other.
+/// How nodes and clients authenticate each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Access {
     /// Not at all, in plaintext.
@@ -171,7 +171,7 @@ fn fetch(jars: &Path) -> Result<(), String> {
     std::fs::rename(&part, jars).map_err(failed)
 }
 
-/// Three nodes. Dropping it stops them and takes their data away.
+/// Three nodes. Dropping it stops them and removes their data.
 struct Cluster {
     home: Home,
 }

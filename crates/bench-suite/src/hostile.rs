@@ -52,7 +52,7 @@ use subject::{Holdings, Metrics, PATIENCE, Subject, broken_identity, sum};
 struct HostilePlan {
     /// To compare.
     pairs: usize,
-    /// What a noisy machine may make of them; see `exchanges`.
+    /// The tolerance for a noisy machine; see `exchanges`.
     pairs_max: usize,
     amount: Amount,
     rate_per_s: u64,
@@ -411,8 +411,8 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// The well-behaved client beside the attack; then the attack goes on until it has met what it
-    /// has to meet.
+    /// The well-behaved client beside the attack; then the attack continues until its conditions
+    /// are met.
     fn attacked(
         &self,
         attack: &Attack,

@@ -62,7 +62,7 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
     proof.bench.machine.keep_awake(true);
     let (word, name) = scope.names();
     let mut journal = Journal::open(&proof.bench.scratch, name)?;
-    // The faults are sized by it, and stay the same when the verb goes on.
+    // The faults are sized by it, and stay the same when the command is resumed.
     let scout = journal.find_or("scout", || proof.scout())?;
     let scene = scope.scene(&scout, ns_per_instruction(&proof.object)?)?;
     let mut tallies = tallies(scope, &scene);
@@ -313,7 +313,7 @@ fn own_cpu_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-// Comparisons that ended, one a line, so that hours of them can be interrupted and go on.
+// Finished comparisons, one a line, so that hours of them can be interrupted and resumed.
 
 /// A file of them. It lies in the scratch directory, and goes with it.
 struct Journal {

@@ -93,7 +93,7 @@ fn with_server(
     part: impl FnOnce(&Subject) -> Result<Value, String>,
 ) -> Result<Value, String> {
     let data = bench.scratch.join("entity-bounds");
-    // What an earlier run stored; it may not be there.
+    // The store of an earlier run; it may not be there.
     let _ = std::fs::remove_dir_all(&data);
     let (data_text, memory) = (data.display().to_string(), memory_bytes.to_string());
     let words = [

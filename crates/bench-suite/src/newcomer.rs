@@ -25,7 +25,7 @@ const PORTS: [u16; 12] = [
 ];
 /// Lines of a failed step that are printed.
 const TAIL_LINES: usize = 40;
-/// Measured, but on too busy a machine to be believed (see docs/reference/exit-statuses.md): the command works.
+/// Measured, but on too busy a machine to be trusted (see docs/reference/exit-statuses.md): the command works.
 const NOT_TRUSTED: i32 = 4;
 
 /// Parts that run only on request.

@@ -36,7 +36,7 @@ expected-statuses = ["400", "401", "403", "404", "405", "412", "413", "414", "5x
 expected-statuses = ["2xx", "304", "401", "403", "404", "409", "412", "5xx"]
 "#;
 
-/// Asks both servers; fails if any response is none of those described.
+/// Sends requests to both servers; fails if any response is not described.
 pub(crate) fn run(words: &[&str]) -> Result<(), String> {
     let examples = one_number(words, "examples", EXAMPLES_DEFAULT)?;
     let metadata = metadata()?;
@@ -113,7 +113,7 @@ fn servers(target: &Path, home: &Path) -> Result<[(&'static str, Command); 2], S
     let (data, checkpoints) = (home.join("data"), home.join("checkpoints"));
     let tokens = home.join("tokens");
     for directory in [&data, &checkpoints] {
-        // What an earlier run stored; it may not be there.
+        // The store of an earlier run; it may not be there.
         let _ = std::fs::remove_dir_all(directory);
     }
     std::fs::create_dir(&checkpoints)

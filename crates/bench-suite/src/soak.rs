@@ -136,7 +136,7 @@ fn soak(bench: &Bench, seconds: u64, driver: &str) -> Result<Vec<Value>, String>
     }
 }
 
-/// Plays scenarios until it is over; returns the responses it read to their end.
+/// Plays scenarios until the end; returns the responses it read completely.
 fn visit(mut visitor: Visitor, scenarios: &[Scenario], visits: &Visits) -> BTreeMap<u16, u64> {
     let mut number = 0;
     while !visits.is_over.load(Ordering::Relaxed) {
@@ -162,7 +162,7 @@ fn start_all(bench: &Bench, driver: &str) -> Result<Vec<Stay>, String> {
     let large: Vec<u8> = (0..LARGE_BYTES).map(pattern).collect();
     let fill = || {
         std::fs::create_dir_all(&site)?;
-        // What an earlier run stored would be found instead of nothing; it may not be there.
+        // Data of an earlier run would be found instead of nothing; it may not be there.
         let _ = std::fs::remove_dir_all(&data);
         for number in 0..40 {
             let text = format!("file {number}\n").repeat(number + 1);

@@ -123,8 +123,8 @@ pub(crate) fn end(done: Result<(), String>) -> ExitCode {
     }
 }
 
-/// No child outlives its parent, whatever ends that. A parent that is gone already cannot be seen
-/// to go.
+/// No child outlives its parent, whatever ends that. The end of a parent that is already gone
+/// cannot be noticed.
 pub(crate) fn die_with_parent() -> Result<(), String> {
     let parent = parent_id();
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;

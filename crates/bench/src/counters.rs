@@ -20,7 +20,7 @@ pub struct Counts {
     pub instructions: u64,
     /// Cycles of the core.
     pub cycles: u64,
-    /// Branches that went the other way than foretold.
+    /// Mispredicted branches.
     pub branch_misses: u64,
     /// Loads and stores that missed every cache.
     pub cache_misses: u64,

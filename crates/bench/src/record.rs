@@ -30,7 +30,7 @@ pub struct BenchRecord {
     pub counters_missing: Option<String>,
     /// Other activity on the machine.
     pub noise: Option<NoiseRecord>,
-    /// Whether times are to be believed.
+    /// Whether times are to be trusted.
     pub verdict: VerdictRecord,
     /// The candidates.
     pub candidates: Vec<Candidate>,
@@ -58,7 +58,7 @@ impl From<MachineNoise> for NoiseRecord {
     }
 }
 
-/// Whether times are to be believed. Memory and counts are, in any case.
+/// Whether times are to be trusted. Memory and counts are, in any case.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct VerdictRecord {
     /// `OK` or `UNTRUSTED`.
@@ -115,7 +115,7 @@ pub struct AllocatorRecord {
     pub heap_calls_per_op: Option<f64>,
     /// Memory the program had the system add, at most; median.
     pub peak_growth_bytes: f64,
-    /// What of it was still there when all was freed; median.
+    /// The part that was still there when all was freed; median.
     pub end_growth_bytes: f64,
     /// Of `churn`: of the run that kept most.
     pub retention: Option<Retention>,
@@ -126,7 +126,7 @@ pub struct AllocatorRecord {
 /// How many times as long an allocator takes as the pools.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct SpeedupRecord {
-    /// Whose time is over the pools'.
+    /// The program whose time is over the pools'.
     pub allocator: String,
     /// By pairs of one repetition.
     #[serde(flatten)]
@@ -210,7 +210,7 @@ impl VerdictRecord {
         }
     }
 
-    /// Whether times are to be believed.
+    /// Whether times are to be trusted.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.reasons.is_empty()
@@ -385,7 +385,7 @@ fn not_allocation(allocators: &[AllocatorRecord]) -> Option<NotAllocation> {
         ns_per_iteration: rest_ns,
         share_of_pool: rest_ns / pool_ns,
         share_of_glibc: glibc_ns.map(|glibc_ns| rest_ns / glibc_ns),
-        // Below nothing, noise is all there is.
+        // Below zero there is only noise.
         speedup_of_allocation: glibc_ns
             .filter(|&glibc_ns| glibc_ns > rest_ns && pool_ns > rest_ns)
             .map(|glibc_ns| (glibc_ns - rest_ns) / (pool_ns - rest_ns)),

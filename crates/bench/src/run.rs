@@ -91,7 +91,7 @@ pub enum BenchEvent {
     Note(String),
     /// A run begins.
     Run {
-        /// What.
+        /// The program.
         program: Program,
         /// The candidate.
         candidate: String,
@@ -107,17 +107,17 @@ pub enum BenchEvent {
     },
     /// Heap calls are being counted.
     HeapCalls {
-        /// Of what.
+        /// The program.
         program: Program,
     },
     /// perf is recording.
     Flamegraph {
-        /// What.
+        /// The program.
         program: Program,
     },
 }
 
-/// The record and how it came to its end.
+/// The record and how it ended.
 #[derive(Clone, Debug)]
 pub struct BenchOutcome {
     /// All that was measured.

@@ -45,7 +45,7 @@ pub(crate) struct Launch<'a> {
 /// The value of `LD_PRELOAD` in a child.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Preload<'a> {
-    /// Nothing: a wrapper sees to it.
+    /// Nothing: a wrapper sets it.
     Nothing,
     /// Its allocator, if it has one.
     Allocator,
@@ -124,7 +124,7 @@ impl Subject {
         })
     }
 
-    /// Waits until its timed part is over: the next child may start.
+    /// Waits until its timed part has ended: the next child may start.
     pub(crate) fn until_idle(&mut self, stop: &AtomicBool) -> Result<(), RunError> {
         let line = self.line(stop)?;
         if line != "idle" {
@@ -221,7 +221,7 @@ fn command(launch: &Launch<'_>) -> Command {
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        // Both fail for a child that has ended and been waited for, which is what is wanted.
+        // Both fail for a child that has ended and been waited for, as intended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! A block that knows what must be in it.
+//! A block with known contents.
 //!
 //! Programs that hold many blocks at once write a tag to both ends of each block and check it
 //! before they free it, so that an allocator that hands out overlapping memory, or loses what is in

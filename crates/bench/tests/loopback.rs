@@ -73,8 +73,7 @@ fn heap_calls_tell_pools_apart() {
         found.heap_calls_per_transaction.expect("counted")
     };
     let (with, without) = (calls(PoolSetting::On), calls(PoolSetting::Off));
-    // What is called once in a while, however few transactions there are, counts too: the slower the
-    // machine, the more of it.
+    // Periodic calls count too, however few transactions there are: the slower the machine, the more of it.
     assert!(with < 0.1, "{with} heap calls instead of none");
     assert!(without >= 2.0, "{without} heap calls, of two sides");
 }

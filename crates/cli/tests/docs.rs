@@ -1,10 +1,10 @@
-//! What README.md and docs say: each command is one that this `millpond` understands, each link leads
-//! somewhere, the dashboard asks for metrics that there are, and the reference has every flag and every metric.
+//! The claims of README.md and docs: each command is one that this `millpond` understands, each link leads somewhere,
+//! the dashboard asks for metrics that there are, and the reference has every flag and every metric.
 //!
-//! `--help` behind a command line makes the command read every word of it as it would any day, refuse
-//! what it does not know, and do nothing. What it cannot see so is a flag that is missing, or two that
-//! exclude each other: `cargo bench-suite newcomer` runs the recipes. Blocks of Rust are run as tests of
-//! `millpond-http`, others read by what reads their language.
+//! `--help` behind a command line makes the command read every word of it as it would any day, refuse what it does not
+//! know, and do nothing. This cannot detect a missing flag, or two that exclude each other:
+//! `cargo bench-suite newcomer` runs the recipes. Blocks of Rust are run as tests of `millpond-http`, others read by
+//! what reads their language.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -57,7 +57,7 @@ fn files_below(directory: PathBuf) -> Vec<PathBuf> {
     files
 }
 
-/// What is wrong with a link of a page: no file, or no heading of that name in it.
+/// The mistake in a link of a page: no file, or no heading of that name in it.
 fn broken(page: &Page, path: &Path, target: &str) -> Option<String> {
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
     let no_heading = || format!("there is no heading for {target}");
@@ -96,7 +96,7 @@ fn documented_commands_are_understood() {
     assert!(checked > 80, "{checked} commands");
 }
 
-/// What a block's own language says against it; blocks of Rust are compiled and run elsewhere.
+/// The objections of a block's own language; blocks of Rust are compiled and run elsewhere.
 fn complaint(block: &Block) -> Option<String> {
     match &*block.language {
         "" | "text" | "rust" | "rust,standalone_crate" => None,

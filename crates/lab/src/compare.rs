@@ -404,7 +404,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// If that is wanted, once the verdicts say which candidates are worth it.
+    /// On request, once the verdicts say which candidates are worth it.
     fn draw_flame_graphs(
         &mut self,
         record: &mut ComparisonRecord,

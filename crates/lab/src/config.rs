@@ -450,8 +450,8 @@ impl CompareConfig {
         )
     }
 
-    /// Refuses a time that is over before so many candidates are tried out, the second baseline
-    /// included, which is not. With a given number of rounds all are made.
+    /// Refuses a time that is shorter than trying out so many candidates, including the second
+    /// baseline, which is not tried. With a given number of rounds all are made.
     pub(crate) fn check_time(&self, candidates: usize) -> Result<(), LabError> {
         let tried = candidates.saturating_sub(1);
         let trying = plan::tried_out(narrow(tried));

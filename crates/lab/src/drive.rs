@@ -230,7 +230,7 @@ impl Driver {
         self.watched(endpoint, &config, observer, stop)
     }
 
-    /// Runs `config` until it is over, or cannot become a result any more.
+    /// Runs `config` to its end, or until it cannot become a result any more.
     fn watched(
         &self,
         endpoint: &Endpoint,
@@ -332,7 +332,7 @@ impl Driver {
     }
 }
 
-/// Why a phase came to nothing.
+/// Why a phase has no result.
 enum Failure {
     Load(LoadError),
     /// The script failed while it ran, as a sentence.

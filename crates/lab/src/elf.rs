@@ -1,7 +1,7 @@
 //! The few facts of an ELF file that decide whether preloading can work at all.
 //!
-//! `allocator` refuses a library that cannot stand in for malloc, and `presence` explains why a
-//! target ignored one. A table that is missing, cut short or absurd has no facts in it.
+//! `allocator` refuses a library that cannot replace malloc, and `presence` explains why a target
+//! ignored one. A table that is missing, cut short or absurd has no facts in it.
 
 use std::fs;
 use std::io;

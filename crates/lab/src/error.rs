@@ -127,7 +127,7 @@ pub enum LabError {
     },
 }
 
-/// One run of one candidate failed; the comparison may go on.
+/// One run of one candidate failed; the comparison may continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {

@@ -12,8 +12,8 @@
 //! Memory is read after equal work that nothing interrupted, and before the slices. Where a process's pages
 //! lie is decided at its start, so a generation is one observation, however many slices it has.
 //!
-//! Targets whose copies cannot live at the same time (`lock`) live one after the other: then all of this is
-//! done for one candidate, and then for the next.
+//! Targets whose copies cannot run at the same time (`lock`) run one after the other: then all of this is done for one
+//! candidate, and then for the next.
 
 mod member;
 mod phased;

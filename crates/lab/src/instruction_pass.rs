@@ -100,7 +100,7 @@ fn no_time(occasion: &Occasion) -> String {
     )
 }
 
-/// Counts every candidate as often as is wanted or fits.
+/// Counts every candidate as often as requested or as fits.
 pub(crate) fn run(
     workshop: &mut RunContext,
     candidates: &[Candidate],

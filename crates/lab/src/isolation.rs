@@ -107,7 +107,7 @@ pub(crate) struct Awake {
 }
 
 impl Awake {
-    /// Asks for it, if `wanted` on this machine.
+    /// Requests it, if `wanted` on this machine.
     ///
     /// # Errors
     /// With [`IdleCpus::Awake`] alone: the file is for root, and a kernel without power management lacks

@@ -1,6 +1,6 @@
 //! One comparison at a time on a machine: two would measure each other.
 //!
-//! `compare` takes it before it starts anything and holds it to its end; the kernel lets go of it
+//! `compare` takes it before it starts anything and holds it to its end; the kernel releases it
 //! whatever ends the process. Advisory: it keeps comparisons apart, not other work, which the noise
 //! gate is for.
 

@@ -19,7 +19,7 @@ pub const METRIC_FORM: &str = "NAME[UNIT,higher|lower]=regex:PATTERN or json:PAT
 pub struct Metric {
     /// As given.
     pub text: String,
-    /// What it is.
+    /// Its meaning.
     pub meaning: Meaning,
     source: Source,
 }
@@ -38,7 +38,7 @@ enum Source {
     Regex(Regex),
     /// Keys and indices, outermost first.
     Json(Vec<String>),
-    /// The user knows it.
+    /// A unit of the user's.
     Number(f64),
 }
 

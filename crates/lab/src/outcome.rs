@@ -470,7 +470,7 @@ pub(crate) fn sleep_unless_stopped(duration: Duration, stop: &AtomicBool) -> Res
     Ok(())
 }
 
-// Why a target ended, by more than its end: what the kernel counted, limits, and what its output gives away.
+// Why a target ended, by more than its exit: the kernel's counts, limits, and hints in its output.
 //
 // `started_candidate` asks when a run fails, while the control groups of the run are there.
 

@@ -115,7 +115,7 @@ impl OutputDirectory {
 // The file written while a comparison runs: one JSON line per run, so that even a killed lab leaves
 // its measurements.
 
-/// One line. Numbers only ever grow in kind: a reader ignores what it does not know.
+/// One line. Fields are only ever added: a reader ignores unknown ones.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Line<'a> {

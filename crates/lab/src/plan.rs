@@ -450,7 +450,7 @@ impl Plan {
         let mut more = self.clone();
         loop {
             let mut next = more.clone();
-            // What a median and a p99 lack costs more than what throughput lacks.
+            // A missing median or p99 costs more time than a missing throughput.
             match next.paced < PACED_MAX && next.paced <= 2 * next.cycles {
                 true => next.paced += 1,
                 false => next.cycles += 1,

@@ -379,7 +379,7 @@ impl Process {
         let is_its = |file: &Path| kind.is_some() && name_of_library(file) == kind;
         let others = others.filter(|&file| Some(file) != preloaded && !is_its(file));
         let known = native_allocator(others, self.file.elf.as_ref()).map(str::to_owned);
-        // One that we do not know by name is there as well, if nothing was preloaded over it.
+        // An allocator with an unknown name counts as well, if nothing was preloaded over it.
         known.or_else(|| {
             let foreign = |call: &&Call| {
                 preloaded.is_none()

@@ -66,7 +66,7 @@ pub fn is_alive(pid: i32) -> bool {
     fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| parent_in_stat(&stat).is_some())
 }
 
-/// The parent of `pid`; `None` for a process that is gone or a zombie.
+/// The parent of `pid`; `None` for an ended process or a zombie.
 #[must_use]
 pub fn parent_of(pid: i32) -> Option<i32> {
     parent_in_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)

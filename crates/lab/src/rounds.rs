@@ -38,7 +38,7 @@ const FAILURES_MAX: u32 = 2;
 const FORECAST_AFTER: u32 = 6;
 /// The widest interval is named if it is so many times as wide as the typical one.
 const WIDEST_NAMED: f64 = 1.5;
-/// Verdicts that are named while rounds go on; the others are counted.
+/// Verdicts that are named during the rounds; the others are counted.
 const OPEN_NAMED_MAX: usize = 3;
 
 /// The constant data of all rounds.

@@ -86,7 +86,7 @@ impl Sampler {
         }
     }
 
-    /// Ends it and returns what it saw.
+    /// Ends it and returns its samples.
     pub(crate) fn finish(mut self) -> MemorySeries {
         self.progress.is_ended.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else {
@@ -171,7 +171,7 @@ fn thread_cpu() -> Duration {
     Duration::new(secs.unwrap_or(0), nanos.unwrap_or(0))
 }
 
-// The memory of one run on one clock: what the sampler saw, and what was read at the edges of phases.
+// The memory of one run on one clock: the sampler's samples, and the readings at the edges of phases.
 //
 // A reading at an edge is the same quantity as a sample, so both stand in one series, and what the table shows is a
 // point of the curve. The peak is the largest of them all: no sample of the run is above it. A peak between two of them
@@ -198,7 +198,7 @@ impl EdgeMemory {
         self.cgroup_bytes = self.cgroup_bytes.max(edge.usage.cgroup.memory_peak_bytes);
     }
 
-    /// Ends `sampler`; what it saw, and the readings since it began.
+    /// Ends `sampler`; its samples, and the readings since it began.
     pub(crate) fn finish(&mut self, sampler: Sampler) -> MemorySeries {
         let began = sampler.began();
         let mut series = sampler.finish();

@@ -1,4 +1,4 @@
-//! Slices: short stretches of load on fresh connections, and what those of one generation come to.
+//! Slices: short stretches of load on fresh connections, and the combined results of one generation.
 //!
 //! Which connections a run happens to get moves its throughput by 3 to 5 % for as long as it keeps them, and
 //! the machine drifts over seconds. So no slice is long, each has connections of its own, and those of one

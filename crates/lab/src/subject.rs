@@ -1,4 +1,4 @@
-//! One running target, from the lab's side: start, wait until it serves, see it alive, stop it.
+//! One running target, from the lab's side: start, wait until it serves, watch it, stop it.
 //!
 //! `run` prepares a subject (paused before its first instruction), attaches counters to its process
 //! id, lets it go, waits until it responds, drives it, and stops it. Invariant: a target exists
@@ -29,7 +29,7 @@ const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 /// The same for a target that is dropped: an error or an interruption is on its way to the user.
 pub(crate) const DROP_GRACE: Duration = Duration::from_millis(300);
-/// How long a response in another protocol is believed to be a passing thing.
+/// How long a response in another protocol is taken for a temporary state.
 const OTHER_PROTOCOL_BOUND: Duration = Duration::from_secs(2);
 /// How often a target that is starting is asked whether it serves.
 const PROBE_INTERVAL: Duration = Duration::from_millis(3);
@@ -324,7 +324,7 @@ impl Subject {
         }
     }
 
-    /// Collects the supervisor, which ends by itself once the target is gone.
+    /// Collects the supervisor, which ends by itself once the target has ended.
     fn collect(&mut self) {
         let deadline = Instant::now() + LAUNCHER_TIMEOUT;
         while matches!(self.supervisor.try_wait(), Ok(None)) {

@@ -14,7 +14,7 @@ use millpond_measure::environment::InheritedVariables;
 
 use crate::elf::Elf;
 
-/// Why a program cannot be given another malloc; a sentence that goes on after the program's name.
+/// Why a program cannot be given another malloc; a sentence to be continued after the program's name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Unsuitable {
     /// Nothing reads `LD_PRELOAD`.

@@ -70,9 +70,9 @@ impl Usage {
         }
     }
 
-    /// CPU time since `earlier`: of the kernel's task clock, which is exact; else of the control group, which
-    /// does not know what a running thread has had since the last tick; otherwise in the ticks of `/proc`. The
-    /// first two know processes that have ended as well.
+    /// CPU time since `earlier`: of the kernel's task clock, which is exact; else of the control group, which lacks a
+    /// running thread's time since the last tick; otherwise in the ticks of `/proc`. The first two include ended
+    /// processes as well.
     pub(crate) fn cpu_ns_since(&self, earlier: &Self) -> u64 {
         let pair = self.cgroup.cpu_ns.zip(earlier.cgroup.cpu_ns);
         let group = pair.map(|(now, before)| now.saturating_sub(before));

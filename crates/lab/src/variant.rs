@@ -70,7 +70,7 @@ impl Variant {
         }
     }
 
-    /// The command that it runs, if that is its own.
+    /// The command that it runs, if it has its own.
     pub(crate) fn command(&self) -> Option<&[OsString]> {
         match &self.change {
             Change::Environment(_) => None,

@@ -33,7 +33,7 @@ const FEW_PARTS: usize = 8;
 /// Where the throughput of some slices goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Drift {
-    /// Nowhere that can be told.
+    /// Nowhere detectable.
     None,
     /// They get faster.
     Up,

@@ -203,7 +203,7 @@ pub struct LoadConfig {
     /// How long is waited for all connections to be open before anything is sent. If some are not, they are abandoned,
     /// the others are measured, and the verdict is INVALID. With a ramp it is the first alone that is waited for.
     pub connect_within_ns: u64,
-    /// A target without any connection for this long is gone, and the run ends, unless it keeps going.
+    /// A target without any connection for this long is gone, and the run ends, unless it is to continue.
     pub gone_after_ns: u64,
     /// CPUs for the threads, in turn; `None` leaves placement to the kernel.
     pub cpus: Option<Vec<usize>>,
@@ -219,7 +219,7 @@ pub struct LoadConfig {
     /// thread that woke late from a slow target. The kernel then stamps every packet of the machine, which is cheap but
     /// not free.
     pub receive_stamps: bool,
-    /// Whether the run goes on without a target until its duration is over: see [`LoadRecord::outages`]. A request that
+    /// Whether the run continues without a target until its duration ends: see [`LoadRecord::outages`]. A request that
     /// no connection takes within `timeout_ns` of when it was due has failed then.
     ///
     /// [`LoadRecord::outages`]: crate::LoadRecord::outages

@@ -64,7 +64,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// `requests_max`: after so many requests a connection is over.
+    /// `requests_max`: after so many requests a connection ends.
     pub(crate) fn new(pipeline: usize, requests_max: u64, limits: Limits) -> Self {
         Self {
             state: ConnectionState::Closed { retry_ns: 0 },
@@ -331,7 +331,7 @@ impl Session {
             .map(|request| request.written_ns)
     }
 
-    /// Empties the queue: the connection is over. The caller says what becomes of each.
+    /// Empties the queue: the connection has ended. The caller decides the outcome of each.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = InFlight> + '_ {
         self.out = Buffer::new();
         // As if they had never been taken: nothing is asked on this connection any more.

@@ -208,7 +208,7 @@ pub struct ConnectionUse {
 }
 
 impl ConnectionUse {
-    /// A connection is over, or the run is.
+    /// A connection has ended, or the run has.
     pub(crate) fn note(&mut self, requests: u64) {
         self.merge(&Self {
             connections: 1,

@@ -97,7 +97,7 @@ impl Cookies {
         session.take_parts([fields, &self.field, rest], arrival, &asked, pool)
     }
 
-    /// The head of the response to `request` has come to user `index`.
+    /// The head of the response to `request` arrived for user `index`.
     pub(crate) fn head(
         &mut self,
         index: u32,
@@ -185,9 +185,9 @@ const NEVER: u64 = u64::MAX;
 enum Deed {
     /// The user has the cookie now.
     Set,
-    /// The server took it away.
+    /// The server removed it.
     Deleted,
-    /// There is no room for it; what was there under its name is gone.
+    /// There is no room for it; the cookie with its name is removed.
     Overflowed,
     /// It is no cookie, or one that may not be sent here.
     Unusable,

@@ -1,4 +1,4 @@
-//! Why a run did not start or could not go on.
+//! Why a run did not start or could not continue.
 //!
 //! A request that fails is not an error here: it is counted by phase in the record.
 
@@ -130,7 +130,7 @@ pub enum ConnectFailure {
 const EXAMPLE_BYTES_MAX: usize = 64;
 const KINDS: usize = LoadFailureKind::ALL.len();
 
-/// The causes that one thread saw.
+/// The causes of one thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FailureCauses {
     /// Of connections that were not opened: how many failed in the handshake.

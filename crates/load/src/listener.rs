@@ -1,8 +1,7 @@
 //! Other readers of responses, besides the clocks: a script, the cookies of a user, the clock of
 //! batches, a table of requests.
 //!
-//! Only if one of them wants to: `worker` lends them for one call, `connection` shows them each part
-//! of a response.
+//! Only if one of them needs to: `worker` lends them for one call, `connection` shows them each part of a response.
 
 use std::collections::VecDeque;
 
@@ -165,7 +164,7 @@ impl Flights {
         self.unwritten += 1;
     }
 
-    /// What was pushed is written now; `each` sees it with its stamp.
+    /// The pushed requests are written now; `each` gets them with the stamp.
     #[inline]
     pub(crate) fn written(
         &mut self,

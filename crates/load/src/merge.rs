@@ -274,7 +274,7 @@ impl LoadRecord {
             _ => None,
         };
         LoadAddress::add(&mut self.addresses, &other.addresses);
-        // Each generator saw the same ones; one list stays readable.
+        // Each generator had the same ones; one list stays readable.
         if self.outages.is_empty() {
             self.outages.clone_from(&other.outages);
         }

@@ -1,4 +1,4 @@
-//! Times without a target, in a run that goes on through them: since when, how long, and what failed meanwhile.
+//! Times without a target, in a run that continues through them: since when, how long, and what failed meanwhile.
 //!
 //! A server that closes each connection after its response leaves moments without a connection, too. So an outage is a
 //! time in which none was open and an attempt to open one failed. All here is for connections that are lost or opened;
@@ -63,7 +63,7 @@ impl Outages {
         });
     }
 
-    /// A connection is gone, and with it `failed` requests.
+    /// A connection has ended, and with it `failed` requests.
     pub(crate) fn lost(&self, now_ns: u64, failed: u64) {
         self.change(|log| {
             log.open = log.open.saturating_sub(1);
@@ -329,7 +329,7 @@ pub(crate) struct Steadiness {
 }
 
 impl Steadiness {
-    /// A quarter of a second is over.
+    /// A quarter of a second has ended.
     pub(crate) fn quarter(&mut self, duration_ns: u64, clocks: &Clocks) {
         self.open.merge(&clocks.response);
         self.open_ns += duration_ns;

@@ -384,7 +384,7 @@ impl Outcome {
         punctual.clear();
     }
 
-    /// Takes the clocks away and goes on with empty ones.
+    /// Takes the clocks away and continues with empty ones.
     pub(crate) fn change(&mut self, mut empty: Clocks) -> (Clocks, Counts) {
         self.taken = self.requests_so_far();
         self.share_out();

@@ -45,7 +45,7 @@ pub struct LoadRecord {
     pub connections_open: Option<LoadConnectionsOpen>,
     /// How many connections each of the target's addresses took; empty where it has one.
     pub addresses: Vec<LoadAddress>,
-    /// Times without a target, of a run that goes on through them.
+    /// Times without a target, of a run that continues through them.
     pub outages: Vec<LoadOutage>,
     /// The results of each set of connections; `None`: there was one.
     pub connection_sets: Option<LoadConnectionSets>,

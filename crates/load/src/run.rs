@@ -71,7 +71,7 @@ pub struct Connecting {
     pub last_failure: Option<ConnectFailure>,
 }
 
-/// Sees a run while it goes on, on the thread that started it.
+/// Observes a running run, on the thread that started it.
 ///
 /// Of several sets of connections one after another the window's edges are those of each.
 pub trait Observer {
@@ -95,8 +95,8 @@ pub trait Observer {
     }
     /// Once for every second, in order, within some 30 ms of its end; warm-up included.
     fn second(&self, _second: &Second<'_>) {}
-    /// The run is over, but threads are not: their script does not come back. `record` is all there
-    /// is and ever will be. If this returns, the run waits for them, perhaps for ever.
+    /// The run has ended, but threads have not: their script does not return. `record` is the final
+    /// one. If this returns, the run waits for them, perhaps for ever.
     fn stuck(&self, _record: &LoadRecord) {}
 }
 
@@ -544,9 +544,9 @@ impl WarmUpWatch {
     }
 }
 
-// Threads whose script does not come back: the run goes on to its results without them.
+// Threads whose script does not return: the run continues to its results without them.
 
-/// How long a thread may take to notice that the run is over.
+/// How long a thread may take to notice the end of the run.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Waits until all have ended, but not for ever. True: they have.

@@ -16,7 +16,7 @@ pub const SAMPLES_MAX: usize = 4_000_000;
 pub struct RequestSample {
     /// When it was written.
     pub written_ns: u64,
-    /// From when it was meant to be written until it was.
+    /// From its intended write to the actual one.
     pub slip_ns: u64,
     /// How long connecting took, if the connection was opened for it; else 0. It came before the
     /// write.

@@ -35,7 +35,7 @@ pub struct Arrival {
     pub counted: bool,
 }
 
-/// How much of the run earlier sets of connections have had; the schedule goes on behind it.
+/// How much of the run earlier sets of connections have had; the schedule continues after it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Origin {
     /// Counted requests.
@@ -151,12 +151,12 @@ impl Schedule {
         }
     }
 
-    /// Ends the warm-up of [`Self::warming_up`]: counting begins at the end of a slice, so far ahead
-    /// that every thread sees it before. Says when.
+    /// Ends the warm-up of [`Self::warming_up`]: counting begins at the end of a slice, so far ahead that every thread
+    /// reads it before. Returns when.
     pub(crate) fn begin_window(&self, not_before_ns: u64) -> u64 {
         let slices = (not_before_ns - self.start_ns).div_ceil(self.warm_up_cut_ns);
         let window_start_ns = self.start_ns + slices * self.warm_up_cut_ns;
-        // A thread that sees it needs to see nothing else.
+        // A thread that reads it needs to read nothing else.
         self.window_start_ns
             .store(window_start_ns, Ordering::Relaxed);
         window_start_ns
@@ -316,7 +316,7 @@ impl Schedule {
         !arrival.counted && arrival.intended_ns >= self.window_start_ns()
     }
 
-    /// When arrival `index` of the window is meant to leave, after the window's start.
+    /// The intended start of arrival `index` of the window, after the window's start.
     fn offset_ns(&self, index: u64, cursor: &mut Cursor<'_>) -> Option<u64> {
         let Origin { requests, time_ns } = self.origin;
         let offset_ns = cursor.offset_ns(requests.saturating_add(index))?;
@@ -419,7 +419,7 @@ fn take_many(next: &AtomicU64, end: u64, count_max: u64) -> Option<(u64, u64)> {
     (index < end).then(|| (index, count_max.min(end - index)))
 }
 
-// How early to wake for an arrival, learnt from how late wake-ups have been.
+// How early to wake for an arrival, derived from how late wake-ups have been.
 
 /// Widest window: what is later than this is not a timer's lateness but a busy CPU.
 const SPIN_NS_MAX: u64 = 100_000;

@@ -4,8 +4,8 @@
 //! thread for a request as a proof; `run` lends each worker its `Runner`; [`Script::done`] hands
 //! the figures to the script.
 //!
-//! With the feature `lua` all of that is in `lua`. Without it LuaJIT is not built, and no script can
-//! be loaded, so that nothing else of the generator has to know.
+//! With the feature `lua` all of that is in `lua`. Without it LuaJIT is not built, and no script can be loaded, and the
+//! rest of the generator is unchanged.
 #[cfg_attr(not(feature = "lua"), path = "script/absent.rs")]
 mod lua;
 

@@ -1,9 +1,8 @@
 //! The highest rate at which objectives hold: step up, bisect, vote again where it matters.
 //!
 //! `cli` calls [`find_max`]; it asks a `Bracket` for the next rate, makes one [`run`](crate::run())
-//! there, judges it, and tells the bracket, until that is narrow. Every step is a run of
-//! its own, with a warm-up and new connections, so that the backlog of one that was too fast is not
-//! in the next.
+//! there, judges it, and updates the bracket, until that is narrow. Every step is a run of its own,
+//! with a warm-up and new connections: the backlog of one that was too fast is not in the next.
 //!
 //! The response is a rate that was offered and held, twice.
 
@@ -61,7 +60,7 @@ pub enum SearchNews<'a> {
     },
     /// How far that run is.
     Progress(&'a Progress),
-    /// A step is over.
+    /// A step has ended.
     Step(&'a SearchStep),
 }
 
@@ -396,7 +395,7 @@ impl Bracket {
         }
     }
 
-    /// A step at `per_s` is over.
+    /// A step at `per_s` has ended.
     fn observe(&mut self, per_s: f64, outcome: StepOutcome) {
         self.steps += 1;
         let place = self.tried.iter().position(|tried| tried.per_s == per_s);
@@ -427,7 +426,7 @@ impl Bracket {
         self.lowest_failed().map(|tried| tried.per_s)
     }
 
-    /// Every rate that was tried, and what its votes came to or lean to.
+    /// Every tried rate, and the result or tendency of its votes.
     fn rates(&self) -> impl Iterator<Item = (f64, StepOutcome)> + '_ {
         self.tried
             .iter()
@@ -525,8 +524,8 @@ fn missed_rate(record: &LoadRecord) -> Option<String> {
 /// a long step for that to show in the latencies: the looser the objective and the shorter the step,
 /// the further above the limit a rate would hold.
 ///
-/// Arrivals without a response are the growth. By Little's law, rate times mean response time is what is on its way at
-/// a usual moment; as far as the warm-up was too short for that to build up, the window has to.
+/// Requests that arrived and were not finished are the growth. By Little's law, rate times mean response time is what
+/// is on its way at a usual moment; as far as the warm-up was too short for that to build up, the window has to.
 fn growing_backlog(record: &LoadRecord, warm_up_ns: u64) -> Option<String> {
     let offered = record.offered.filter(|&offered| offered > 0)? as f64;
     let errors = &record.errors;

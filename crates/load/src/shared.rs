@@ -112,9 +112,9 @@ pub(crate) struct ConnectStatistics {
     pub(crate) open: AtomicUsize,
     /// Sessions that have had a connection, each counted once.
     pub(crate) reached: AtomicUsize,
-    /// The wait for connections is over and some are missing: they are abandoned.
+    /// The wait for connections has ended and some are missing: they are abandoned.
     pub(crate) is_short: AtomicBool,
-    /// Connections that were open when their threads learned that sending begins.
+    /// Connections that were open when their threads read that sending begins.
     pub(crate) open_at_start: AtomicUsize,
     /// Connections that ever came up: distinguishes a dead target from one that closes after each response.
     pub(crate) opened: AtomicU64,
@@ -287,7 +287,7 @@ impl WakeDelays {
         kernel_service_ns
     }
 
-    /// Adds what another thread saw.
+    /// Adds the results of another thread.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.delay.merge(&other.delay);
         self.kernel_service.merge(&other.kernel_service);
@@ -317,7 +317,7 @@ impl Sampling {
     }
 }
 
-// When a run is not worth going on with: too many failures, or responses far too late.
+// When a run is to be ended: too many failures, or responses far too late.
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -359,7 +359,7 @@ impl<'run> AbortWatch<'run> {
         }
     }
 
-    /// A second is over.
+    /// A second has ended.
     pub(crate) fn second(&mut self, second: &Second<'_>) {
         let Some(rule) = self.rule else { return };
         let figures = second.figures;

@@ -296,8 +296,8 @@ impl<'run> Timeline<'run> {
         }
     }
 
-    /// Takes in what the threads sent off; `each` sees every second that it completed. `start_ns`
-    /// is when sending began.
+    /// Takes in what the threads sent; `each` gets every second that it completed. `start_ns` is
+    /// when sending began.
     pub(crate) fn collect(&mut self, start_ns: u64, each: &mut dyn FnMut(&Second<'_>)) {
         while let Some(handed) = self.exchange.receive() {
             self.take(handed);

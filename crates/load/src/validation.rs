@@ -345,7 +345,7 @@ impl StatusSet {
     }
 }
 
-// Checksums that a user knows of a body.
+// Checksums of a body that are known to the user.
 
 /// The sum of a body's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

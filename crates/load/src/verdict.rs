@@ -310,7 +310,7 @@ fn judge_missed_rate(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
 }
 
-/// A server that misses its cookies is asked something else than was meant.
+/// A server that misses its cookies gets other requests than intended.
 fn judge_cookies(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(cookies) = record.cookies.filter(|cookies| cookies.overflowed > 0) else {
         return;

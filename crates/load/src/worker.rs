@@ -105,19 +105,19 @@ pub(crate) struct Worker<'run> {
     pub(crate) script: Option<Box<Runner>>,
     /// The server's cookies of each connection; `None`: nothing.
     pub(crate) cookies: Option<Box<Cookies>>,
-    /// The clock of whole batches, if that is wanted.
+    /// The clock of whole batches, if requested.
     pub(crate) batches: Option<Box<Batches>>,
-    /// Single requests, if they are wanted.
+    /// Single requests, if requested.
     pub(crate) samples: Option<Box<Samples>>,
     /// Parts of opening connections; empty in plaintext.
     pub(crate) openings: Openings,
-    /// Connections that are over.
+    /// Connections that have ended.
     pub(crate) connection_use: ConnectionUse,
     /// Whether anything but the clocks reads responses.
     has_listener: bool,
     /// The arrivals of the string of requests in hand.
     batch: Vec<Arrival>,
-    /// Why the run cannot go on.
+    /// Why the run cannot continue.
     pub(crate) failure: Option<LoadError>,
 }
 
@@ -230,7 +230,7 @@ impl<'run> Worker<'run> {
         }
     }
 
-    /// A second is over. Called for events too, so that each is counted in its own.
+    /// A second has ended. Called for events too, so that each is counted in its own.
     #[cold]
     fn turn_second(&mut self, now_ns: u64) {
         let shared = self.shared;

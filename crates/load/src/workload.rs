@@ -265,7 +265,7 @@ impl Varied {
         }
     }
 
-    /// Reads of the newest keys keep away from those that may still be on their way.
+    /// Reads of the newest keys avoid those whose write may still be on its way.
     fn key(&self, class: &Class, choice: &Choice) -> u64 {
         match class.key {
             KeyUse::New => self.picker.count() + choice.ordinal,

@@ -325,7 +325,7 @@ fn silent_closes_fail_their_requests_and_slow_the_reconnects() {
     let record = run(&config);
     check_identities(&record);
     assert_eq!((record.requests, record.errors.read), (0, 5));
-    // What the last of them left behind may be connected again or not.
+    // The connection of the last one may be open again or not.
     assert_eq!(server.requests(), 5);
     assert!(server.connections() >= 5);
     // Waits of 10, 20, 40 and 80 ms, or longer on a busy machine: a spinning client has none.

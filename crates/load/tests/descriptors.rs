@@ -36,7 +36,7 @@ fn too_many_connections_are_one_clear_error() {
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err());
 
-    // What a caller does about it, where the hard limit has room for as many.
+    // The caller's remedy, where the hard limit has room for as many.
     millpond_load::raise_descriptor_limit();
     let limit = getrlimit(Resource::Nofile);
     assert_eq!(limit.current, limit.maximum);

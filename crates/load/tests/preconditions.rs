@@ -1,4 +1,4 @@
-//! What a run needs before it begins: all of its connections, open.
+//! The needs of a run before it begins: all of its connections, open.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;

@@ -31,7 +31,7 @@ fn is_near(one: f64, two: f64) -> bool {
     (one - two).abs() <= 0.01 + one.abs().max(two.abs()) * 0.002
 }
 
-/// What must hold between the texts of one run, whatever happened.
+/// The relations between the texts of one run, whatever happened.
 fn check_texts(record: &LoadRecord, connections: usize) {
     check_identities(record);
     let report = record.to_report();

@@ -30,8 +30,8 @@ fn run(config: &LoadConfig) -> (LoadRecord, Vec<LoadSecond>) {
     (record, shown)
 }
 
-/// What holds for every warm-up that ends by itself, wherever it ended: its seconds lie in it, are at
-/// most seconds, and count for nothing.
+/// The conditions for every warm-up that ends by itself, wherever it ended: its seconds lie in it, are at most seconds,
+/// and are not counted.
 fn check(record: &LoadRecord, seconds: &[LoadSecond], server: &TestServer) {
     let warm_up = record.warm_up.unwrap();
     let (before, window): (Vec<&LoadSecond>, Vec<&LoadSecond>) =

@@ -248,7 +248,7 @@ function request()
 end
 ";
 
-/// What wrk prepares is taken as a whole, and replaced at run time.
+/// The requests that wrk prepares are taken as a whole, and replaced at run time.
 const REPLACED: &str = "
 function init(args)
    wrk.path = '/replaced/' .. args[1] .. '/' .. #args

@@ -39,13 +39,13 @@ pub struct CounterValues {
     pub kernel_instructions: Option<u64>,
     /// Cycles in the kernel.
     pub kernel_cycles: Option<u64>,
-    /// Branches in user mode that went the other way than foretold.
+    /// Mispredicted branches in user mode.
     pub branch_misses: Option<u64>,
     /// Loads in user mode that missed the first level data cache.
     pub l1d_misses: Option<u64>,
     /// Accesses in user mode that missed every cache.
     pub cache_misses: Option<u64>,
-    /// Loads in user mode whose page the first level data TLB did not know.
+    /// Loads in user mode whose page missed the first level data TLB.
     pub dtlb_misses: Option<u64>,
     /// Page faults.
     pub page_faults: Option<u64>,
@@ -307,14 +307,14 @@ pub enum CounterKind {
     KernelInstructions,
     /// Cycles in the kernel.
     KernelCycles,
-    /// Branches in user mode that went the other way than foretold.
+    /// Mispredicted branches in user mode.
     BranchMisses,
     /// Loads in user mode that missed the first level data cache.
     L1dMisses,
     /// Accesses in user mode that missed every cache: used where loads of the first level cannot be
     /// counted.
     CacheMisses,
-    /// Loads in user mode whose page the first level data TLB did not know.
+    /// Loads in user mode whose page missed the first level data TLB.
     DtlbMisses,
     /// Page faults of both sorts.
     PageFaults,
@@ -446,7 +446,7 @@ fn tracepoint(name: &str) -> io::Result<Tracepoint> {
     Ok(Tracepoint::with_id(id))
 }
 
-// Why a counter is missing, and the lines that say what stands in for it.
+// Why a counter is missing, and the lines that name its replacement.
 
 /// Why a counter is missing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -53,7 +53,7 @@ pub fn unwatched() -> Vec<String> {
 pub struct CpuTimes {
     /// Spent in programs, user mode and kernel.
     pub busy_ns: u64,
-    /// Taken by the hypervisor while we wanted to run.
+    /// Taken by the hypervisor while a thread of ours was ready to run.
     pub steal_ns: u64,
     /// Everything, idle included.
     pub total_ns: u64,

@@ -26,7 +26,7 @@ const FALL_SHARE_MIN: f64 = 0.02;
 const LATE_SHARE: f64 = 0.9;
 /// Growth per cycle below this share of the floor is none for operators of a service.
 const GROWTH_SHARE_MIN: f64 = 0.002;
-/// From this share on growth is put down to one cause.
+/// From this share on growth is attributed to one cause.
 const CAUSE_SHARE_MIN: f64 = 0.5;
 
 /// The course of a burst's memory from `burst_ns.0` to `burst_ns.1`, until `until_ns`; `None` with too few samples.

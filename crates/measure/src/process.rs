@@ -35,7 +35,7 @@ pub enum ProcessError {
         /// The kernel's error.
         error: io::Error,
     },
-    /// The kernel's text is not what we know.
+    /// The kernel's text has an unknown form.
     #[error("{path} does not look as expected: no {wanted}")]
     Malformed {
         /// The file.
@@ -496,7 +496,7 @@ const PF_EXITING: u64 = 0x4;
 /// The fields used of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Stat {
-    /// As the kernel writes it; `X` (dead) also for a process that is on its way there.
+    /// As the kernel writes it; `X` (dead) also for a process that is about to be dead.
     state: char,
     parent: u32,
     process_group: u32,

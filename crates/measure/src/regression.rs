@@ -61,8 +61,8 @@ const QUESTIONS: [(&str, &[Quantity]); 4] = [
 /// The settings of a check.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RegressionRule {
-    /// Compare the clock's values themselves: sees what changed for all candidates alike, and takes the
-    /// machine's own drift for a change.
+    /// Compare the clock's values themselves: detects changes that hit all candidates alike, and takes the machine's
+    /// own drift for a change.
     pub by_value: bool,
 }
 

@@ -18,7 +18,7 @@ use crate::record::{ComparisonRecord, Measure, Quantity};
 use crate::statistics::{Comparison, Verdict};
 use crate::units::format_bytes;
 
-/// One character that says what a comparison came to.
+/// One character for the result of a comparison.
 pub(crate) const fn mark(verdict: &Verdict) -> char {
     match verdict {
         Verdict::Better => '+',

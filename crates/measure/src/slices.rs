@@ -218,7 +218,7 @@ impl<'a> Fit<'a> {
                     ratio(&both.0, &both.1),
                 )
             }
-            // Its own level is all there is.
+            // Only its own level is known.
             None => (alone(slices), Figures::SAME, Figures::SAME),
         };
         let blocks = block(entry).zip(others.and_then(block));

@@ -573,7 +573,7 @@ fn the_shorter_side_is_named() {
     assert_eq!(memory.headline, "glibc with pools: nothing is better");
 }
 
-/// Goal: a pair has one verdict in the whole report. What pools change under the baseline's allocator was once
+/// Goal: a pair has one verdict in the whole report. The effect of pools under the baseline's allocator was once
 /// corrected for four allocators, and the same pair in the table for eight candidates.
 #[test]
 fn pools_have_the_verdicts_of_the_table() {

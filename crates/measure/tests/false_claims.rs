@@ -12,7 +12,7 @@ const ALLOCATORS: [&str; 7] = [
     "jemalloc", "tcmalloc", "mimalloc", "mempool", "snmalloc", "rpmalloc", "shim",
 ];
 
-/// What came of one family.
+/// The results of one family.
 struct Outcome {
     analysis: Analysis,
     rounds: u32,

@@ -219,7 +219,7 @@ fn page_faults_are_counted() {
     }
     let found = tree.sample().unwrap().total.since(&before).minor_faults;
     let expected = TURNS * PAGES;
-    // What page tables and the program itself take besides.
+    // The further memory of page tables and the program itself.
     assert!(
         (expected..expected + expected / 50).contains(&found),
         "{found}"

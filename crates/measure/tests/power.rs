@@ -1,5 +1,5 @@
-//! What is printed about power, against independent data: the difference that rounds are said to find is
-//! found as often as is said, and the rounds that are advised decide.
+//! The printed power, against independent data: the difference that rounds are said to find is found as often as is
+//! said, and the rounds that are advised decide.
 
 mod synthetic;
 

@@ -1,5 +1,5 @@
-//! What people and programs get to read: the JSON contract, the terminal's width, the page that
-//! needs nothing but itself.
+//! The outputs for people and programs: the JSON contract, the terminal's width, the self-contained
+//! page.
 
 mod synthetic;
 
@@ -151,7 +151,7 @@ fn terminal_text_answers_first_and_fits() {
 }
 
 /// Goal: memory after the work, and what is left of it after idle, stand in the printed table, under every candidate;
-/// of an old record it is RSS. What is not judged has a row in the page and no verdict.
+/// of an old record it is RSS. Unjudged measures have a row in the page and no verdict.
 #[test]
 fn memory_is_in_the_tables() {
     let mut record = sample();
@@ -445,7 +445,7 @@ fn the_page_says_how_sure_it_is() {
     ] {
         assert!(page.contains(part), "{part}");
     }
-    // What each question's intervals really are, which ranks make a little more.
+    // The real levels of each question's intervals, which ranks make a little more.
     let least = record.analysis.verdicts.memory.comparisons.iter();
     let least = least.map(|one| one.confidence).fold(1.0, f64::min);
     assert!(least >= 0.9833, "{least}");

@@ -152,7 +152,7 @@ fn parts() -> MemoryParts {
     }
 }
 
-/// What malloc is to the baseline, and memory that is another without pins.
+/// The role of malloc in the baseline, and memory that is another without pins.
 fn add_reach(record: &mut ComparisonRecord) {
     let holders = [
         Holder::Malloc,

@@ -22,7 +22,7 @@ const TRIALS: u32 = 250;
 const SLOPE: f64 = 1.2;
 const USUAL_CALL_NS: f64 = 160.0;
 
-/// What makes slices and processes differ, as standard deviations of logarithms and as chances.
+/// The differences between slices and processes, as standard deviations of logarithms and as chances.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     name: &'static str,

@@ -141,7 +141,7 @@ fn make(file: &ChurnFile, size_bytes: usize) -> *mut c_void {
 }
 
 fn give_back(file: &ChurnFile, block: *mut c_void) {
-    // SAFETY: `make` wrote the size there, and only the thread that took the block out of its slot knows of it.
+    // SAFETY: `make` wrote the size there, and only the thread that took the block out of its slot has its address.
     let size_bytes = unsafe { block.cast::<usize>().read() };
     file.live_bytes
         .fetch_sub(size_bytes as u64, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! A disk that fails on request, as a shared object to preload.
 //!
-//! It stands between a program and the kernel's files below one directory. The tests of `entity` give it
-//! to servers: one call of a kind fails, or all from one on, and what was made to last is written into a
-//! journal, so that a test can take away what the loss of power would. Settings are variables of the
-//! environment, read at the first call; without a directory nothing is touched.
+//! It stands between a program and the kernel's files below one directory. The tests of `entity` give it to servers:
+//! one call of a kind fails, or all from one on, and what was made to last is written into a journal, so that a test
+//! can remove what a loss of power would. Settings are variables of the environment, read at the first call; without a
+//! directory nothing is touched.
 //!
 //! | variable | meaning |
 //! |---|---|

@@ -30,7 +30,7 @@ pub(crate) fn prepare() {
             // SAFETY: as above.
             let _ = unsafe { libc::atexit(verify_at_exit) };
         }
-        // A user that asks for checks must not believe that there were some.
+        // A user that asks for checks must not be led to think that there were some.
         Err(_) => end(b"millpond malloc: MEMPOOL_CHECKS is 1, guard, fail=N, or guard,fail=N\n"),
     }
 }

@@ -1,4 +1,4 @@
-//! The pools as malloc, for programs that know nothing of them.
+//! The pools as malloc, for programs without knowledge of them.
 //!
 //! `LD_PRELOAD=libmillpond_mempool_malloc.so program`: every call of C's memory functions is served
 //! by `millpond_mempool::malloc`. Here are C's names and promises only: null checks, overflow,
@@ -56,8 +56,7 @@ fn no_memory() -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// An alignment as the caller meant it: glibc rounds one that is no power of two up. None when there
-/// is no such power.
+/// The alignment that the caller gets: glibc rounds one that is no power of two up. None when there is no such power.
 fn rounded_up(align_bytes: usize) -> Option<usize> {
     align_bytes.checked_next_power_of_two()
 }

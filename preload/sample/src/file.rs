@@ -74,7 +74,7 @@ pub(crate) fn begin() {
     STATE.store(READY, Ordering::Release);
 }
 
-/// Whether samples are wanted now.
+/// Whether samples are requested now.
 pub(crate) fn is_active() -> bool {
     word(ACTIVE).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
 }

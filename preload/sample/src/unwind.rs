@@ -69,7 +69,7 @@ pub(crate) fn find() {
     let symbol = |name: &CStr| unsafe { dlsym(library, name.as_ptr()) };
     GET_IP.store(symbol(c"_Unwind_GetIP"), Ordering::Relaxed);
     GET_REGISTER.store(symbol(c"_Unwind_GetGR"), Ordering::Relaxed);
-    // Last: a reader that sees it sees the others.
+    // Last: a reader that finds it finds the others.
     BACKTRACE.store(symbol(c"_Unwind_Backtrace"), Ordering::Release);
     // Its first walk may initialise things; no thread of the program waits for that then.
     Stack::new().take();

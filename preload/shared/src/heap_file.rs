@@ -1,5 +1,5 @@
-//! The file that the heap trace writes and the lab reads: counters of threads, samples of living
-//! blocks, and what became of those that died.
+//! The file that the heap trace writes and the lab reads: counters of threads, samples of live
+//! blocks, and lifetimes of freed ones.
 //!
 //! ```text
 //! header | processes | lifetimes | filter | threads | buckets of sampled living blocks

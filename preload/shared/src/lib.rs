@@ -76,7 +76,7 @@ pub mod sample_file {
     pub const CAPACITY: usize = 1;
     /// Where the mean distance of two samples stands, in bytes.
     pub const MEAN_BYTES: usize = 2;
-    /// Where it says whether samples are wanted now.
+    /// Offset of the flag whether samples are requested now.
     pub const ACTIVE: usize = 3;
     /// Where the seed stands.
     pub const SEED: usize = 4;

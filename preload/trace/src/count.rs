@@ -163,7 +163,7 @@ pub(crate) fn moved(sample: Sample) {
     }
 }
 
-/// ...or the call failed, and it lives on.
+/// ...or the call failed, and the block stays.
 pub(crate) fn not_moved(block: *const c_void, sample: Sample) {
     if let Some(file) = file() {
         samples(file).insert(block, sample);
@@ -197,7 +197,7 @@ fn take_sample(thread: &Thread, size_bytes: usize, block: *const c_void) {
     }
 }
 
-/// Goes on to the next point that the bytes have not reached yet.
+/// Continues to the next point that the bytes have not reached yet.
 fn draw(thread: &Thread, mean_bytes: u64) {
     if mean_bytes == 0 {
         return thread.left_bytes.store(NEVER_BYTES, Ordering::Relaxed);
@@ -238,7 +238,7 @@ fn claim() -> bool {
     if thread_slot::get().addr() == SHARED_FROM_NOW_ON {
         return false;
     }
-    // SAFETY: getpid takes nothing and cannot fail.
+    // SAFETY: getpid has no arguments and cannot fail.
     let pid = unsafe { getpid() } as u64;
     let records = || file.threads.iter().take(THREADS).skip(1);
     let take = |thread: &&Thread, from: u64| {
@@ -302,11 +302,11 @@ extern "C" fn in_forked_child() {
 }
 
 fn enter_process(file: &HeapFile) {
-    // SAFETY: getpid takes nothing and cannot fail.
+    // SAFETY: getpid has no arguments and cannot fail.
     let pid = unsafe { getpid() } as u64;
     let numbers = &file.header.process_numbers;
     let known = numbers.load(Ordering::Relaxed) as usize;
-    // The program that this process was before is gone with its heap.
+    // The program that this process ran before is gone with its heap.
     for earlier in file.processes.iter().take(known + 1).skip(1) {
         if earlier.pid.load(Ordering::Relaxed) == pid {
             retire(file, earlier);

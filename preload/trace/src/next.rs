@@ -67,7 +67,7 @@ fn find(name: &CStr) -> *mut c_void {
             // SAFETY: the pointer and length describe one live slice.
             unsafe { write(2, part.as_ptr().cast(), part.len()) };
         }
-        // SAFETY: abort takes nothing and does not return.
+        // SAFETY: abort has no arguments and does not return.
         unsafe { abort() }
     }
     address

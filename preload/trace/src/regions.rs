@@ -64,7 +64,7 @@ pub(crate) fn begin() {
     magic.store(MAGIC, Ordering::SeqCst);
 }
 
-/// The memory at `at` has another owner from now on: `caller`, or one that this table does not know.
+/// The memory at `at` has another owner from now on: `caller`, or one unknown to this table.
 fn note(at: usize, len_bytes: usize, caller: Option<usize>) {
     let start = at as u64;
     // The kernel maps whole pages; a part of one belongs to the owner of the rest.

@@ -9,7 +9,7 @@ unsafe extern "C" {
 #[cfg(all(panic = "abort", not(test)))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: abort takes nothing and does not return.
+    // SAFETY: abort has no arguments and does not return.
     unsafe { abort() }
 }
 

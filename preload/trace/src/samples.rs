@@ -59,7 +59,7 @@ fn add(word: &AtomicU64, value: u64) -> u64 {
 }
 
 impl Samples<'_> {
-    /// True if `block` is one of the samples, or looks like one: `remove` knows.
+    /// True if `block` is one of the samples, or may be one: `remove` decides.
     #[inline]
     pub(crate) fn may_hold(&self, block: *const c_void) -> bool {
         let (entry, _) = places(block.addr());

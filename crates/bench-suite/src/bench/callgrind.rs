@@ -1,7 +1,7 @@
 //! User instructions per request where the machine hides its counters: valgrind's callgrind.
 //!
 //! It counts every instruction of the whole process, so the server runs twice under it, once for
-//! longer: the difference holds neither start nor stop, nor the coming and going of connections,
+//! longer: the difference holds neither start nor stop, nor the opening and closing of connections,
 //! which at full speed is spread over fifty times as many requests. It also has fuller batches of
 //! events than full speed, and what a tick costs is spread over more requests.
 

@@ -1,7 +1,7 @@
 //! `serve entity`: beside plaintext, beside other stores, and beside itself at rest.
 //!
-//! Each part fills a server of its own, in a directory that is gone afterwards. Rivals run on the
-//! same CPU and the same disk, in turns with ours.
+//! Each part fills a server of its own, in a directory that is removed afterwards. Rivals run on
+//! the same CPU and the same disk, in turns with ours.
 
 mod reads;
 mod redis;
@@ -47,7 +47,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     measure_parts(bench, "entity", parts)
 }
 
-/// A directory below the benchmark's, empty at first and gone at last.
+/// A directory below the benchmark's, empty at first and removed at the end.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -229,7 +229,7 @@ fn ask(bench: &Bench, benchmark: &Path, etcd: &Server, endpoint: &str) -> Result
     })
 }
 
-/// What it says of all requests; one that failed makes the run none.
+/// Its summary of all requests; one that failed makes the run none.
 fn rate(text: &str) -> Result<f64, String> {
     if text.contains("Error distribution") {
         return Err(format!("etcd refused puts: {text}"));

@@ -90,7 +90,7 @@ impl Generator {
         ))?)
     }
 
-    /// Runs it and sees what the server's threads used meanwhile.
+    /// Runs it and reads the server threads' use meanwhile.
     pub(super) fn timed(
         self,
         bench: &Bench,
@@ -107,7 +107,7 @@ impl Generator {
     }
 }
 
-/// A run with the server's CPU time, which stands in for cycles where those cannot be counted.
+/// A run with the server's CPU time, which replaces cycles where those cannot be counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
     pub(super) requests_per_s: f64,

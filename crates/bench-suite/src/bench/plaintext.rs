@@ -30,7 +30,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     }
 }
 
-/// With hardware counters: the figures as they are meant.
+/// With hardware counters: the proper figures.
 fn counted(bench: &Bench) -> Result<Vec<Figure>, String> {
     let by_wrk = run_pairs(bench, Generator::Wrk, |server| {
         callgrind::run(bench, server, Generator::Wrk, bench.plan.run)

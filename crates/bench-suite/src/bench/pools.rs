@@ -1,4 +1,4 @@
-//! `millpond bench pools`: what it finds, held against the targets.
+//! `millpond bench pools`: its results against the targets.
 //!
 //! Times come from the benchmark's own interleaved runs; instructions of one allocate and free come
 //! from valgrind's callgrind in any case, as two runs of the program `pair` with different numbers of

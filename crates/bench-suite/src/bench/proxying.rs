@@ -138,7 +138,7 @@ fn start(bench: &Bench, origin: &str, before: &[String]) -> Result<Server, Strin
 // Instructions per request passed on, by hardware counters or, where a machine hides those, by
 // callgrind.
 //
-// Callgrind sees no kernel: what that needs is then said to be unknown, and not guessed.
+// Callgrind does not count the kernel: that cost is then reported as unknown, and not guessed.
 
 const USER_MAX: f64 = 2_500.0;
 

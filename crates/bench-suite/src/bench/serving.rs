@@ -62,7 +62,7 @@ fn plaintext(bench: &Bench, driver: &str) -> Result<Server, String> {
 
 // Instructions per request, by hardware counters or, where a machine hides those, by callgrind.
 //
-// Callgrind sees no kernel: what that needs is then said to be unknown, and not guessed.
+// Callgrind does not count the kernel: that cost is then reported as unknown, and not guessed.
 
 /// A shape with what a request may cost there.
 struct Goal {

@@ -204,7 +204,7 @@ impl Home {
         text.trim().parse().ok()
     }
 
-    /// A dead child of ours is there until it is waited for, so its state is asked for too.
+    /// A dead child of ours exists until it is waited for, so its state is read too.
     fn is_running(&self, number: u8) -> bool {
         let Some(pid) = self.pid(number) else {
             return false;

@@ -528,7 +528,7 @@ fn has_ended(pid: u32) -> bool {
     state.is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
-/// Goal: a child that has ended is seen, and this process is alive.
+/// Goal: an ended child is detected, and this process is alive.
 #[test]
 fn an_end_is_seen() {
     assert!(!has_ended(std::process::id()));

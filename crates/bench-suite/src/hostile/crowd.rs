@@ -31,7 +31,7 @@ const NOTHING_MOVED: Duration = Duration::from_micros(200);
 /// The behaviour of a connection once its opening is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Then {
-    /// It goes on with `repeat`, if anything.
+    /// It continues with `repeat`, if anything.
     GoOn,
     /// It says that it has no more to say, and reads.
     HalfClose,
@@ -109,7 +109,7 @@ impl Tally {
 /// One connection.
 struct Client {
     stream: TcpStream,
-    /// What is being said; the opening first, then `repeat`.
+    /// The bytes being sent; the opening first, then `repeat`.
     saying: Vec<u8>,
     at: usize,
     is_opening: bool,
@@ -177,8 +177,8 @@ pub(super) fn run(behaviour: &Behaviour, address: SocketAddr, count: usize) -> R
     Ok(())
 }
 
-/// What the server has sent before the parent had seen enough, also if the crowd, which comes last
-/// on its CPU, had no turn since.
+/// The bytes that the server has sent before the parent had seen enough, also if the crowd, which
+/// comes last on its CPU, had no turn since.
 fn read_what_came(crowd: &mut [Option<Client>], scratch: &mut [u8], tally: &mut Tally) {
     for place in crowd {
         while let Some(client) = place {
@@ -291,7 +291,7 @@ impl Client {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Moved::No,
             Err(_) => {
-                // What the server said before it closed counts, if anybody listens.
+                // The server's bytes before its close count, if they are read.
                 let mut scratch = [0; 4096];
                 while behaviour.reads && matches!(self.read(&mut scratch, tally), Moved::Yes) {}
                 if !behaviour.reads {

@@ -1,5 +1,5 @@
-//! Every request of the well-behaved client with its two clocks, and what they come to without those
-//! that a stall of the machine disturbed.
+//! Every request of the well-behaved client with its two clocks, and their results without those that a stall of the
+//! machine disturbed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,14 +27,14 @@ pub(super) struct Exchange {
     kernel_service_ns: Option<u64>,
 }
 
-/// What is left of them, and its 99th percentiles.
+/// The rest of them, and its 99th percentiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Undisturbed {
     /// Of all requests, those that are not in it.
     pub(super) disturbed_share: f64,
     /// From when a request left to when the kernel had the response.
     pub(super) kernel_p99_ns: f64,
-    /// From when it was meant to leave to its response.
+    /// From its intended start to its response.
     pub(super) response_p99_ns: f64,
 }
 

@@ -1,5 +1,5 @@
 //! When a CPU was not this machine's: the host of a virtual machine takes it away for milliseconds,
-//! and firmware does for less.
+//! and firmware for shorter times.
 //!
 //! Two thousand requests a second for 800 ms have their p99 at the 16th slowest: one stall of 8 ms
 //! decides it, alone or beside an attack as it happens to fall. So a watcher for each CPU, at the
@@ -44,15 +44,15 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    /// Whether it was in the way of what began and ended then. What waited meanwhile is worked off
-    /// in a time like its own.
+    /// Whether it disturbed a request that began and ended then. The work that waited meanwhile
+    /// takes a time like the stall's.
     pub(super) fn disturbs(self, start_ns: u64, end_ns: u64) -> bool {
         let over_ns = self.end_ns + (self.end_ns - self.start_ns);
         self.start_ns < end_ns && start_ns < over_ns
     }
 }
 
-/// The process of a watcher: goes on until its stdin ends, then prints a line for each stall.
+/// The process of a watcher: runs until its stdin ends, then prints a line for each stall.
 pub(crate) fn run_watcher() -> Result<(), String> {
     let is_over = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&is_over);
@@ -96,7 +96,7 @@ pub(super) fn unix_ns() -> u64 {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct CpuTicks {
     total: u64,
-    /// Taken by the hypervisor while something of ours wanted to run.
+    /// Taken by the hypervisor while a thread of ours was ready to run.
     steal: u64,
 }
 

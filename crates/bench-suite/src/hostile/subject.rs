@@ -100,7 +100,7 @@ impl Subject {
     /// Asks it to stop in order; its exit status.
     pub(crate) fn stop(mut self) -> Result<i32, String> {
         let pid = self.child.id().to_string();
-        // A server that is gone already shows by its status.
+        // A closed server already shows by its status.
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
         let begun = Instant::now();
         loop {

@@ -6,7 +6,7 @@
 //! intervals. One more shows what connections do: how much the rate of `millpond load` differs from one set of
 //! connections to another, beside how much it differs from second to second on one set.
 //!
-//! Every comparison that ended is kept (`journal`), so the verb can be interrupted and goes on.
+//! Every comparison that ended is kept (`journal`), so the command can be interrupted and resumed.
 
 use super::Journal;
 use super::record::{Comparison, Found};
@@ -45,7 +45,7 @@ struct Control {
     words: &'static [&'static str],
 }
 
-/// The first is what the others are held against.
+/// The first is the reference for the others.
 const CONTROLS: &[Control] = &[
     control("usual", PAIR, &[]),
     control("blocks of 2 s", PURGING, &["--block", "2s"]),

@@ -136,7 +136,7 @@ pub(super) fn check(spec: &PairSpec) -> Result<(), String> {
     found.map_err(|reason| format!("the responses are not right: {reason}"))
 }
 
-/// Runs it to its end; `each` sees every second.
+/// Runs it to its end; `each` gets every second.
 pub(super) fn run(spec: &PairSpec, each: &dyn Fn(&LoadSecond)) -> Result<PairSample, String> {
     memory::forget_peak();
     let cpu_before_ns = process_cpu_ns();

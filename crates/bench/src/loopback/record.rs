@@ -41,9 +41,9 @@ pub struct LoopbackRecord {
     pub client_driver: String,
     /// Other activity on the machine.
     pub noise: Option<NoiseRecord>,
-    /// Whether times are to be believed. Heap calls and spreads are, in any case.
+    /// Whether times are to be trusted. Heap calls and spreads are, in any case.
     pub verdict: VerdictRecord,
-    /// One for each combination of allocator and pools; the first is what the others are set beside.
+    /// One for each combination of allocator and pools; the first is the reference for the others.
     pub candidates: Vec<CandidateRecord>,
     /// Ended early: runs are missing.
     pub interrupted: bool,

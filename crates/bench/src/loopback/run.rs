@@ -95,7 +95,7 @@ pub enum LoopbackEvent {
         /// All runs.
         runs: usize,
     },
-    /// A second of it is over.
+    /// A second of it has ended.
     Second(Box<LoadSecond>),
     /// Heap calls are being counted.
     HeapCalls {
@@ -104,7 +104,7 @@ pub enum LoopbackEvent {
     },
 }
 
-/// The record and how it came to its end.
+/// The record and how it ended.
 #[derive(Clone, Debug)]
 pub struct LoopbackOutcome {
     /// All that was measured.
@@ -299,8 +299,8 @@ impl<'a> LoopbackSession<'a> {
     }
 }
 
-/// Every allocator with every setting of the pools. The first is what the others are set beside: the C
-/// library's malloc without pools, if that takes part.
+/// Every allocator with every setting of the pools. The first is the reference for the others: the C library's malloc
+/// without pools, if that takes part.
 fn candidates(config: &LoopbackConfig) -> Result<Vec<Candidate>, BenchError> {
     let allocators = match &config.allocators {
         Some(wanted) => allocator::select(wanted)?,

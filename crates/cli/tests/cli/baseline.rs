@@ -60,7 +60,7 @@ fn a_regression_is_status_three() {
             "{finished:?}"
         );
     }
-    // What was checked once is shown again without the earlier record.
+    // Figures of an earlier check are shown again without the earlier record.
     let finished = run(&mut millpond(&["report", &checked]));
     assert_eq!(finished.code(), 3, "{finished:?}");
     let again = std::fs::read_to_string(directory.path().join("report.html")).unwrap();

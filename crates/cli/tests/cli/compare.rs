@@ -171,8 +171,8 @@ fn a_static_program_is_refused() {
     assert!(!out.join("results.json").exists());
 }
 
-/// Goal: a server that does not speak HTTP is compared by its own load program, and what that says is
-/// in the text and in the record.
+/// Goal: a server that does not speak HTTP is compared by its own load program, and its output is in the text and in
+/// the record.
 #[test]
 #[ignore = "slow tier: a whole comparison, 25 s; that of lab is in the fast tier"]
 fn redis_is_compared_by_its_own_benchmark() {
@@ -330,7 +330,7 @@ fn checked_against(earlier: &Path, words: &[&str], out: &Path) {
     valid_and_shown_again(out, &record);
 }
 
-/// What was written is valid by its schema, and its page comes again from the record.
+/// The written record is valid by its schema, and its page can be made from it again.
 fn valid_and_shown_again(out: &Path, record: &serde_json::Value) {
     let schema = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -342,7 +342,7 @@ fn valid_and_shown_again(out: &Path, record: &serde_json::Value) {
     let (file, again) = (out.join("results.json"), out.join("again.html"));
     let words = [file.as_os_str(), "--out".as_ref(), again.as_os_str()];
     let finished = run(millpond(&["report"]).args(words));
-    // What a check could not judge then it does not judge now.
+    // A value that the check could not judge then is not judged now.
     let is_checked = record.get("regression").is_some();
     let code = if is_checked { 4 } else { 0 };
     assert_eq!(finished.code(), code, "{finished:?}");

@@ -62,7 +62,7 @@ fn what_is_missing_is_status_one() {
     }
 }
 
-/// Goal: what one machine prints another one reads: the page has what it means for an allocator, and nothing of this
+/// Goal: one machine reads another one's output: the page has its meaning for an allocator, and nothing of this
 /// machine's own; a file of something else is refused with what writes it.
 #[test]
 fn the_machine_of_the_winner_is_told_by_its_facts() {

@@ -136,8 +136,8 @@ fn tokens_are_read_again() {
     assert!(!server.process.stderr_so_far().contains("0123456789"));
 }
 
-/// Goal: what the server and the command make is its user's alone, whatever the umask is, but for sockets and logs,
-/// which follow it; a directory that was there keeps its mode.
+/// Goal: files of the server and the command belong to the user alone, whatever the umask is, except for sockets and
+/// logs, which follow it; an existing directory keeps its mode.
 #[test]
 fn data_is_its_user_s_alone() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -207,7 +207,8 @@ fn data_is_its_user_s_alone() {
     eventually("its mode follows the umask", || mode(&socket) == 0o755);
 }
 
-/// Goal: a page that has its own name lead here gets nothing; addresses, localhost and the names that are given are served.
+/// Goal: a web page whose own name resolves to this machine gets nothing; addresses, localhost and the given names are
+/// served.
 #[test]
 fn other_names_are_not_served() {
     let home = tempfile::tempdir().unwrap();

@@ -39,8 +39,8 @@ fn without_tags(path: &Path) -> Vec<String> {
     text.lines().map(without).collect()
 }
 
-/// Goal: what goes into a server by lines comes out of it by lines, over several responses; into another server it is the
-/// same but for tags, into a directory with them.
+/// Goal: entities that go into a server by lines come out of it by lines, over several responses; into another server
+/// they are the same except for tags, into a directory with them.
 #[test]
 fn servers_and_directories_are_filled_from_exports() {
     let home = tempfile::tempdir().unwrap();

@@ -141,7 +141,7 @@ fn the_record_has_its_fields() {
         }
     }
     assert!(record["verdict"]["status"].is_string() && record["verdict"]["reasons"].is_array());
-    // 4 says that the generator does not believe itself, which a busy machine can bring about.
+    // 4 says that the generator does not trust its own figures, which a busy machine can cause.
     let invalid = record["verdict"]["status"] == "INVALID";
     assert_eq!(finished.code(), if invalid { 4 } else { 0 });
 }
@@ -188,7 +188,7 @@ fn an_unreachable_target_is_named() {
     assert!(finished.sentence().contains(&address), "{finished:?}");
 }
 
-/// Goal: what --put wrote --get reads back and checks; a key that was not written is an error.
+/// Goal: values written by --put are read back and checked by --get; a key that was not written is an error.
 #[test]
 fn values_are_written_and_read_back() {
     let directory = tempfile::tempdir().unwrap();

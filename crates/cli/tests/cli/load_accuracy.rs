@@ -1,4 +1,4 @@
-//! What the generator says about itself, and the exit status that follows.
+//! The generator's verdict on itself, and the exit status that follows.
 
 use crate::support::{Finished, Running, Server, eventually, millpond, run};
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
 
 fn answer(stream: &mut TcpStream, status: &str) {
     let text = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok");
-    // The generator may have gone.
+    // The generator may have ended.
     let _ = stream.write_all(text.as_bytes());
 }
 
@@ -156,7 +156,7 @@ fn words_of_other_generators_are_understood() {
             assert!(head.starts_with("POST / HTTP/1.1\r\n"), "{head}");
             assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
             assert!(head.contains("\r\nContent-Type: text/csv\r\n"), "{head}");
-            // It would go on with the connection: that close means close is the client's doing.
+            // It would keep the connection: closing it is the client's decision.
             let text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
             stream.write_all(text.as_bytes()).unwrap();
             let mut more = Vec::new();
@@ -201,7 +201,7 @@ fn assert_ended(finished: &Finished, code: i32) {
     assert!(finished.code() == code || is_machine, "{finished:?}");
 }
 
-/// Goal: the exit status tells a script what happened, one for each kind of end.
+/// Goal: the exit status reports to a script what happened, one for each kind of end.
 #[test]
 fn exit_statuses_tell_the_truth() {
     let good = server_of("200 OK");

@@ -1,4 +1,4 @@
-//! What `millpond load` prints and writes, read as its readers read it.
+//! The output and the files of `millpond load`, read as its readers read them.
 
 use crate::schema_check;
 use crate::support::{Finished, Running, Server, millpond, run};
@@ -14,7 +14,7 @@ fn load(server: &Server, directory: &Path, words: &[&str]) -> Finished {
         .current_dir(directory)
         .args(words)
         .arg(url));
-    // 4 says that the generator does not believe itself, which a busy machine can bring about.
+    // 4 says that the generator does not trust its own figures, which a busy machine can cause.
     assert!([0, 4].contains(&finished.code()), "{finished:?}");
     finished
 }

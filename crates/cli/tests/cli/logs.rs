@@ -1,4 +1,4 @@
-//! What servers write: a line for each request, and lines about themselves.
+//! The logs of servers: a line for each request, and lines about themselves.
 
 use crate::support::{Server, curl, eventually, millpond, run};
 use serde_json::Value;
@@ -134,7 +134,7 @@ fn what_is_refused_is_told_once() {
             .lines()
             .filter(|l| l.contains("refused with 503"))
             .collect();
-        // Not one for each. (Once a minute, as long as it goes on: shown in simulated time.)
+        // Not one for each. (Once a minute, as long as it continues: shown in simulated time.)
         assert!((1..CROWD).contains(&refused.len()), "{stderr}");
         if format == "json" {
             let entries = objects(stderr);

@@ -362,8 +362,8 @@ fn wait_for_work(server: &Server) {
     });
 }
 
-/// Goal: what is wrong in a file is one sentence with the line, the key and what is allowed, and exit
-/// status 2; nothing listens then.
+/// Goal: a mistake in a file is one sentence with the line, the key and what is allowed, and exit status 2; nothing
+/// listens then.
 #[test]
 fn a_wrong_file_is_named() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What `millpond load` asks, as servers see it: ours, and one that is not ours.
+//! The requests of `millpond load`, as servers see them: ours, and a third-party one.
 
 use crate::support::{Server, millpond, run};
 use serde_json::Value;
@@ -239,7 +239,7 @@ fn ycsb_runs_on_the_entity_server() {
     }
 }
 
-/// Goal: what the core workloads have beside reads and updates: inserts, scans, deletes.
+/// Goal: the core workloads' operations beside reads and updates: inserts, scans, deletes.
 #[test]
 fn keys_come_and_go_on_the_entity_server() {
     let directory = tempfile::tempdir().unwrap();

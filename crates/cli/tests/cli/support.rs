@@ -99,12 +99,12 @@ impl Running {
         }
     }
 
-    /// What it wrote to stdout until now, after what was read line by line.
+    /// Its stdout until now, after the part that was read line by line.
     pub(crate) fn stdout_so_far(&self) -> String {
         self.stdout.as_ref().map(Collected::so_far).unwrap()
     }
 
-    /// What it wrote to stderr until now.
+    /// Its stderr until now.
     pub(crate) fn stderr_so_far(&self) -> String {
         self.stderr.as_ref().map(Collected::so_far).unwrap()
     }
@@ -157,7 +157,7 @@ impl Drop for Running {
     }
 }
 
-/// What is read from a program while it runs.
+/// The output that is read from a program while it runs.
 struct Collected {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,

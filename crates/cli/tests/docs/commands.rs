@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// Flags in sentences about other programs.
 const FLAGS_OF_OTHERS: [&str; 0] = [];
 
-/// What stands for a value in a sentence, and a value.
+/// Placeholders for a value in a sentence, and a value.
 const PLACEHOLDERS: [(&str, &str); 12] = [
     ("URL", "http://127.0.0.1:8080/"),
     ("ADDR", "127.0.0.1:8080"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What opens and closes a block of code.
+/// The line that opens and closes a block of code.
 const FENCE: &str = "```";
 
 /// Programs whose commands are checked.
@@ -13,7 +13,7 @@ pub(crate) struct Page {
     /// Commands of blocks and of code within sentences, with the line they begin in.
     commands: Vec<(usize, String)>,
     links: Vec<(usize, String)>,
-    /// What a link may name behind `#`, as GitHub makes it of the headings.
+    /// Anchors that a link may name behind `#`, as GitHub makes them from the headings.
     anchors: BTreeSet<String>,
     blocks: Vec<Block>,
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What every command has.
+/// The common flags of every command.
 const OF_ALL: [&str; 2] = ["--help", "--version"];
 
 /// Names of metrics begin with `millpond_` and one of these.
@@ -91,7 +91,7 @@ fn flags_left_out(pages: &BTreeMap<String, String>) -> Vec<String> {
             false => format!("{}.md", words.join("-")),
         };
         let page = pages.get(&name).map_or("", String::as_str);
-        // What is said about it further on is no description.
+        // Later mentions are no description.
         let items = page.lines().filter(|line| line.starts_with("- `-"));
         let items: Vec<&str> = items.filter_map(|line| line.split("`: ").next()).collect();
         for flag in flags_described(help).filter(|flag| !OF_ALL.contains(flag)) {

@@ -1,9 +1,9 @@
 //! The effects of a deployment machine on the winner: facts that a comparison elsewhere does not meet.
 //!
-//! The facts are lines of text, `name=value`, so that a shell without this program can write them as well. They
-//! come from the machine that is examined, or from a file that was written on another one; then each is held
-//! against this machine, where the comparison ran.
-//! Libraries that a program opens with `RTLD_DEEPBIND` are not examined: that is a flag of a call, which no file shows.
+//! The facts are lines of text, `name=value`, so that a shell without this program can write them as well. They come
+//! from the machine that is examined, or from a file that was written on another one; then each is compared with this
+//! machine, where the comparison ran. Libraries that a program opens with `RTLD_DEEPBIND` are not examined: that is a
+//! flag of a call, which no file shows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

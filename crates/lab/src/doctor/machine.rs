@@ -214,7 +214,7 @@ pub(super) mod tests {
 
 /// Ports that connections which were just closed keep from being used again for a minute.
 const PORTS_MIN: i64 = 20_000;
-/// Load per CPU from which on others are in the way.
+/// Load per CPU from which on others disturb.
 const LOAD_PER_CPU_MAX: f64 = 0.5;
 
 pub(super) fn findings(machine: &Machine, attempts: &Attempts) -> Vec<Finding> {

@@ -185,7 +185,7 @@ pub fn examine_process(pid: i32) -> Result<Running, RunningError> {
     found.filter(|_| is_same).ok_or_else(ended)
 }
 
-/// `None` if it is gone.
+/// `None` if it has ended.
 fn found(pid: i32, status: &Status, program: Option<PathBuf>) -> Option<Running> {
     let id = u32::try_from(pid).ok()?;
     let sample = match ProcessSample::read(id) {

@@ -82,7 +82,7 @@ impl Supervisor {
             match self.read_command() {
                 Ok(Some(Order::Go)) => {
                     if let Some(mut go) = self.go.take() {
-                        // A second stage that is gone already is reported by its exit.
+                        // A second stage that has already ended is reported by its exit.
                         let _ = go.write_all(b"g");
                     }
                 }
@@ -139,7 +139,7 @@ impl Supervisor {
             if pid != self.target {
                 continue;
             }
-            // First, so that an observer of the end knows it.
+            // First, so that an observer of the end finds it.
             let left = children_of(own_pid());
             if !left.is_empty() {
                 let list: Vec<String> = left.iter().map(ToString::to_string).collect();
@@ -194,7 +194,7 @@ impl Supervisor {
                     }
                 }
             } else if self.ended.is_none() || !process_exists(self.target) {
-                // The first process is gone: whatever left its group was not asked yet.
+                // The first process has ended: processes that left its group were not signalled yet.
                 for pid in children_of(own_pid()) {
                     if let Some(pid) = Pid::from_raw(pid) {
                         let _ = kill_process(pid, signal);
@@ -203,7 +203,7 @@ impl Supervisor {
             }
             thread::sleep(STOP_POLL);
         }
-        // The lab may be gone; the processes are gone too, so there is nothing left to say it to.
+        // The lab may be gone; the processes are gone too, so there is nothing left to report.
         let _ = say(if forced {
             "stopped by force"
         } else {

@@ -51,9 +51,9 @@ pub struct ProfileConfig {
     pub duration: Duration,
     /// Over how many fresh processes that is spread.
     pub rounds: u32,
-    /// Whether the CPU graph is wanted.
+    /// Whether the CPU graph is requested.
     pub cpu: bool,
-    /// Whether the allocation graphs are wanted.
+    /// Whether the allocation graphs are requested.
     pub allocations: bool,
     /// Whether the same work is run without a profiler too, to say what profiling costs.
     pub cost: bool,

@@ -286,7 +286,7 @@ pub(super) enum CodeLocation<'a> {
     File(&'a PathBuf, u64),
     /// In memory without a file.
     Generated,
-    /// In no executable memory that we know.
+    /// In no known executable memory.
     Nowhere,
 }
 

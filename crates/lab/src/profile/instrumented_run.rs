@@ -31,7 +31,7 @@ const WARM_UP_SHARE: f64 = 0.25;
 /// Fewer requests than that are no load.
 const REQUESTS_MIN: u64 = 20;
 
-/// The delays between a run and its work.
+/// The instrument of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Arm {
     /// Nothing.
@@ -79,7 +79,7 @@ pub(super) struct Instruments {
 }
 
 impl Instruments {
-    /// Those that are wanted and can be had; `notes` say why one cannot.
+    /// Those that are requested and possible; `notes` say why one is not.
     pub(super) fn find(config: &ProfileConfig, notes: &mut Vec<String>) -> Self {
         let perf = match config.cpu.then(Perf::find) {
             None => None,

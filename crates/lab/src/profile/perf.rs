@@ -139,7 +139,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Ends it and reads what it saw.
+    /// Ends it and reads its samples.
     pub(super) fn end(mut self) -> Result<CpuSamples, RunError> {
         self.order("disable")?;
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {

@@ -286,8 +286,7 @@ pub(crate) struct ProfileRequest<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// Graphs for the record, the baseline's first, with their files written; and what a reader has to know
-/// of them.
+/// Graphs for the record, the baseline's first, with their files written; and notes on them for the reader.
 pub(crate) fn after_rounds(
     workshop: &mut RunContext,
     wanted: &ProfileRequest<'_>,

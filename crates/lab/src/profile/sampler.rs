@@ -365,8 +365,7 @@ fn as_profile(config: &ProcessConfig) -> ProfileConfig {
 
 // The cost of a profiler: the same work with and without it, in pairs of the same round.
 
-/// The same work takes this much more or less by itself, and what is claimed about a few percent is
-/// not worth much.
+/// The same work varies by this much by itself; a claim about a few percent is not reliable.
 const NOISY_SPREAD: f64 = 0.10;
 
 /// One run of the work.

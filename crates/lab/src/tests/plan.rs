@@ -231,7 +231,7 @@ fn memory_has_a_floor_of_work() {
         ..slower.clone()
     };
     assert_eq!(Plan::make(&hours).missed_floor, None);
-    // What the user insists on is done, and is no more keys than usual.
+    // The user's fixed amount is done, and is no more keys than usual.
     let insists = |memory| {
         Plan::make(&Known {
             lengths: Lengths {

@@ -1,5 +1,5 @@
-//! What a candidate may be beside an allocator, and what it is measured with: variables of the shell, settings
-//! without effect, other environments and other commands.
+//! Candidates beyond an allocator, and their measurement: variables of the shell, settings without effect, other
+//! environments and other commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};

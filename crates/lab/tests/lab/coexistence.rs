@@ -57,7 +57,7 @@ fn way(record: &ComparisonRecord) -> Coexistence {
     record.settings.coexistence.expect("a way")
 }
 
-/// What is found where the port is always the same: namespaces need a privilege.
+/// The result where the port is always the same: namespaces need a privilege.
 fn at_one_port() -> Coexistence {
     match NetworkNamespace::create() {
         Ok(_) => Coexistence::Namespaces,

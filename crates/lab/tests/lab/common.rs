@@ -1,4 +1,4 @@
-//! What the tests share: a launcher, targets made of the system's own programs, and a free port.
+//! The common parts of the tests: a launcher, targets made of the system's own programs, and a free port.
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! What the heap trace says of programs whose every block is known, in front of every allocator.
+//! The heap trace of programs whose every block is known, in front of every allocator.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ pub(crate) fn traced(
         .collect();
     let mut spec = spec(directory, &words);
     spec.log = directory.join("log");
-    // What an earlier one printed is not this one's.
+    // The output of an earlier one is not this one's.
     let _ = fs::remove_file(&spec.log);
     spec.preload.push(trace.object().to_owned());
     put_under(&mut spec, allocator);

@@ -1,4 +1,4 @@
-//! Whose a program's memory is, of programs in which that is known.
+//! The owners of a program's memory, of programs in which they are known.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ int main(void) {\n\
   for (int i = 0; i < 32 * 1024; i++) memset(mi_malloc(1024), 1, 1024);\n\
   pthread_create(&thread, 0, deep, 0); pthread_join(thread, 0); return 0;\n}\n";
 
-/// What is found in the processes below `pid`.
+/// The findings in the processes below `pid`.
 fn found(pid: i32, trace: &millpond_lab::trace::Trace) -> Reach {
     let heap = trace.read_heap(&|_| true).expect("counters");
     let members = ProcessTree::new(u32::try_from(pid).expect("a process")).members();
@@ -73,7 +73,7 @@ fn two_allocators_in_one_process_have_their_shares() {
         let inside = |holder: &Holder| matches!(holder, Holder::Embedded { name, object } if name == "mimalloc" && object == "known");
         let own = mib_of(&reach, inside);
         assert!((31.9..33.0).contains(&own), "{name}: {reach:?}");
-        // What an allocator takes for itself is its own business.
+        // An allocator's own memory is not checked.
         let malloc = mib_of(&reach, |holder| *holder == Holder::Malloc);
         assert!(malloc > 31.0, "{name}: {reach:?}");
         if name == allocator::GLIBC {

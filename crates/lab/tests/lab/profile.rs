@@ -58,7 +58,7 @@ fn folded(config: &ProfileConfig, name: &str) -> Stacks {
     Stacks::parse_folded(&text).expect("folded")
 }
 
-/// What was seen below a frame, wherever it is.
+/// The weight below a frame, wherever it is.
 fn below(stacks: &Stacks, frame: &str) -> u64 {
     let has = |stack: &str| stack.split(';').any(|name| name == frame);
     let found = stacks.iter().filter(|(stack, _)| has(stack));

@@ -25,7 +25,7 @@ struct Program(Child);
 impl Program {
     /// Runs until its stdin ends, and has said that it is there.
     fn start(command: &mut Command) -> Self {
-        // What the shell says to allocators is no part of the test.
+        // The shell's settings of allocators are no part of the test.
         for name in [
             "LD_PRELOAD",
             "MALLOC_CONF",
@@ -71,7 +71,7 @@ fn finding<'a>(running: &'a Running, name: &str) -> &'a Finding {
         .unwrap_or_else(|| panic!("{name}: {running:?}"))
 }
 
-/// What `malloc_stats` wrote: system bytes of each arena, and of all with mapped blocks.
+/// The output of `malloc_stats`: system bytes of each arena, and of all with mapped blocks.
 fn oracle(text: &str) -> (Vec<u64>, u64) {
     let numbers = text
         .lines()

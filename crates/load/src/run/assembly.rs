@@ -248,7 +248,7 @@ fn classes_of(config: &LoadConfig, total: &Outcome, is_of_all: bool) -> Vec<Clas
         .collect()
 }
 
-/// The rate asked for: exactly, where it is one, else what the process came to in the window.
+/// The rate asked for: exactly, where it is one, else the process's rate in the window.
 fn mean_rate(arrivals: &Arrivals, record: &LoadRecord) -> Option<f64> {
     if let Some(rate) = arrivals.steady_rate() {
         return Some(rate.per_s());

@@ -115,7 +115,7 @@ impl<'a> Course<'a> {
         })
     }
 
-    /// Goes on behind a set; says whether it did as much as a set is to.
+    /// Continues after a set; returns whether it did as much as a set has to.
     fn takes(&mut self, end: &PartEnd) -> bool {
         self.done.requests += end.took.requests;
         self.done.time_ns = self.done.time_ns.saturating_add(end.took.time_ns);

@@ -1,7 +1,7 @@
 //! The supervising thread's view of a run: when it begins, how far it is, and what ends it.
 //!
 //! `run` has started the workers and waits here until they are done, or until the caller, a
-//! condition or a target that is gone ends the run.
+//! condition or a dead target ends the run.
 use super::PATIENCE;
 use super::WarmUpWatch;
 use super::{Connecting, Observer, Progress, WorkerHandle};
@@ -128,7 +128,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 self.observer.second(second);
                 abort.second(second);
             });
-            // The window has to begin ahead of every thread: what the observer took is over by now.
+            // The window has to begin ahead of every thread: the observer's time has passed by now.
             warm_up.look(schedule, &timeline.steadiness, monotonic_ns());
             if abort.reason.is_some() {
                 ended = Ended::Aborted;

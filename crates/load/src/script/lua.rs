@@ -194,7 +194,7 @@ impl Pauses {
         self.ends.peek().map(|&Reverse((until_ns, _))| until_ns)
     }
 
-    /// A connection whose pause is over.
+    /// A connection whose pause has ended.
     fn end(&mut self, now_ns: u64) -> Option<u32> {
         while self.next_end_ns()? <= now_ns {
             let Reverse((until_ns, index)) = self.ends.pop()?;

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What can happen to a connection.
+/// The possible events of a connection.
 #[derive(Clone, Debug)]
 enum Step {
     Push { count: usize, intended_ns: u64 },

@@ -7,7 +7,7 @@ const WINDOW_NS: u64 = 2_000_000_000;
 /// Responses as (slip, service, status is 200).
 type Answers = Vec<(u64, u64, bool)>;
 
-/// What a generator would have recorded of these.
+/// The record of a generator with these.
 fn record(answers: &[(u64, u64, bool)], threads: usize) -> LoadRecord {
     let mut record = LoadRecord {
         threads,

@@ -20,7 +20,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// What a generator would record of evenly spaced requests for this long, after a warm-up.
+    /// The record of a generator of evenly spaced requests for this long, after a warm-up.
     fn step(&mut self, per_s: f64, warm_up_s: f64, span_s: f64) -> LoadRecord {
         let warm_up = (warm_up_s * per_s) as u64;
         let offered = (span_s * per_s).ceil() as u64;
@@ -52,7 +52,7 @@ impl Queue {
         record
     }
 
-    /// What a search with steps of at least this length finds, as a share of the capacity.
+    /// The result of a search with steps of at least this length, as a share of the capacity.
     fn found(&mut self, slo: &str, step_s: f64, warm_up_s: f64) -> f64 {
         let slo: Slo = slo.parse().unwrap();
         let first_per_s = self.capacity_per_s * (0.05 + (self.random)() * 0.3);

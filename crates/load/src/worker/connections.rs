@@ -146,7 +146,7 @@ impl Worker<'_> {
             outages.connected(now_ns);
         }
         self.sessions[index as usize].opened(socket, now_ns);
-        // A script's delay is its user's and not the connection's: one that had begun goes on.
+        // A script's delay belongs to its user and not to the connection: a delay that had begun continues.
         self.offer(index);
     }
 
@@ -409,8 +409,8 @@ impl Worker<'_> {
         }
     }
 
-    /// This process cannot open a socket. Before the run that is an error the user has to know;
-    /// in the middle of it descriptors may come free again, and the attempt counts as failed.
+    /// This process cannot open a socket. Before the run that is an error for the user; in the
+    /// middle of it descriptors may come free again, and the attempt counts as failed.
     pub(super) fn cannot_connect(&mut self, error: IoError) {
         if self.shared.schedule.get().is_none() {
             return self.fail(error.into());

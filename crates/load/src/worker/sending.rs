@@ -59,7 +59,7 @@ impl Worker<'_> {
         }
     }
 
-    /// In a run that goes on without its target: no connection took the request in time.
+    /// In a run that continues without its target: no connection took the request in time.
     #[cold]
     fn expired(&mut self, arrival: &Arrival, now_ns: u64) {
         if arrival.counted {
@@ -525,7 +525,7 @@ impl Worker<'_> {
         causes.note(kind, now_ns, place, || what.to_owned(), input.bytes());
     }
 
-    /// A response is not taken, and its connection is over.
+    /// A response is not taken, and its connection ends.
     #[cold]
     fn refused(&mut self, index: u32, input: Input<'_>, error: &ClientError, now_ns: u64) {
         let (kind, place) = (kind_of(error), self.place_of(index));

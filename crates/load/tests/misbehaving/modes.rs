@@ -19,7 +19,7 @@ pub(crate) struct Mode {
     pub(crate) told: &'static str,
     /// Whether some response does not come, so that a timeout has to be short.
     pub(crate) is_silent: bool,
-    /// What wrk calls failed in a second, as in `read, status`; `nothing`: it counted no response.
+    /// The failures that wrk counts in a second, as in `read, status`; `nothing`: it counted no response.
     pub(crate) wrk: &'static str,
     /// ab's complete and failed requests of six, or its exit status; empty: not the same each time.
     pub(crate) ab: &'static str,

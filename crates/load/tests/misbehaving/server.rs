@@ -15,13 +15,13 @@ use std::time::Duration;
 pub(crate) const OK: &str =
     "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok";
 
-/// What a connection does once it is accepted, and with TLS once its handshake is over.
+/// The behaviour of a connection once it is accepted, and with TLS once its handshake has ended.
 pub(crate) type Conduct = fn(&mut Talk);
 
 /// How connections begin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Start {
-    /// With what is said.
+    /// With the given text.
     Clear,
     /// With its text, to a client that speaks TLS.
     ClearToTls,
@@ -45,7 +45,7 @@ pub(crate) struct Talk {
     tcp: TcpStream,
     /// Counts the connections, from 0.
     pub(crate) number: usize,
-    /// What arrived and belongs to no request yet.
+    /// Received bytes that belong to no request yet.
     pending: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What a script sees of the responses, and how they are timed.
+//! The responses as a script sees them, and their timing.
 
 use crate::scripted::{ScriptFile, counted, noting, run, run_well, server};
 use crate::support::{Reply, TestServer, get};

@@ -1,10 +1,10 @@
-//! What becomes of scripts that are wrong, before the run and during it.
+//! The handling of wrong scripts, before the run and during it.
 
 use crate::scripted::{ScriptFile, counted, run, server};
 use crate::support::get;
 use millpond_load::{Script, ScriptConfig};
 
-/// What loading this script says is wrong.
+/// The error of loading this script.
 fn refusal(code: &str) -> String {
     let server = server();
     let script = ScriptFile::new(code);

@@ -1,4 +1,4 @@
-//! What leaves: the requests of the table and of `request()`, when, where to, and how many.
+//! The requests that leave: those of the table and of `request()`, when, where to, and how many.
 
 use crate::scripted::{ScriptFile, counted, noting, run, run_well, server, targets};
 use crate::support::{MS, get};

@@ -33,7 +33,7 @@ impl Seen {
     }
 }
 
-/// What the server does with a request.
+/// The server's handling of a request.
 pub(crate) struct Reply {
     pub(crate) wait: Duration,
     pub(crate) bytes: Vec<u8>,
@@ -285,7 +285,7 @@ pub(crate) fn try_run(config: &LoadConfig) -> Result<LoadRecord, LoadError> {
     millpond_load::run(config, &|_| {}, &AtomicBool::new(false))
 }
 
-/// What must hold for every record, whatever happened.
+/// The conditions for every record, whatever happened.
 pub(crate) fn check_identities(record: &LoadRecord) {
     assert_eq!(record.response.count(), record.requests);
     assert_eq!(record.service.count(), record.requests);

@@ -68,7 +68,7 @@ impl Topic<'_> {
         }
     }
 
-    /// Why it must not be believed.
+    /// Why it must not be trusted.
     fn distrust(&self, candidate: &str) -> Option<&str> {
         match &self.comparison(candidate)?.verdict {
             Verdict::NotTrusted { reason } => Some(reason),
@@ -583,7 +583,7 @@ fn absolute_price(topic: &Topic<'_>, candidate: &str) -> String {
 // anyway.
 
 impl Advisor<'_, '_> {
-    /// A reason if nothing at all can be believed.
+    /// A reason if nothing at all can be trusted.
     fn all_distrusted(&self) -> Option<&str> {
         let mut reasons = self
             .topics
@@ -747,7 +747,7 @@ impl Advisor<'_, '_> {
     }
 }
 
-/// Whether what `name` gives in a question is neither known nor to be believed.
+/// Whether the value of `name` in a question is neither known nor trusted.
 fn is_open(topic: &Topic<'_>, name: &str) -> bool {
     topic.rounds_needed(name).is_some() || topic.distrust(name).is_some()
 }

@@ -101,7 +101,7 @@ pub fn layout(pid: u32) -> Result<Vec<Mapping>, ProcessError> {
 /// The pages in `range` of a process's addresses that are resident or swapped out.
 ///
 /// # Errors
-/// If the kernel refuses, or the process is gone.
+/// If the kernel refuses, or the process has ended.
 pub fn pages_in_use(pid: u32, range: Range<u64>) -> io::Result<PagesInUse> {
     let page_bytes = rustix::param::page_size() as u64;
     let file = File::open(format!("/proc/{pid}/pagemap"))?;

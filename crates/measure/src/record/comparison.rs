@@ -432,7 +432,7 @@ pub enum Advice {
     Stay,
     /// The rounds do not decide.
     Undecided,
-    /// The numbers must not be believed.
+    /// The numbers must not be trusted.
     NotTrusted,
 }
 
@@ -440,7 +440,7 @@ pub enum Advice {
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Choice {
-    /// `throughput`, `latency` or `memory`; `cpu` where CPU per request stands in for throughput.
+    /// `throughput`, `latency` or `memory`; `cpu` where CPU per request replaces throughput.
     pub question: String,
     /// The candidate, or the baseline where nothing is better.
     pub candidate: String,
@@ -581,8 +581,8 @@ impl Regression {
         }
     }
 
-    /// Whether anything could be judged at all. What is undecided because no number of that many rounds
-    /// could have convicted anybody was not: a check of three rounds passes nothing.
+    /// Whether anything could be judged at all. A value that is undecided because so few rounds cannot prove a loss was
+    /// not judged: a check of three rounds passes nothing.
     #[must_use]
     pub fn is_judged(&self) -> bool {
         let mut comparisons = self.questions.iter().flat_map(|one| &one.comparisons);

@@ -57,7 +57,7 @@ impl LoadErrors {
     }
 }
 
-/// Whether the generator believes its own figures.
+/// Whether the generator trusts its own figures.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum LoadStatus {
@@ -188,7 +188,7 @@ pub struct LoadReport {
     /// With `--keep-going`: the times without a target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<LoadOutage>,
-    /// With `--repeat` and `--reconnect-every`: what each set of connections came to, and their spread.
+    /// With `--repeat` and `--reconnect-every`: the results of each set of connections, and their spread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection_sets: Option<LoadConnectionSets>,
     /// Requests in flight per connection.
@@ -328,7 +328,7 @@ pub struct LoadReport {
     pub aborted: Option<String>,
     /// True if Ctrl-C ended it early.
     pub interrupted: bool,
-    /// True if it ended early because the target went away.
+    /// True if it ended early because the target was gone.
     pub target_gone: bool,
     /// The generator's judgement of its own run.
     pub verdict: LoadVerdict,
@@ -555,7 +555,7 @@ impl LoadRateWindow {
     }
 }
 
-// Times without a target, in a load run that goes on through them.
+// Times without a target, in a load run that continues through them.
 
 /// One of them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -701,11 +701,11 @@ pub struct CurvePoint {
     pub rate_per_s: f64,
     /// The decision of the votes.
     pub outcome: StepOutcome,
-    /// Steps that came to that.
+    /// Steps with that result.
     pub votes: u32,
     /// Steps at this rate.
     pub steps: u32,
-    /// Among the steps that came to that, the one with the median 99th percentile.
+    /// Among the steps with that result, the one with the median 99th percentile.
     pub typical: SearchStep,
 }
 

@@ -1,6 +1,6 @@
 //! A measure: one number of one run, with what is good, in which unit, and what counts as equal.
 //!
-//! Everything a report or a verdict has to know about a number is said here once.
+//! All properties of a number that reports and verdicts need are defined here once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -246,7 +246,7 @@ quantities! {
     /// Accesses in user mode that missed every cache, where L1d misses cannot be counted.
     CacheMisses = "cache_misses_per_request", "cache misses/req", Count, LowerIsBetter, Usual,
         wall true;
-    /// Loads in user mode whose page the first level data TLB did not know.
+    /// Loads in user mode whose page missed the first level data TLB.
     DtlbMisses = "dtlb_misses_per_request", "dTLB misses/req", Count, LowerIsBetter, Usual,
         wall true;
     /// Page faults, minor and major.
@@ -427,7 +427,7 @@ impl ComparisonRecord {
     /// Reads `results.json`, or a `report.html` of [`crate::report::html::render`].
     ///
     /// # Errors
-    /// If the text is none of both.
+    /// If the text is neither.
     pub fn from_text(text: &str) -> Result<Self, RecordError> {
         let json = if text.trim_start().starts_with('<') {
             let (_, rest) = text

@@ -631,7 +631,7 @@ pub enum SettingEffect {
     /// The rounds do not decide.
     #[default]
     Undecided,
-    /// One of both must not be believed, and the other does not differ.
+    /// One of both must not be trusted, and the other does not differ.
     NotTrusted,
 }
 

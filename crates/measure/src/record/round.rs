@@ -31,7 +31,7 @@ pub enum Role {
     /// All ratios are against this one. Exactly one per comparison.
     Baseline,
     /// The baseline run a second time (A/A): a difference here is a false alarm of the machine or
-    /// of the method, and takes away the trust in that measure.
+    /// of the method, and makes that measure untrusted.
     BaselineAgain,
     /// The others.
     #[default]
@@ -182,8 +182,8 @@ pub struct RoundMeasures {
     /// The slices at the constant rate, per operation.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub paced: BTreeMap<String, PacedColumns>,
-    /// Slices in which the hypervisor, other programs or the generator's own CPU got in the way;
-    /// they were repeated, as long as there was time for it.
+    /// Slices that the hypervisor, other programs or the generator's own CPU disturbed; they were
+    /// repeated, as long as there was time for it.
     #[serde(skip_serializing_if = "is_zero")]
     pub disturbed_slices: u32,
     /// Full latency figures per clock, e.g. `put.response`.
@@ -379,7 +379,7 @@ impl CandidateRounds {
 const CALLS_MIN: f64 = 0.1;
 /// Memory below this share of the whole is not mentioned.
 const SHARE_MIN: f64 = 0.01;
-/// From this share on an allocator of the program's own, or a runtime's heap, is what a user has to know first.
+/// From this share on an allocator of the program's own, or a runtime's heap, is mentioned first.
 const SHARE_MUCH: f64 = 0.25;
 
 /// The holder of memory.

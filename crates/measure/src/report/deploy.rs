@@ -77,7 +77,7 @@ pub(crate) fn of_baseline(record: &ComparisonRecord) -> Option<Deployment> {
 }
 
 impl Deployment {
-    /// `None` of a command of its own, which the user knows how to start.
+    /// `None` of a command of its own, whose start is known to the user.
     fn of(candidate: &CandidateRounds) -> Option<Self> {
         if !candidate.command.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! wrk's text, byte for byte, and below it what wrk does not know: three clocks and a verdict.
+//! wrk's text, byte for byte, and below it what wrk lacks: three clocks and a verdict.
 //!
 //! Scripts all over the world read this format, so its quirks are kept: a unit is left at 85 % of
 //! the next one, hours never appear, values are padded by two blanks where letters are missing.
@@ -127,7 +127,7 @@ pub(super) fn totals(report: &LoadReport) -> String {
     text
 }
 
-/// Our own block after wrk's: all three clocks, and whether the generator believes itself.
+/// Our own block after wrk's: all three clocks, and whether the generator trusts its own figures.
 #[must_use]
 pub fn clocks(report: &LoadReport) -> String {
     let mut text = clock_rows(report);
@@ -475,13 +475,13 @@ pub fn format_binary(value: f64) -> String {
 
 // wrk2's text: wrk's, with HdrHistogram's spectrum instead of the short distribution.
 //
-// *Recorded* is from the intended start, *uncorrected* from the actual send: the response and the
-// service clock of the same run. wrk2 throws its first ten seconds away and says what they were like, a line for each
-// thread. Here nothing is thrown away but the warm-up that was asked for, and such a line says what the whole run was like.
+// *Recorded* is from the intended start, *uncorrected* from the actual send: the response and the service clock of the
+// same run. wrk2 drops its first ten seconds and prints their figures, a line for each thread. Here only the requested
+// warm-up is dropped, and such a line has the figures of the whole run.
 
 /// Ends a spectrum.
 const RULE: &str = "----------------------------------------------------------";
-/// How long wrk2 takes to learn how fast the server is.
+/// How long wrk2 takes to measure how fast the server is.
 const CALIBRATION_NS: u64 = 10_000_000_000;
 /// It examines rates over this or over twice the 90th percentile.
 const INTERVAL_MS_MIN: u64 = 10;

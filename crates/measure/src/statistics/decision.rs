@@ -4,7 +4,7 @@
 //! - *better* / *worse* otherwise, if the Holm-adjusted p is at most 5 % and the 95 % interval excludes 1,
 //!   whatever the size;
 //! - *undecided* otherwise, with the rounds it would take;
-//! - *not to be trusted* if the caller knows a reason why the numbers do not count.
+//! - *not to be trusted* if the caller has a reason why the numbers do not count.
 //!
 //! Two rounds or more with the very same ratio need no test: such a number does not vary.
 //!

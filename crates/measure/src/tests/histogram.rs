@@ -49,7 +49,7 @@ fn the_summary_has_the_percentiles_it_names() {
         ("max", summary.max, 10_000),
     ] {
         let expected = rank * 1_000;
-        // What SIGNIFICANT_DIGITS promises, and less than from one of these ranks to the next.
+        // The precision of SIGNIFICANT_DIGITS, and less than from one of these ranks to the next.
         assert!(
             found.abs_diff(expected) <= expected / 1_000,
             "{name}: {found}"

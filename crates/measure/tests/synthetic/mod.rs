@@ -412,7 +412,7 @@ fn flame_graphs(record: &ComparisonRecord, noise: &mut Noise) -> Vec<FlameGraph>
     graphs
 }
 
-/// What reports draw and no verdict is made from: memory over time, every run's percentiles.
+/// The data that reports draw and no verdict uses: memory over time, every run's percentiles.
 fn decorate(record: &mut ComparisonRecord) {
     for candidate in &mut record.candidates {
         for round in &mut candidate.rounds {

@@ -1,8 +1,8 @@
 //! The C library's malloc family, for an object that is preloaded: each function is one jump to the
 //! allocator's own.
 //!
-//! Every function that gives out or takes back memory is here. One left out would stay the C
-//! library's, and its blocks would meet a `free` that never saw them.
+//! Every function that gives out or takes back memory is here. A missing one would stay the C
+//! library's, and its blocks would reach a `free` that did not allocate them.
 #![no_std]
 
 pub use core::ffi::{c_int, c_void};
@@ -34,13 +34,13 @@ pub fn out_of_memory() -> *mut c_void {
 
 /// The size of a page of memory.
 pub fn page_bytes() -> usize {
-    // SAFETY: takes nothing, and never fails.
+    // SAFETY: has no arguments, and never fails.
     usize::try_from(unsafe { getpagesize() }).unwrap_or(4096)
 }
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: abort takes nothing and does not return.
+    // SAFETY: abort has no arguments and does not return.
     unsafe { abort() }
 }
 
@@ -49,7 +49,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 core::arch::global_asm!(".globl rust_eh_personality", "rust_eh_personality:");
 
 /// Exports each allocator function, given with its own name, under the C library's name for it.
-/// `cfree` is gone from the C library, but old programs call it.
+/// `cfree` was removed from the C library, but old programs call it.
 #[macro_export]
 macro_rules! export_malloc_family {
     (

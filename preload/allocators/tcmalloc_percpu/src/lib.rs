@@ -53,7 +53,7 @@ extern "C" fn report() {
     if unsafe { getenv(c"TCMALLOC_PERCPU_REPORT".as_ptr()) }.is_null() {
         return;
     }
-    // SAFETY: it takes nothing, and only reads.
+    // SAFETY: it has no arguments, and only reads.
     let line = match unsafe { MallocExtension_Internal_GetPerCpuCachesActive() } {
         true => ACTIVE,
         false => INACTIVE,

@@ -61,7 +61,7 @@ pub(crate) fn preloaded(program: &Path) -> Command {
     command
 }
 
-/// What a program left behind.
+/// The output of a program.
 pub(crate) struct Finished {
     pub(crate) ok: bool,
     pub(crate) status: String,

@@ -253,7 +253,7 @@ const CONNECTIONS: &str = "8";
 const KEYS: &str = "2000";
 const COMPACTION_ROUNDS_MAX: usize = 5;
 
-/// Longest wait for the engine to come to rest.
+/// Longest wait until the engine is idle.
 const REST_MAX: Duration = Duration::from_secs(60);
 
 /// So long nothing is merged or written out: it is at rest.

@@ -21,7 +21,7 @@ use std::time::Duration;
 const PAIRS_MAX: usize = 6;
 const CONNECTIONS: &str = "64";
 const KEEP_ALIVE_MS: u64 = 800;
-/// `s_time` knows whole seconds, of which it takes up to one more.
+/// `s_time` has whole seconds only, and takes up to one more.
 const HANDSHAKES_S: &str = "1";
 /// Far more than any should take.
 const RUN_MAX: Duration = Duration::from_secs(60);

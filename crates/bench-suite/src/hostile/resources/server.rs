@@ -235,7 +235,7 @@ pub(crate) fn text_of(file: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned()
 }
 
-// A proxy that is its own upstream: one request went round until 2,000 descriptors were open.
+// A proxy that is its own upstream: one request looped until 2,000 descriptors were open.
 
 /// Sockets of one request that goes round once, twice over, and those of `/metrics`.
 const SOCKETS_MAX: u64 = 16;

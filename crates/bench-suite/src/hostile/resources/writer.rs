@@ -198,7 +198,7 @@ impl Writer {
         }
     }
 
-    /// Writes went on: no longer than `gap_max` without one.
+    /// Writes continued: no longer than `gap_max` without one.
     pub(crate) fn check_progress(&self, gap_max: Duration) -> Result<(), String> {
         let gap = self.longest_gap.max(self.last_stored.elapsed());
         match gap <= gap_max {

@@ -1,4 +1,4 @@
-//! The heap of the C library of GNU by its own accounts, read in the memory of a process that goes on running.
+//! The heap of the C library of GNU by its own accounts, read in the memory of a running process.
 //!
 //! Its arenas are plain structures (`struct malloc_state`, `struct _heap_info` of malloc/arena.c), but no symbol says
 //! where. They are found by their unique pattern: 127 bins, of which every empty one points to itself, and around them
@@ -373,7 +373,7 @@ impl View<'_> {
         }
     }
 
-    /// The end of the heap segment, after the main arena was held against what is mapped.
+    /// The end of the heap segment, after the main arena was checked against the mappings.
     fn heap_end(&self, main: u64, state: &ArenaState) -> Result<Option<u64>, &'static str> {
         let segment = self.mappings.iter().rfind(|one| one.name == "[heap]");
         let anonymous = self.mappings.iter().filter(|one| {

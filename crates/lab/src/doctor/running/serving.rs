@@ -41,7 +41,7 @@ const TEXTS: [(&str, &[&str]); 3] = [
     (GLIBC, &["malloc(): corrupted top size"]),
 ];
 
-/// How a malloc came to be the one that is called.
+/// How a malloc became the one that is called.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {

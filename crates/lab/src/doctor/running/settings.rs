@@ -36,7 +36,7 @@ const GLIBC_VARIABLES: [&str; 8] = [
     "MALLOC_TOP_PAD_",
     "MALLOC_TRIM_THRESHOLD_",
 ];
-/// Readers of variables that `reader_of_variable` does not know.
+/// Readers of variables that `reader_of_variable` does not have.
 const OTHER_READERS: [(&str, &str); 7] = [
     ("MALLOCSTATS", "tcmalloc"),
     ("HEAPPROFILE", "tcmalloc"),

@@ -55,7 +55,7 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> Result<Answer, Stri
             });
         }
         let count = match stream.read(&mut bytes[len..]) {
-            // A process that was stopped and goes on finds its wait ended.
+            // A stopped process that continues finds its wait ended.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             read => read.map_err(failed)?,
         };

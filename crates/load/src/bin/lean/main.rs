@@ -5,7 +5,7 @@
 //! bytes between: the first response, parsed before the run, says how long each is. It uses io_uring like the server,
 //! so that a batch of responses and the requests after them are one system call.
 //!
-//! Its own share of a CPU is in what it prints: near 1, it was the one that could not go on.
+//! Its own share of a CPU is in its output: near 1, the generator was the limit.
 
 mod answer;
 mod client;

@@ -132,7 +132,7 @@ impl Runner {
         self.pauses.next_end_ns()
     }
 
-    /// A connection whose pause is over.
+    /// A connection whose pause has ended.
     pub(crate) fn end_pause(&mut self, now_ns: u64) -> Option<u32> {
         self.pauses.end(now_ns)
     }

@@ -150,7 +150,7 @@ impl ScriptState {
 
     /// Writes out what the script has printed, so that it stands before what is printed next.
     pub(super) fn flush(&self) {
-        // A reader that is gone is noticed by what the program itself prints next.
+        // A closed reader is noticed by the program's own next output.
         let _ = self.flush.call::<()>(());
     }
 }

@@ -192,7 +192,7 @@ proptest! {
                         rest[..len].parse::<i64>().is_ok_and(|drawn| (low..=high).contains(&drawn))
                     });
                     prop_assert!(fits.is_some(), "{rand} in {rest:?}");
-                    // What is behind it cannot be distinguished by reading; the length is the test's.
+                    // Text behind it cannot be distinguished by reading; the length is the test's.
                     return Ok(());
                 }
             };

@@ -20,7 +20,7 @@ use crate::record::{CostDifference, CostPart, Quantity};
 use crate::statistics::{Comparison, Verdict};
 use crate::units::{format_percent, format_three_digits};
 
-/// A part smaller than this share of the whole is not worth words.
+/// A part smaller than this share of the whole is not mentioned.
 const PART_MIN: f64 = 0.005;
 
 /// The comparisons of one candidate with the baseline, by quantity, all operations together.

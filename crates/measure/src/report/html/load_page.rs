@@ -1,4 +1,4 @@
-//! One load run on a page: what came out, whether to believe it, percentiles, the course of the run.
+//! One load run on a page: what came out, whether to trust it, percentiles, the course of the run.
 //!
 //! The same page for a run and for merged records, which have no seconds and so no course.
 
