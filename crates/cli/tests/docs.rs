@@ -115,7 +115,7 @@ fn complaint(block: &Block) -> Option<String> {
     }
 }
 
-/// Goal: what is given as a script or a file is one.
+/// Goal: a named script or file exists.
 #[test]
 fn blocks_are_in_their_language() {
     let (mut complaints, mut checked) = (Vec::new(), 0);
@@ -139,7 +139,7 @@ fn blocks_are_in_their_language() {
     assert_eq!(complaints, [true, true, true, false]);
 }
 
-/// Goal: what is wrong is found: a word, a flag, a value, a verb, a target, a link.
+/// Goal: every kind of mistake is found: a word, a flag, a value, a verb, a target, a link.
 #[test]
 fn planted_mistakes_are_found() {
     let text = "\
@@ -216,7 +216,7 @@ fn named_files_are_there() {
     }
     assert!(checked >= 20, "{checked} paths");
     for entry in std::fs::read_dir(root().join("crates")).unwrap() {
-        // A test has the name of what it tests, also when that is gone.
+        // A test has the name of its subject, also when that was removed.
         let directory = entry.unwrap().path();
         let mut files = files_below(directory.clone());
         files.retain(|file| {
@@ -263,7 +263,7 @@ fn is_a_module(name: &str, files: &[PathBuf]) -> bool {
     is_there(path).is_some() || is_there(outer).is_some_and(has_it)
 }
 
-/// Goal: of a module's page the names of modules are found and nothing else, and one that is gone is noticed.
+/// Goal: of a module's page the names of modules are found and nothing else, and a removed one is noticed.
 #[test]
 fn modules_that_are_gone_are_noticed() {
     let line = "//! `edge` and `sim/wire.rs` (see `crate::a::one`, [`crate::Two`]); https://docs.rs/x, closing.rs:";

@@ -39,8 +39,7 @@ fn parent_in_stat(stat: &[u8]) -> Option<i32> {
 /// `PF_EXITING` of a process's flags.
 const EXITING: u64 = 0x4;
 
-/// True for a process that exists and is neither a zombie nor on its way to be one: the maps of one that is are
-/// empty.
+/// True for a process that exists and is neither a zombie nor about to become one: the maps of one that is are empty.
 #[must_use]
 pub fn is_running(pid: i32) -> bool {
     fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_running_in_stat(&stat))

@@ -1,4 +1,4 @@
-//! How connections come and go, as a server sees them.
+//! How connections open and close, as a server sees them.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;
@@ -54,8 +54,8 @@ fn connections_end_after_their_requests() {
     }
 }
 
-/// Goal: all connections of a ramp come while the run goes on, and none before it is due. (That others
-/// send meanwhile is shown in simulated time, beside `worker`.)
+/// Goal: all connections of a ramp are opened during the run, and none before it is due. (That others send meanwhile is
+/// shown in simulated time, beside `worker`.)
 #[test]
 fn every_connection_of_a_ramp_comes() {
     let server = TestServer::start(|_| Reply::ok(b"fine").after(Duration::from_millis(1)));
@@ -139,7 +139,7 @@ fn connections_come_from_their_sources() {
     assert!(error.unwrap_err().to_string().contains("192.0.2.1"));
 }
 
-/// A server that knows how many of its connections are open.
+/// A server that counts its open connections.
 fn counting_server() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -174,12 +174,12 @@ fn overload_is_told_with_every_request_accounted_for() {
             .iter()
             .any(|reason| reason.contains("rate was missed"))
     );
-    // The rate is what the window saw, not what the drain added.
+    // The rate is of the window, without the responses of the drain.
     assert!(record.requests_per_s <= 52.0, "{}", record.requests_per_s);
 }
 
-/// Goal: what is unanswered when the drain ends is a timeout of at least its age, not a success
-/// and not lost.
+/// Goal: a request without a response at the end of the drain is a timeout of at least its age, not
+/// a success and not lost.
 #[test]
 fn requests_open_at_the_end_are_timeouts_with_their_age() {
     let server = TestServer::start(|seen| {
@@ -298,7 +298,7 @@ fn a_poisson_process_reaches_the_server_whole() {
     );
 }
 
-/// Goal: a trace needs no other end, and ends the run when it is over.
+/// Goal: a trace needs no other end, and ends the run at its own end.
 #[test]
 fn a_trace_ends_the_run() {
     let server = TestServer::start(|_| Reply::ok(b"hello"));

@@ -1,4 +1,4 @@
-//! Cookies as a server sees them that sets some and counts on getting them back.
+//! Cookies as seen by a server that sets some and expects them back.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;

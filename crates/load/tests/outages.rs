@@ -1,4 +1,4 @@
-//! A target that goes away and comes back, in a run that goes on.
+//! A target that stops and returns, in a run that continues.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;
@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use support::{MS, Reply, TestServer, check_identities, eventually, run};
 
-/// How long the target is away at least.
+/// How long the target is stopped at least.
 const AWAY: Duration = Duration::from_millis(300);
 
 fn listen_again(address: SocketAddr) -> TcpListener {

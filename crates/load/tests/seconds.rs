@@ -29,8 +29,8 @@ impl Observer for Keeper {
     }
 }
 
-/// Goal: what was shown second by second while the run went on is, bin by bin, the run: in an open
-/// and in a closed loop, with warm-up apart, over threads, with failures.
+/// Goal: the seconds shown during the run are, bin by bin, the run: in an open and in a closed
+/// loop, with warm-up apart, over threads, with failures.
 #[test]
 fn shown_seconds_are_the_run() {
     for mode in [Mode::ClosedLoop, Mode::ConstantRate { per_s: 1_000.0 }] {

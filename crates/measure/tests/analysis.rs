@@ -156,9 +156,9 @@ fn scattered(of_each: [(f64, f64); 3], seed: u64) -> Vec<CandidateRounds> {
     names.into_iter().zip(factors).map(candidate).collect()
 }
 
-/// Goal: no answer contradicts a comparison with the baseline that it rests on. Where the candidate with
-/// the best estimate scattered much, others that were proved faster than the baseline, or slower, made no
-/// difference to the answer: "no difference that 10 rounds can show", with all of them among the best.
+/// Goal: no answer contradicts a comparison with the baseline that it rests on. Where the candidate with the best
+/// estimate scattered much, others that were proved faster than the baseline, or slower, did not change the answer: "no
+/// difference that 10 rounds can show", with all of them among the best.
 #[test]
 fn an_answer_contradicts_no_comparison() {
     let beaten = [(1.13, 0.25), (1.10, 0.01), (1.10, 0.01)];
@@ -370,7 +370,7 @@ fn flags_touch_what_they_can_have_changed() {
     );
 }
 
-/// Goal: if the baseline differs from itself, no difference of that measure is believed, but "the
+/// Goal: if the baseline differs from itself, no difference of that measure is trusted, but "the
 /// same" still is, and the A/A line shows the false alarm.
 #[test]
 fn a_baseline_unlike_itself() {

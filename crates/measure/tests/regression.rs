@@ -239,8 +239,8 @@ fn a_session_in_trouble_convicts_nobody() {
     assert!(reason.contains("differs from itself"), "{reason}");
 }
 
-/// Goal: too few rounds cannot convict, and say how many it takes; so few that nothing was measured in
-/// both are not judged.
+/// Goal: too few rounds cannot prove a loss, and the sentence says how many it takes; if nothing was measured in both,
+/// nothing is judged.
 #[test]
 fn few_rounds_are_undecided() {
     let plans = nine_plans();

@@ -65,8 +65,8 @@ fn results_json_keeps_its_contract() {
     );
 }
 
-/// Goal: a record of a later version, with fields and measures we do not know, still opens, and
-/// its rounds give the same verdicts.
+/// Goal: a record of a later version, with unknown fields and measures, still opens, and its rounds
+/// give the same verdicts.
 #[test]
 fn a_later_version_opens() {
     let record = sample();
@@ -103,8 +103,8 @@ fn load_json_keeps_its_contract() {
     assert!(json["verdict"]["reasons"].is_array());
 }
 
-/// Goal: what to use and the three answers first, nothing wider than asked for, all candidates in the table, no colour
-/// unless asked.
+/// Goal: what to use and the three answers first, nothing wider than requested, all candidates in the table, no colour
+/// unless requested.
 #[test]
 fn terminal_text_answers_first_and_fits() {
     let mut record = sample();

@@ -306,7 +306,7 @@ fn what_is_written_is_described() {
     assert_eq!(problems(&ComparisonRecord::new("0")), [""; 0]);
 }
 
-/// Goal: what is found of settings is described, with all that may be absent.
+/// Goal: results on settings are described, with all that may be absent.
 #[test]
 fn settings_are_described() {
     let mut record = sample();
@@ -397,8 +397,8 @@ fn another_checker_agrees() {
     assert_eq!(schema_check::ask_another(SCHEMA, &file), Ok(()));
 }
 
-/// Goal: the schema of a load describes an empty record, and the checker knows what only that schema
-/// says: fields by a pattern, and text by one.
+/// Goal: the schema of a load describes an empty record, and the checker supports the parts that only that schema has:
+/// fields by a pattern, and text by one.
 #[test]
 fn a_load_is_described_too() {
     let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/load.schema.json");

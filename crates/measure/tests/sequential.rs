@@ -225,8 +225,8 @@ fn two_hundred_whole_comparisons_of_equals() {
     assert!(stopped_early > 0, "no comparison ended early");
 }
 
-/// Goal: what is open is named until it is decided; the double of the baseline and what is not to be
-/// trusted keep nothing going; and each trusted question says what its rounds could show.
+/// Goal: an open comparison is named until it is decided; the double of the baseline and untrusted comparisons do not
+/// prolong the rounds; and each trusted question says what its rounds could show.
 #[test]
 fn open_verdicts_are_named() {
     let mut plans = equal_plans();
@@ -281,7 +281,7 @@ fn open_verdicts_are_named() {
     assert_eq!(open_verdicts(&few[..2], looks).len(), 3);
 }
 
-/// Goal: how wide intervals will be is foretold from six rounds to within a fifth, on the average of many comparisons.
+/// Goal: the width of intervals is predicted from six rounds to within a fifth, on the average of many comparisons.
 #[test]
 fn widths_are_foretold() {
     let plans = equal_plans();

@@ -6,7 +6,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Goal: the list stays alive: each entry applies to the source as it is now, and changes it.
+/// Goal: the list stays current: each entry applies to the source as it is now, and changes it.
 #[test]
 fn every_mistake_applies() {
     let mut complaints = Vec::new();

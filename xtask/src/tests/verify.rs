@@ -16,7 +16,7 @@ fn names_choose_parts() {
     );
 }
 
-/// Goal: what takes hours never starts unasked, and every crate and preloaded object has a part.
+/// Goal: parts that take hours never start unasked, and every crate and preloaded object has a part.
 #[test]
 fn parts_are_complete() {
     let unasked = chosen(&[]).unwrap();

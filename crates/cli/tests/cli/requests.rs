@@ -268,7 +268,7 @@ fn keys_come_and_go_on_the_entity_server() {
     let sent =
         counted["requests"].as_u64().unwrap() + counted["errors"]["status"].as_u64().unwrap();
     assert_eq!((&counted["name"], sent), (&"scan".into(), 950), "{scans}");
-    // Deleted keys are correctly gone.
+    // Deleted keys are correctly absent.
     let words = [
         &["--mix", "read=50,delete=50", "--requests", "500"],
         &size[..],
@@ -348,7 +348,7 @@ fn connections_come_and_go() {
     assert!(finished.stdout.contains("    Connect "), "{finished:?}");
 }
 
-/// Goal: what cannot be asked is refused with the reason.
+/// Goal: an impossible request is refused with the reason.
 #[test]
 fn impossible_requests_are_refused() {
     let url = "http://127.0.0.1:9";

@@ -67,7 +67,7 @@ fn wrk_and_ab_see_no_errors() {
     }
 }
 
-/// Goal: what was acknowledged is there after the server was stopped and started again.
+/// Goal: acknowledged writes are there after the server was stopped and started again.
 #[test]
 fn an_entity_survives_a_restart() {
     let directory = tempfile::tempdir().unwrap();

@@ -173,7 +173,7 @@ fn curl_is_served_over_both_versions() {
                 "200 1 1.1;200 0 1.1;"
             );
         }
-        // A client that does not know the certificate refuses it, and the server counts that.
+        // A client that does not trust the certificate refuses it, and the server counts that.
         let stranger = peer("curl", &["-s", "-w", "%{ssl_verify_result}", &url]);
         assert_eq!(stranger.status.code(), Some(60), "{stranger:?}");
         let refused = "millpond_tls_handshake_failures_total{shard=\"0\",reason=\"peer_alert\"}";
@@ -300,7 +300,7 @@ print('whole', version)
     }
 }
 
-/// Goal: wrk sees no errors over TLS, with pools on and off.
+/// Goal: wrk reports no errors over TLS, with pools on and off.
 #[test]
 fn wrk_sees_no_errors_over_tls() {
     let files = Files::new();
@@ -345,7 +345,7 @@ fn whoever_does_not_speak_tls_is_turned_away() {
         // A handshake record, and then nothing that is one: an alert, "decode error" or the like.
         let answer = ends(&[&b"\x16\x03\x01\x00\x10\x01\x00\x00\x0c"[..], &[0xaa; 12]].concat());
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
-        // Gone in the middle of one.
+        // Closed in the middle of one.
         drop(TcpStream::connect(&server.address).unwrap());
         let failed = |reason: &str| {
             let labels = format!("{{shard=\"0\",reason=\"{reason}\"}}");

@@ -1,4 +1,4 @@
-//! Wrong usage, help, and readers that go away.
+//! Wrong usage, help, and readers that close the pipe.
 
 use crate::support::{millpond, run};
 use std::process::Stdio;

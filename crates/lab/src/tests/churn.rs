@@ -23,8 +23,8 @@ fn live_bytes(churn: &Churn) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// Goal: blocks are made and freed only while that is wanted, half of the slots live then, and one in sixteen of them
-/// stays: no more and no less than is said.
+/// Goal: blocks are made and freed only on request, half of the slots are live then, and one in sixteen of them stays,
+/// exactly as documented.
 #[test]
 fn a_heap_is_aged_while_wanted() {
     let directory = tempfile::tempdir().unwrap();

@@ -269,7 +269,7 @@ fn late_answers_are_part_of_a_run() {
     assert!(late.slices() > usual.run, "{usual:?}");
 }
 
-/// Goal: what the user insists on is done, and its price said.
+/// Goal: the user's fixed values are used, and their cost is reported.
 #[test]
 fn the_users_wishes_win() {
     let wishes = Known {

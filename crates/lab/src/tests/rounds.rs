@@ -61,8 +61,8 @@ fn after(begun: u32, candidates: &[Candidate], ratio: f64, spread: f64) -> Round
     rounds
 }
 
-/// Goal: a round that fails altogether ends the comparison with what was measured before it. It once
-/// threw all rounds away; only of the first one there is nothing to keep.
+/// Goal: a round in which all runs fail ends the comparison with the earlier measurements. It once threw all rounds
+/// away; of the first one there is nothing to keep.
 #[test]
 fn a_failed_round_keeps_the_ones_before() {
     let candidates = candidates(&["x"]);

@@ -9,7 +9,7 @@ fn wait_for(count: &AtomicUsize, more: usize) {
     }
 }
 
-/// Goal: samples come while it runs, in order; a process that is gone ends it.
+/// Goal: samples come while it runs, in order; a process that has ended ends it.
 #[test]
 fn samples_follow_a_process() {
     let sampler = Sampler::start(ProcessTree::new(std::process::id()), None, 1);

@@ -77,8 +77,8 @@ fn notes(config: &CompareConfig, until: impl Fn(&LabEvent) -> bool, stopped: boo
 /// Set in the process of its own that a test needs for its environment; the value says what is asked.
 const INSIDE: &str = "MILLPOND_TEST_INSIDE";
 
-/// Goal: what the shell says to allocators reaches no candidate unless the user wants it, then every one, behind
-/// the candidate's own library; the record and a line say which. A runtime's switch and the user's own word stay.
+/// Goal: the shell's settings of allocators reach no candidate unless the user requests it, then every one, behind the
+/// candidate's own library; the record and a line say which. A runtime's switch and the user's own word stay.
 #[test]
 fn variables_of_the_shell_are_dropped_or_kept() {
     if !has_program("python3") || !has_program("cc") {

@@ -102,8 +102,8 @@ fn one_port_is_many_in_namespaces() {
     assert_eq!(is_warned, way(&record) == Coexistence::OneAtATime);
 }
 
-/// Goal: what a second copy cannot do beside the first makes them live one at a time, and the report says what that
-/// was, with the server's own last words.
+/// Goal: a conflict of a second copy with the first makes them run one at a time, and the report names it, with the
+/// server's own last output.
 #[test]
 fn copies_that_exclude_each_other_live_in_turn() {
     let directory = tempfile::tempdir().unwrap();

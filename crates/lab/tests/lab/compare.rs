@@ -205,7 +205,7 @@ fn sentence(config: &CompareConfig) -> String {
     run(config).0.expect_err("a refusal").to_string()
 }
 
-/// Goal: what can be refused before anything starts is refused with what to do.
+/// Goal: mistakes that can be found before anything starts are refused with what to do.
 #[test]
 fn wrong_settings_are_sentences() {
     let directory = tempfile::tempdir().unwrap();
@@ -311,7 +311,7 @@ fn static_server_gives_no_verdict() {
     );
 }
 
-/// Goal: a server that dies in the middle gives a sentence with its last words.
+/// Goal: a server that dies in the middle gives a sentence with its last output.
 #[test]
 fn dying_server_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -431,7 +431,7 @@ fn rounds_end_by_themselves() {
     assert_eq!(record.settings.schedule.len(), begun);
     let verdicts = &record.analysis.verdicts;
     let verdict = &verdicts.throughput.comparisons[0].verdict;
-    // The figure decides, unless the machine was too busy to believe any, or for a second round.
+    // The figure decides, unless the machine was too busy for any trusted one, or for a second round.
     let expected = match record.settings.rounds_done {
         0 | 1 => ["undecided", "not trusted"],
         _ => ["equivalent", "not trusted"],

@@ -1,5 +1,5 @@
-//! Candidates that fail, and requests that do: what is left out with which cause, what is counted, and what the others come
-//! to. A server of our own, under shims that crash, hang, or are killed at a certain heap call.
+//! Candidates that fail, and requests that do: which are left out with which cause, which are counted, and the results
+//! of the others. A server of our own, under shims that crash, hang, or are killed at a certain heap call.
 
 use std::fs;
 use std::path::Path;

@@ -87,8 +87,8 @@ int main(void) {\n\
   for (int i = 0; i < N; i++) block[i] = malloc(1000);\n\
   write(1, \"held\\n\", 5); pause(); return 0;\n}\n";
 
-/// Goal: sizes are exact; what lives, what lived at most, how long the dead lived and who gave them
-/// back are right within the sampling's error; all of it survives SIGKILL.
+/// Goal: sizes are exact; live bytes, their peak, lifetimes and the freeing threads are right
+/// within the sampling's error; all of it survives SIGKILL.
 #[test]
 fn blocks_are_known() {
     let directory = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ int main(void) {\n\
   for (int i = 0; i < 3000; i++) { pthread_t one; pthread_create(&one, 0, work, 0); pthread_join(one, 0); }\n\
   return 0;\n}\n";
 
-/// Goal: records go from threads that end to threads that begin, and no call is lost on the way.
+/// Goal: records go from threads that end to threads that begin, and no call is lost.
 #[test]
 fn threads_come_and_go() {
     let directory = tempfile::tempdir().unwrap();

@@ -57,7 +57,7 @@ fn median(candidate: &CandidateRounds, quantity: Quantity) -> f64 {
 /// A Python server with mapped files showed 1.09x for an allocator that doubles each size; by hand it was 1.83x. Comparisons
 /// of Apache's prefork ended because a child did.
 ///
-/// Goal: what a doubling allocator costs a server whose workers come and go is seen in memory, its peak, its mean and
+/// Goal: what a doubling allocator costs a server whose workers are replaced shows in memory, its peak, its mean and
 /// after idle; what they share counts once; the mapped file is apart.
 #[test]
 #[ignore = "slow tier: a whole comparison, 15 s"]

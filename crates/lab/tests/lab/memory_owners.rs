@@ -101,7 +101,8 @@ int main(int count, char **words) {\n\
     memset(own, i, 4 * MIB); if (i == 3) { sleep(0); write(1, \"held\\n\", 5); } pause(); }\n\
   pause(); return 0;\n}\n";
 
-/// Goal: what forks share counts once, and what each wrote counts for each, by the notes it took over from its parent.
+/// Goal: memory shared by forks counts once, and memory written by each counts for each, by the notes it took over from
+/// its parent.
 #[test]
 fn pages_that_forks_share_count_once() {
     forks_share_once(&[]);

@@ -92,7 +92,7 @@ fn a_burst_falls_or_is_retained() {
     assert!(found.heap_sentence.contains("(retained)"), "{found:?}");
 }
 
-/// Goal: a leak is put down to the program under every allocator, and not to malloc.
+/// Goal: a leak is attributed to the program under every allocator, and not to malloc.
 #[test]
 #[ignore = "slow tier: a whole comparison, a minute"]
 fn a_leak_is_the_programs() {
@@ -107,7 +107,7 @@ fn a_leak_is_the_programs() {
     }
 }
 
-/// Goal: what asks for twice the bytes needs twice the limit, and the server is killed below it.
+/// Goal: an allocator that requests twice the bytes needs twice the limit, and the server is killed below it.
 #[test]
 #[ignore = "slow tier: two bisections, a minute; needs root"]
 fn a_doubling_allocator_needs_twice_the_limit() {

@@ -1,4 +1,4 @@
-//! Is the allocator really there? Proof with real targets, and every way of cheating we know.
+//! Is the allocator really there? Proof with real targets, and every known way to be deceived.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

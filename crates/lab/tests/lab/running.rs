@@ -280,7 +280,7 @@ fn settings_are_told_with_their_effect() {
     );
 }
 
-/// Goal: where jemalloc serves, its settings are its own, and one that it does not know is what it says.
+/// Goal: where jemalloc serves, its settings are its own, and it reports an unknown one itself.
 #[test]
 fn settings_of_jemalloc_are_asked() {
     let all = allocator::discover();

@@ -126,7 +126,7 @@ fn settings_are_those_of_all() {
     assert!(merged.verdict.reasons[0].contains("interrupted"));
 }
 
-/// Goal: what cannot be merged is refused with the reason.
+/// Goal: records that cannot be merged are refused with the reason.
 #[test]
 fn what_is_not_one_run_is_refused() {
     let merge = |records: Vec<LoadRecord>| LoadRecord::merged(records).map(|_| ());

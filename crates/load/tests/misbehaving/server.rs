@@ -55,7 +55,7 @@ enum Stream {
 }
 
 impl Talk {
-    /// Waits for a request without a body. False: the client has gone.
+    /// Waits for a request without a body. False: the client has closed.
     pub(crate) fn request(&mut self) -> bool {
         let mut part = [0; 4_096];
         loop {
@@ -75,7 +75,7 @@ impl Talk {
     }
 
     pub(crate) fn send(&mut self, text: &str) {
-        // A client that has gone is what some of the modes are about.
+        // A client that has closed is the subject of some of the modes.
         let _ = match &mut self.stream {
             Stream::Clear(stream) => stream.write_all(text.as_bytes()),
             Stream::Tls(stream) => stream
@@ -118,7 +118,7 @@ impl Talk {
         rustix::net::sockopt::set_socket_linger(&self.tcp, Some(Duration::ZERO)).unwrap();
     }
 
-    /// Takes no more bytes, and goes on sending.
+    /// Takes no more bytes, and continues sending.
     pub(crate) fn stop_reading(&mut self) {
         let _ = self.tcp.shutdown(Shutdown::Read);
     }

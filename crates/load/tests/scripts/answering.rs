@@ -5,7 +5,7 @@ use crate::support::{Reply, TestServer, get};
 use millpond_io::DriverChoice;
 use millpond_load::{LoadRecord, Stop};
 
-/// Goal: `response()` sees every response as it was received, without the framing of its body.
+/// Goal: `response()` gets every response as it was received, without the framing of its body.
 #[test]
 fn answers_are_shown_to_a_script_that_asks() {
     let chunked =

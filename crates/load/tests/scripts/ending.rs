@@ -99,7 +99,7 @@ fn done_gets_the_figures_of_the_record() {
     assert_eq!(notes.lines().count(), expected.len());
 }
 
-/// Lets the script that does not come back go on once its run is over.
+/// Lets the script that does not return continue once its run has ended.
 struct Rescuer {
     file: std::path::PathBuf,
     seen: std::sync::Mutex<Vec<LoadRecord>>,

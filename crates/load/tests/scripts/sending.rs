@@ -62,7 +62,7 @@ fn impatient_server(idle: Duration) -> (std::net::SocketAddr, Arc<AtomicUsize>) 
 
 /// A delay longer than the server's idle timeout began again with every connection: nothing was ever sent.
 ///
-/// Goal: think time is the user's: it goes on while the connection is opened again.
+/// Goal: think time is the user's: it continues while the connection is opened again.
 #[test]
 fn a_delay_outlasts_connections() {
     let (address, answered) = impatient_server(Duration::from_millis(40));
@@ -197,7 +197,7 @@ fn a_rate_counts_requests_not_strings() {
     );
 }
 
-/// Goal: what wrk's manual allows: `--pipeline` keeps several strings on their way, a depth at the
+/// Goal: the manual of wrk holds: `--pipeline` keeps several strings on their way, a depth at the
 /// limit works, and the target may be a unix socket's or any other address.
 #[test]
 fn strings_at_the_limit_and_several_at_a_time_work() {

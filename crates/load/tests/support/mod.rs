@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A request as the server saw it.
+/// A request as received by the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     /// Counts all requests of the server, from 0.
@@ -147,7 +147,7 @@ impl TestServer {
         self.state.seen.lock().unwrap().clone()
     }
 
-    /// Stops listening and resets every connection: a crash as the client sees it.
+    /// Stops listening and resets every connection: a crash for the client.
     pub(crate) fn die(&self) {
         self.state.stopped.store(true, Ordering::SeqCst);
         // Wakes the accepting thread, which then drops the listener.

@@ -188,7 +188,8 @@ const GROWING: [&[u64]; 6] = [
     &[10, 20, 25, 30],
 ];
 
-/// Goal: growth is put down to the program, to malloc, or to what else grows, by name; what does not grow has no cause.
+/// Goal: growth is attributed to the program, to malloc, or to another part, by name; memory that does not grow has no
+/// cause.
 #[test]
 fn growth_has_a_cause() {
     let live = answer(&GROWING, heaps(&[5, 10, 15, 20], &[9, 14, 19, 24], &[1; 4]));

@@ -55,7 +55,7 @@ fn guard_pages_stop_the_access_itself() {
     assert!(status.contains("signal: 11"), "{status}");
 }
 
-/// Goal: a program without faults does not notice the checks, nor its threads and children.
+/// Goal: a program without faults is not affected by the checks, nor are its threads and children.
 #[test]
 fn sound_programs_run_checked() {
     if !is_ours() {

@@ -125,7 +125,7 @@ pub(crate) fn run(command: &mut Command) -> Finished {
     }
 }
 
-/// A program under way, ended by its process id when the test is done with it.
+/// A running program, ended by its process id at the end of the test.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {

@@ -54,8 +54,8 @@ fn start(nginx: &Path, at: &Path) -> (Running, u16) {
 
 /// None: another program was faster to listen on its port.
 fn start_on(nginx: &Path, at: &Path) -> Option<Running> {
-    // A master that was started by root would give its workers to another user, who may not read
-    // the directory.
+    // A master started by root would run its workers as another user, which may not read the
+    // directory.
     let user = if rustix::process::geteuid().is_root() {
         "user root;"
     } else {

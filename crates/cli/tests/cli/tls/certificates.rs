@@ -68,8 +68,8 @@ fn sighup_reads_the_certificates_again() {
     open.kill().unwrap();
     open.wait().unwrap();
     let finished = stop(server);
-    // One signal is for both: the log went on in a file of the old name. Which of the two got what was
-    // on its way then is a matter of time; five requests were made since, and at least four before.
+    // One signal is for both: the log continued in a file of the old name. Either may have got the lines written at
+    // that moment; five requests were made since, and at least four before.
     let (old_entries, new_entries) = (entries(&old_log), entries(&log));
     assert!(
         new_entries >= 5 && old_entries + new_entries >= 9,

@@ -124,8 +124,8 @@ fn a_users_library_of_no_known_family_takes_variables() {
     assert!(told.contains("takes only variables"), "{told}");
 }
 
-/// Goal: a version is part of the name, so that two of one family stay two, and is not believed against
-/// what the object says.
+/// Goal: a version is part of the name, so that two of one family stay two, and does not override the object's own
+/// version.
 #[test]
 fn versions_are_part_of_names() {
     let mempool = select_one(MEMPOOL).unwrap();

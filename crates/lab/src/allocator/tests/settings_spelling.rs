@@ -2,7 +2,7 @@ use super::*;
 
 const JEMALLOC: Dialect = Dialect::Jemalloc("MALLOC_CONF");
 
-/// Goal: what manuals and scripts have becomes the same settings as the short spelling, for every family.
+/// Goal: the spelling of manuals and scripts becomes the same settings as the short spelling, for every family.
 #[test]
 fn pasted_spellings_are_understood() {
     let read = |dialect, text: &str| settings(dialect, text).map(|found| canonical(&found));

@@ -11,8 +11,8 @@ fn found(lines: &[&str], name: &str) -> Finding {
     all.into_iter().find(|one| one.name == name).unwrap()
 }
 
-/// Goal: what a machine shows is written and read again as the same facts, and so is what a shell writes; a text
-/// without any is refused.
+/// Goal: facts of a machine are written and read again unchanged, and so are those written by a shell; a text without
+/// any is refused.
 #[test]
 fn facts_are_written_and_read() {
     let limits = "Max address space         1073741824           unlimited            bytes\n";

@@ -30,7 +30,7 @@ fn members_are_descendants_and_the_group() {
     assert_eq!(members_of(50, &processes), [50, 51, 52, 53]);
     assert_eq!(members_of(60, &processes), [60, 61]);
     assert_eq!(members_of(99, &processes), Vec::<u32>::new());
-    // The root has ended, its workers live on.
+    // The root has ended, its workers still run.
     let mut orphans = processes.clone();
     orphans.remove(&50);
     assert_eq!(members_of(50, &orphans), [51, 52, 53]);

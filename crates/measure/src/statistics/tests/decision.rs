@@ -51,8 +51,8 @@ fn certain_differences_need_no_size() {
     assert_eq!(comparison.verdict, Verdict::Worse);
 }
 
-/// Goal: what does not vary is known after two rounds, as instructions and heap calls are; after one it
-/// is not known whether it varies.
+/// Goal: a value that does not vary is known after two rounds, as instructions and heap calls are; after one it is not
+/// known whether it varies.
 #[test]
 fn constant_ratios_are_answers() {
     let verdict = |pairs: &[(f64, f64)]| {
@@ -66,7 +66,7 @@ fn constant_ratios_are_answers() {
     assert!(open(&[(11.0, 10.0)]) && open(&[(11.0, 10.0), (11.5, 10.0)]));
 }
 
-/// Goal: with nine candidates and eight comparisons, nine rounds can convict and eight cannot.
+/// Goal: with nine candidates and eight comparisons, nine rounds can prove a loss and eight cannot.
 #[test]
 fn holm_needs_its_rounds() {
     for (count, decided) in [(8, false), (9, true)] {
