@@ -353,7 +353,7 @@ impl Progress {
         let _ = writeln!(io::stderr(), "{text}");
     }
 
-    /// Takes the changing line away, before results are printed.
+    /// Removes the changing line before results are printed.
     pub(crate) fn clear(&mut self) {
         if self.shown {
             self.shown = false;

@@ -2,7 +2,7 @@
 //! from their crates, and any object the user names.
 //!
 //! The first thing a comparison does. Everything that can be known to fail is refused here with a
-//! sentence, because the dynamic linker only mumbles into the target's stderr and goes on without
+//! sentence, because the dynamic linker only prints to the target's stderr and continues without
 //! the library.
 
 mod known;
@@ -179,7 +179,7 @@ impl Allocator {
         Some(version.to_owned())
     }
 
-    /// The library as a report names it: the file of one that is part of this program is gone by
+    /// The library as a report names it: the file of one that is part of this program is removed by
     /// then.
     #[must_use]
     pub fn library_title(&self) -> Option<String> {

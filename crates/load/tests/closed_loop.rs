@@ -418,7 +418,7 @@ fn an_unreachable_target_is_one_clear_error() {
     );
 }
 
-/// Goal: a target that dies ends the run soon, with what was measured and the errors counted.
+/// Goal: a target that dies ends the run soon, with the measurements until then and the errors counted.
 #[test]
 fn a_target_that_dies_ends_the_run_soon() {
     let server = TestServer::start(|_| Reply::ok(b"hello"));
@@ -592,7 +592,8 @@ fn wrong_settings_are_refused_by_name() {
 }
 
 /// Goal: single requests are kept with their parts, as many as there is room for; in a pipeline
-/// without a script what left together is a batch. Not asked for, there is none of either.
+/// without a script requests that left together are a batch. Without the options there is none of
+/// either.
 #[test]
 fn single_requests_and_batches_are_kept_if_asked_for() {
     let server = TestServer::start(|_| Reply::ok(b"hello"));

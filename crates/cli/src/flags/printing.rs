@@ -413,7 +413,7 @@ impl Observer for ScriptWatcher<'_> {
     }
 }
 
-// A load run as cases of JUnit: the run itself, whether it can be believed, and each objective.
+// A load run as cases of JUnit: the run itself, whether it can be trusted, and each objective.
 
 /// What CI shows of a run. Objectives of an invalid run are reported unchanged, beside the error
 /// that says so.

@@ -252,7 +252,7 @@ fn keys_come_and_go_on_the_entity_server() {
         b"",
     );
     // Newest keys are read only once they must have been written; scans are sent and counted,
-    // whether the server knows them or not.
+    // whether the server supports them or not.
     let words = [&["--ycsb", "d", "--requests", "4000"], &size[..], &[&url]].concat();
     let newest = load(&words, b"");
     assert_eq!(

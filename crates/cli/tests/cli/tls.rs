@@ -238,7 +238,7 @@ fn openssl_resumes_and_chooses() {
                 "{name}: {text}"
             );
         }
-        // The server sends close_notify: openssl detects a connection that was cut.
+        // The server sends `close_notify`: openssl detects a connection that was cut.
         assert!(!silent.contains("unexpected eof"), "{silent}");
         stop(server);
     }
@@ -263,7 +263,7 @@ impl Files {
 }
 
 /// Goal: Python's ssl module sends several requests on one connection, in pieces and pipelined, and its strict end of a
-/// connection finds the server's close_notify.
+/// connection finds the server's `close_notify`.
 #[test]
 fn python_finds_whole_answers_and_a_goodbye() {
     let files = Files::new();
@@ -394,7 +394,7 @@ fn half_a_handshake_is_given_up() {
 }
 
 /// Goal: a drain responds to pending requests over TLS too, and a body that is cut without
-/// close_notify is never taken as whole.
+/// `close_notify` is never taken as whole.
 #[test]
 fn cut_bodies_are_not_whole() {
     let files = Files::new();

@@ -20,7 +20,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// The variable that users know it by, with `*` where each setting has one of its own; empty if it reads nothing.
+    /// The variable by its public name, with `*` where each setting has one of its own; empty if it reads nothing.
     pub(super) fn variable(self) -> String {
         match self {
             Self::Glibc => "GLIBC_TUNABLES".to_owned(),

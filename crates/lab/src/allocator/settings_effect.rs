@@ -154,7 +154,7 @@ impl Probe<'_> {
         command
     }
 
-    /// Where a block of `bytes` lies; `None` if that could not be learned.
+    /// Where a block of `bytes` lies; `None` if that is unknown.
     fn place(&self, bytes: u64) -> Option<BlockOrigin> {
         let mut command = self.command(&[bytes]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());

@@ -1,8 +1,8 @@
 //! Settings of an allocator: `jemalloc:narenas=2,dirty_decay_ms=0`, as the environment that it reads.
 //!
-//! Allocators pass over what they do not understand, and a candidate named after a setting that was
-//! never in force would be a wrong result. So each is asked, with the settings, in a process of a
-//! moment: jemalloc and mimalloc say what they took, the dynamic linker lists the C library's
+//! Allocators ignore unknown settings, and a candidate named after a setting that was never in
+//! force would be a wrong result. So each is asked, with the settings, in a short-lived process:
+//! jemalloc and mimalloc print the settings they took, the dynamic linker lists the C library's
 //! tunables with their values, scudo complains, and of the others the object must at least know the
 //! variable's name. That the environment then arrives in the server is for `presence` to prove.
 

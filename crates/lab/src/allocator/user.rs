@@ -1,9 +1,8 @@
 //! An object of the user's: `NAME=/PATH/TO/LIBRARY.so` or `NAME@VERSION=/PATH`, with settings.
 //!
-//! An object whose family is recognised takes the settings of that, checked as those of a known allocator; any
-//! other one takes variables as they stand.
-//! Everything that can be known to fail is refused here with a sentence, because the dynamic linker
-//! only mumbles into the target's stderr and goes on without the library.
+//! An object whose family is recognised takes the settings of that, checked as those of a known allocator; any other
+//! one takes variables as they stand. Everything that can be known to fail is refused here with a sentence, because the
+//! dynamic linker only prints to the target's stderr and continues without the library.
 
 use std::fs;
 use std::path::Path;

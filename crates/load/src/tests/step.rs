@@ -108,8 +108,8 @@ fn refusals_are_a_miss() {
     );
 }
 
-/// Goal: what the generator or the machine may have caused is not held against the target, and
-/// what was kept in spite of it stands.
+/// Goal: delays that the generator or the machine may have caused are not counted against the
+/// target, and objectives met in spite of them stand.
 #[test]
 fn a_miss_at_the_generators_limit_is_rejected() {
     let late = |record: &mut LoadRecord| record.lateness.record_many(2 * MS_NS, 100);

@@ -24,7 +24,7 @@ fn shown(readings: &[[(u64, u64); 2]]) -> Option<Kept> {
 #[test]
 fn only_waiting_for_others_is_a_stall() {
     let idle = [(50, 0), (0, 0)];
-    // 200 us, counted when they are over.
+    // 200 us, counted when they have ended.
     let found = shown(&[idle, idle, idle, idle, [(60, 200), (0, 0)]]);
     let expected = Kept {
         from_ns: 1_100 * US,
@@ -69,7 +69,7 @@ fn the_oldest_are_overwritten() {
     assert_eq!(history.past(0, 1), None);
 }
 
-/// Goal: this process's threads are read; when one comes, nothing is called a stall until it has gone.
+/// Goal: this process's threads are read; when one starts, nothing is called a stall until it has ended.
 #[test]
 fn threads_that_come_are_seen() {
     // A process of its own: other tests come and go in this one.

@@ -61,7 +61,7 @@ fn a_late_generator_is_told_from_a_slow_target() {
 
 /// A third of healthy runs at low rates were SUSPECT: of thirty requests one left 0.3 ms late.
 ///
-/// Goal: what happens to one of few requests on any machine is not held against a run, nor is a wait for a
+/// Goal: a delay of one of few requests, usual on any machine, is not counted against a run, nor is a wait for a
 /// connection that the response times include and a note names.
 #[test]
 fn healthy_runs_at_low_rates_are_ok() {

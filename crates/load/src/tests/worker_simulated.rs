@@ -31,7 +31,7 @@ fn address() -> Address {
     "10.0.0.1:80".parse().unwrap()
 }
 
-/// One connection as the server sees it.
+/// One connection on the server's side.
 struct Served {
     peer: SimPeer,
     unread: Vec<u8>,
@@ -57,7 +57,7 @@ impl Served {
     }
 }
 
-/// A request as the server sees it.
+/// A request on the server's side.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     /// Counts the requests, from 0.
@@ -344,7 +344,7 @@ fn warm_up_of_a_closed_loop_is_not_counted() {
     assert_eq!(outcome.requests(), outcome.sent);
 }
 
-/// Goal: what is later than the deadline is not sent, so nothing that was sent had waited longer.
+/// Goal: a request later than the deadline is not sent, so no sent request had waited longer.
 #[test]
 fn a_deadline_bounds_slip() {
     let set_up = |config: &mut LoadConfig| {

@@ -331,7 +331,7 @@ fn deal_out(
                 let sum = entity.id.iter().fold(0_usize, |sum, &byte| {
                     sum.wrapping_mul(31).wrapping_add(usize::from(byte))
                 });
-                // One that has failed takes nothing more, and the loop ends.
+                // One that has failed takes no more lines, and the loop ends.
                 let _ = senders[sum % senders.len()].send((lines.number, entity));
             }
         }

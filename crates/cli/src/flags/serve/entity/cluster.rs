@@ -1,5 +1,5 @@
-//! `millpond serve entity --store cassandra://...`: how it and the nodes know each other, and the serving; or why it
-//! cannot be had.
+//! `millpond serve entity --store cassandra://...`: how it and the nodes authenticate each other, and the serving; or
+//! why it cannot be had.
 
 use crate::flags::serve::CommonFlags;
 use crate::output::Failure;
