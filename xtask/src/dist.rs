@@ -144,7 +144,7 @@ fn succeed(command: &mut Command) -> Result<(), String> {
     output_of(command).map(drop)
 }
 
-/// The output of a command; one that fails is an error with what it says.
+/// The output of a command; a failing one is an error with its output.
 fn output_of(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command

@@ -63,8 +63,8 @@ pub fn extract(directory: &Path) -> Result<Vec<PathBuf>, AllocatorError> {
 pub struct Allocator {
     /// `glibc`, `jemalloc`, or the user's name for it.
     pub name: String,
-    /// The preloaded object; `None` for what the target has by itself. A file of ours is there as
-    /// long as this value or a clone of it.
+    /// The preloaded object; `None` for the target's own allocator. A file of ours is there as long
+    /// as this value or a clone of it.
     pub library: Option<PathBuf>,
     /// Its settings and what it cannot do without, as variables of the target's environment; empty for what it does
     /// by itself.

@@ -308,7 +308,7 @@ pub(crate) fn finish(
     })
 }
 
-// The results of one candidate in one round; and a run under a load program of the user's, which knows no slices:
+// The results of one candidate in one round; and a run under a load program of the user's, which has no slices:
 //
 // ```text
 // start -> the program's warm-ups -> the program -> memory -> idle -> memory -> stop

@@ -143,7 +143,7 @@ pub struct Plan {
     /// The operations that write, by their place.
     pub writes: Vec<bool>,
     /// The counted time of a slice of writes in the closed loop; there are fewer of them than of others, and no block,
-    /// which they are themselves. Zero: they are as long and as many as all others.
+    /// because they replace blocks. Zero: they are as long and as many as all others.
     pub write_slice: Duration,
     /// The same at the constant rate.
     pub write_latency_phase: Duration,

@@ -449,7 +449,8 @@ fn would_have_shown<'a>(all: impl Iterator<Item = &'a Comparison>) -> String {
 // Whether two records asked the same question on the same machine.
 //
 // Differences that would change every number are refused, with a sentence that says what to do;
-// what may have changed them is a warning. That it changed is why one asks.
+// differences that may have changed them give a warning. The change itself is the reason for the
+// check.
 
 /// Rates that differ by more are another question.
 const RATE_TOLERANCE: f64 = 0.01;

@@ -53,7 +53,7 @@ struct Directory(PathBuf);
 impl Directory {
     fn make(bench: &Bench, name: &str) -> Result<Self, String> {
         let path = bench.scratch.join(name);
-        // Leftovers of an interrupted run; it may not be there.
+        // Leftovers of an interrupted run; they may not exist.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path)
             .map_err(|error| format!("{} cannot be made: {error}", path.display()))?;

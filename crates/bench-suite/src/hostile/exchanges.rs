@@ -108,7 +108,7 @@ enum ResponsePosition {
     Head,
     /// So much of a body is to come.
     Body(u64),
-    /// The received bytes are no response; nothing behind it can be counted.
+    /// The received bytes are no response; nothing behind them can be counted.
     Lost,
 }
 

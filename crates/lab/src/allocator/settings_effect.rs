@@ -4,7 +4,7 @@
 //! (`presence`). A value can still change nothing: glibc keeps no block above the size of a heap in the arenas of
 //! threads, whatever `mmap_threshold` says, and jemalloc clips what is out of its range. So a program of a moment
 //! (`launch::probe`) is started with the settings, and shows what malloc does there or what the allocator says of
-//! itself. A setting known to have no effect becomes a warning; what cannot be seen is not claimed either way.
+//! itself. A setting known to have no effect becomes a warning; invisible effects are not claimed either way.
 
 use std::fs;
 use std::io::Read;

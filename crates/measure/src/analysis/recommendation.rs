@@ -531,8 +531,8 @@ impl Advisor<'_, '_> {
         (text, differences)
     }
 
-    /// The evidence that less memory is the allocator's doing; a figure that says the opposite, or next to nothing, is
-    /// no reason.
+    /// The evidence that less memory is the allocator's doing; a figure with the opposite, or almost no, effect is no
+    /// reason.
     fn memory_reason(&self, evidence: &Evidence<'_, '_>, name: &str) -> String {
         let own = self.field.others.iter().find(|one| one.name == name);
         let own = own.and_then(|one| retained_bytes(one));

@@ -810,7 +810,7 @@ pub struct SentTls {
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SentRequests {
-    /// The requests; with a script what its table `wrk` said before it ran.
+    /// The requests; with a script, the values of its table `wrk` before it ran.
     pub requests: Vec<SentRequest>,
     /// The script that made them, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]

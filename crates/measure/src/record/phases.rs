@@ -119,7 +119,7 @@ pub struct PhaseEnd {
     pub place: u32,
     /// Right responses.
     pub requests: u64,
-    /// The program's private memory; of resident memory where that cannot be read.
+    /// The program's private memory; resident memory where that cannot be read.
     pub memory_bytes: u64,
     /// The parts of memory.
     pub parts: MemoryParts,

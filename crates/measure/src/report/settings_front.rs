@@ -177,7 +177,7 @@ pub(super) fn lines(record: &ComparisonRecord, one: &SettingAnswer) -> Vec<Strin
     })
 }
 
-/// The objects that all of them need besides, the default too; `None` for what a server has by itself.
+/// The objects that all of them need besides, the default too; `None` for a server's own allocator.
 pub(super) fn preloaded(record: &ComparisonRecord) -> Option<String> {
     let baseline = deploy::of_baseline(record)?;
     Some(format!(

@@ -4,7 +4,7 @@ use super::{Files, https, stop};
 use crate::support::{Server, eventually, millpond, run};
 use std::fs;
 
-/// curl's response with the certificate of this name; 0: it was not let in.
+/// curl's response with the certificate of this name; 0: it was refused.
 fn status_for(files: &Files, server: &Server, name: Option<&str>, words: &[&str]) -> u16 {
     let shown = name.map(|name| {
         [
