@@ -1,4 +1,4 @@
-//! Tells the program which commit and compiler it is built from, for its records.
+//! Passes the commit and the compiler to the program, for its records.
 
 use std::path::Path;
 use std::process::Command;

@@ -3,10 +3,10 @@
 //! calls (`preload/sample`), what ages a heap (`preload/churn`), the thread that trims (`preload/trim`) and our pools as
 //! malloc (`preload/mempool`).
 //!
-//! They are packages of this workspace, built by a cargo of their own: what is preloaded into
-//! somebody else's program must not unwind and has its own profile, which a dependency of this crate
-//! could not have. Its target directory is this script's, so the two cargos never wait for each
-//! other, and an object is compiled again only when its own sources change.
+//! They are packages of this workspace, built by a cargo of their own: what is preloaded into a third-party program
+//! must not unwind and has its own profile, which a dependency of this crate could not have. Its target directory is
+//! this script's, so the two cargos never wait for each other, and an object is compiled again only when its own
+//! sources change.
 
 use std::env;
 use std::error::Error;
@@ -19,7 +19,7 @@ struct Shim {
     package: &'static str,
     /// Its file, as cargo names it.
     file: &'static str,
-    /// What the library's `include_bytes!` looks for.
+    /// What the library's `include_bytes!` reads.
     variable: &'static str,
     /// Everything it is made from, relative to the repository.
     sources: &'static [&'static str],
@@ -107,8 +107,8 @@ fn compile(shim: &Shim, root: &Path, target_dir: &Path) -> Result<PathBuf, Box<d
         .args(["--crate-type", "cdylib", "--", "-Clink-arg=-Wl,-z,defs"])
         // The sampler's own frames are walked through.
         .arg("-Cforce-unwind-tables=yes");
-    // What the outer cargo was told about its own code (a sanitizer, clippy in the compiler's place)
-    // is not meant for an object that lives in other programs.
+    // Flags of the outer cargo for its own code (a sanitizer, clippy instead of the compiler) do not apply to an object
+    // that is loaded into other programs.
     for variable in [
         "RUSTFLAGS",
         "CARGO_ENCODED_RUSTFLAGS",

@@ -2,13 +2,14 @@
 //! `millpond compare` finds and preloads.
 //!
 //! Each comes from a crate that carries the allocator's own sources, wrapped by a small package in
-//! `preload/allocators`, which is a workspace of its own: nobody who does not ask for these objects
-//! compiles C or C++ for them. An object is put in its place only after it has proved, preloaded
-//! into a program, that it serves every function of malloc's family.
+//! `preload/allocators`, which is a workspace of its own: other builds compile no C or C++ for
+//! them. An object is installed only after it has proved, preloaded into a program, that it serves
+//! every function of malloc's family.
 //!
 //! They land in `allocators` in the target directory, `libmillpond-NAME.so` with its origin in
 //! `libmillpond-NAME.json` beside it, where a `millpond` built into the same target directory
-//! looks. Cargo rebuilds what has changed and nothing else, so running this twice costs a second.
+//! searches. Cargo rebuilds what has changed and nothing else, so running this twice costs a
+//! second.
 
 use std::ffi::OsString;
 use std::fs;
@@ -66,13 +67,13 @@ fn chosen(only: Option<&str>) -> Result<Vec<&'static Recipe>, String> {
         })
 }
 
-// The compiler that an allocator's sources need, looked for before cargo is started: a build script
+// The compiler that an allocator's sources need; checked before cargo is started: a build script
 // that does not find one gives a page of panic instead of a sentence.
 
 /// A compiler that runs.
 #[derive(Clone, Debug)]
 struct Compiler {
-    /// What it says it is, e.g. `c++ (Debian 12.2.0) 12.2.0`.
+    /// Its self-description, e.g. `c++ (Debian 12.2.0) 12.2.0`.
     pub(crate) title: String,
     /// The variable that its build scripts read flags from.
     pub(crate) flags_variable: &'static str,
@@ -131,7 +132,7 @@ struct Source<'a> {
     pub(crate) version: &'a str,
 }
 
-/// What `libmillpond-NAME.json` holds; the lab reads `version`.
+/// The contents of `libmillpond-NAME.json`; the lab reads `version`.
 fn describe(recipe: &Recipe, source: Source<'_>, compiler: &Compiler) -> Result<Value, String> {
     Ok(json!({
         "name": recipe.name,
@@ -197,11 +198,11 @@ fn definition(text: &str, name: &str) -> Option<String> {
     ))
 }
 
-// What is known of each allocator that is built: its package, its crate, its compiler, its flags.
+// The data of each built allocator: its package, its crate, its compiler, its flags.
 //
 // The next one is an entry here and a package in `preload/allocators`.
 
-/// What an allocator is written in.
+/// The language of an allocator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Language {
     C,
@@ -220,15 +221,14 @@ enum VersionSource {
     },
     /// The first line of a file of the crate.
     FirstLine { file: &'static str },
-    /// What stands between `+` and `-` in the crate's version.
+    /// The text between `+` and `-` in the crate's version.
     BuildMetadata,
 }
 
 /// How one allocator is made.
 #[derive(Clone, Copy, Debug)]
 struct Recipe {
-    /// What it is called in `--allocators` and in reports. Its package is
-    /// `millpond-allocator-NAME`.
+    /// Its name in `--allocators` and in reports. Its package is `millpond-allocator-NAME`.
     pub(crate) name: &'static str,
     /// The crate with its sources.
     pub(crate) source: &'static str,
@@ -273,7 +273,7 @@ const ALL: &[Recipe] = &[
         source: "snmalloc-sys",
         language: Language::Cpp,
         version: VersionSource::Crate,
-        // What its own build sets and the crate's build without cmake forgets: no assertions on
+        // Settings of its own build that the crate's build without cmake forgets: no assertions on
         // every path, prefetches for writing, and the end of a thread learnt from the C library.
         flags: &[
             "-DNDEBUG",
@@ -318,7 +318,7 @@ const ALL: &[Recipe] = &[
     },
 ];
 
-// One object: compiled, proved, put in its place.
+// One object: compiled, proved, installed.
 
 /// Where the objects' workspace is, relative to the repository.
 const WORKSPACE: &str = "preload/allocators";
@@ -396,7 +396,7 @@ impl RunContext {
         if !recipe.flags.is_empty() {
             command.env(compiler.flags_variable, flags(compiler, recipe));
         }
-        // A symbol that nobody defines must fail here, not inside a user's server.
+        // An undefined symbol must fail here, not inside a user's server.
         command.args(["--", "-Clink-arg=-Wl,-z,defs"]);
         if run_command(&mut command, &mut TestTally::default())? {
             return Ok(());
@@ -482,7 +482,7 @@ fn metadata_of(workspace: &Path) -> Result<Value, String> {
 }
 
 /// Copies a file unless it is there already. The new one appears whole: a running target may have
-/// the old one mapped, and the lab may be looking just now.
+/// the old one mapped, and the lab may be reading the directory.
 fn put(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{} cannot be written: {error}", to.display());
     let bytes =

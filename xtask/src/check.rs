@@ -1,7 +1,7 @@
 //! The fast tier: everything that is asked of each change, in ten minutes on two CPUs.
 //!
-//! Every step runs even when an earlier one failed: one run names all that is wrong. No timing decides a step.
-//! What takes longer is the slow tier (`verify`).
+//! Every step runs even when an earlier one failed: one run names all that is wrong. No timing decides a step. Slower
+//! checks are in the slow tier (`verify`).
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use xtask::{
 
 use crate::instrumented;
 
-/// Why dependencies were not looked at.
+/// Why dependencies were not checked.
 const NO_DENY: &str = "cargo-deny is not installed: scripts/setup test installs it";
 
 /// Runs all steps, then prints one line for each and the sum of the tests.
@@ -48,7 +48,7 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 fn format(tests: &mut TestTally) -> Result<bool, String> {
-    // What `cargo xtask allocators` builds is a workspace of its own.
+    // The packages of `cargo xtask allocators` are a workspace of their own.
     let apart = ["--manifest-path", "preload/allocators/Cargo.toml"];
     let ours = run_command(cargo().args(["fmt", "--all", "--check"]), tests)?;
     let mut fmt = cargo();
@@ -146,7 +146,7 @@ pub(crate) fn features_run() -> Result<(), String> {
 
 /// A toolchain of rustup, or the only one there is.
 pub(crate) struct Toolchain {
-    /// As rustup knows it; none without rustup.
+    /// Its name in rustup; none without rustup.
     name: Option<String>,
     /// Whether it is a nightly one, which needs no permission for unstable flags.
     is_nightly: bool,
@@ -195,7 +195,7 @@ impl Toolchain {
         command
     }
 
-    /// What a program prints, if it is there and succeeds.
+    /// The output of a program, if it is there and succeeds.
     fn answers(&self, program: &str, words: &[&str]) -> Option<String> {
         let output = self
             .program(program)
@@ -221,7 +221,7 @@ impl Toolchain {
             .is_some_and(|sysroot| PathBuf::from(sysroot).join(library).is_file())
     }
 
-    /// The platform it compiles for by itself. Naming it keeps flags away from build scripts.
+    /// The default platform of the compiler. Naming it keeps flags away from build scripts.
     pub(crate) fn host(&self) -> Result<String, String> {
         self.answers("rustc", &["--version", "--verbose"])
             .and_then(|text| {

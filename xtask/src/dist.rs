@@ -1,12 +1,12 @@
-//! What others install: a tarball for any Linux with a glibc, and a Debian package.
+//! The installable files: a tarball for any Linux with a glibc, and a Debian package.
 //!
 //! Both hold the same binary, with the RocksDB of the rocksdb crate inside, compiled without its counters per thread: a
 //! small put takes half the instructions that it takes with the distribution's library, and no library of RocksDB has to
 //! be installed. It is compiled in a target directory of its own, as `make build ENGINE=bundled` does, 12 minutes the
 //! first time. A smoke build takes the development build with whatever engine that links.
 //!
-//! What was made is looked at at once: unpacked, started, its pages rendered, its completions read
-//! by their shells, its units by systemd.
+//! The archive is checked at once: unpacked, started, its pages rendered, its completions read by
+//! their shells, its units by systemd.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -144,7 +144,7 @@ fn succeed(command: &mut Command) -> Result<(), String> {
     output_of(command).map(drop)
 }
 
-/// What a command writes; one that fails is an error with what it says.
+/// The output of a command; a failing one is an error with its output.
 fn output_of(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -254,7 +254,7 @@ fn tarball(
     Ok(archive)
 }
 
-/// What the program asks the dynamic linker for.
+/// The libraries that the program needs from the dynamic linker.
 fn libraries_of(program: &Path) -> Result<Vec<String>, String> {
     let table = output_of(Command::new("readelf").arg("-d").arg(program))?;
     let libraries = table.lines().filter(|line| line.contains("(NEEDED)"));
@@ -316,9 +316,9 @@ fn debian(build: Build, stage: &Path, output: &Path) -> Result<PathBuf, String> 
         .ok_or_else(|| format!("cargo-deb left no package in {}", output.display()))
 }
 
-// Looking at what was made as those see it who get it.
+// Checks the archive from the point of view of its users.
 
-/// What both must hold, below their prefix.
+/// The files that both must hold, below their prefix.
 const EXPECTED: [&str; 13] = [
     "bin/millpond",
     "share/man/man1/millpond.1",
@@ -342,7 +342,7 @@ const SHELLS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/millpond.fish"),
 ];
 
-/// Unpacks it elsewhere and looks at everything in it.
+/// Unpacks it elsewhere and checks everything in it.
 fn inspection_tarball(archive: &Path, output: &Path) -> Result<(), String> {
     let place = output.join("unpacked-tarball");
     recreate(&place)?;
@@ -452,7 +452,7 @@ fn pages(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What systemd says to the units, with the program where it is now.
+/// The verdict of systemd on the units, with the program where it is now.
 fn units(directory: &Path, program: &Path, place: &Path) -> Result<(), String> {
     if !is_installed("systemd-analyze") {
         println!("systemd-analyze is not installed: the units were not verified");

@@ -1,11 +1,11 @@
 //! The tests under tools that change how they run: Miri, loom, sanitizers, the seeded simulator and fuzzers.
 //!
-//! Miri knows every rule of memory that a compiler may rely on. It runs the tests of the pools, and those of the
-//! search for the ends of a head's parts, as whose vectors it takes SSE2.
+//! Miri checks every rule of memory that a compiler may rely on. It runs the tests of the pools, and those of the
+//! search for the ends of a head's parts, with SSE2 as the vector instructions.
 //!
-//! The pools take their chunks from the allocator there, since Miri knows no `mmap` at an address
-//! of one's choice, and the tests do little of what they otherwise do often: Miri is a thousand
-//! times slower.
+//! The pools take their chunks from the allocator there, since Miri supports no `mmap` at an
+//! address of one's choice, and the tests do little of what they otherwise do often: Miri is a
+//! thousand times slower.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,8 +16,7 @@ use xtask::{TestTally, cargo, run_command, target_directory};
 /// Counting the calls of malloc means to loop often, and shows nothing about memory.
 const NOT_UNDER_IT: &str = "heap_calls";
 
-/// What threads do depends on which of them goes on when, and that on a seed: these are run with
-/// several.
+/// The interleaving of threads depends on a seed: these are run with several.
 const THREADED: [&str; 3] = ["first_use", "stress", "threads"];
 
 /// Addresses are never made from numbers. The tests read the clock, the environment and files. And a
@@ -132,7 +131,7 @@ fn integration_tests() -> Result<Vec<String>, String> {
 //
 // Only the models: with loom's atomics the other tests would run inside no model.
 
-/// What all models lie under.
+/// The common prefix of all models.
 const MODELS: &str = "models::";
 
 /// How many orders are tried.
@@ -169,7 +168,7 @@ pub(crate) fn run_loom(depth: Depth, tests: &mut TestTally) -> Result<bool, Stri
 // The pools' tests with a compiler that watches every access: for bounds and lifetimes, or for
 // races.
 
-/// What to watch for.
+/// The errors to watch for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Sanitizer {
     /// Out of bounds, use after free, leaks.
@@ -216,7 +215,7 @@ const OPTIONS: &str = "allocator_may_return_null=1:handle_segv=0";
 pub(crate) fn run_sanitize(sanitizer: Sanitizer) -> Result<(), String> {
     let toolchain = Toolchain::most_able();
     if !toolchain.has_source() && sanitizer == Sanitizer::Thread {
-        // The atomics of a standard library that is not watched look like no atomics.
+        // The atomics of a standard library without instrumentation are not recognised as atomics.
         return Err(
             "the standard library's source is missing: `rustup component add rust-src` for the \
              nightly toolchain, or for the one in use"
@@ -249,9 +248,9 @@ fn tests_under(
         command.arg("-Zbuild-std");
     }
     command.args(["--", "--skip", SANITIZE_NOT_UNDER_IT]);
-    // rustix makes system calls by itself, which no sanitizer sees: memory that one pool unmapped
-    // and another got again would look like memory that both use. Through the C library's calls
-    // they are seen.
+    // rustix makes system calls by itself, which no sanitizer intercepts: memory that one pool
+    // unmapped and another got again would look like memory that both use. The C library's calls
+    // are intercepted.
     let mut flags = format!("-Zsanitizer={name} --cfg rustix_use_libc");
     if !has_source {
         // The standard library comes without the flag then.
@@ -309,7 +308,7 @@ pub(crate) fn run_simulate(seeds: &str, from: &str) -> Result<(), String> {
 // memory pools, and bytes for the parsers of HTTP.
 //
 // This compiles a harness with coverage counters and bounds checks on every access, and lets the
-// fuzzer look for inputs that reach new code. Needs no cargo-fuzz.
+// fuzzer search for inputs that reach new code. Needs no cargo-fuzz.
 
 const MANIFEST: &str = "fuzz/Cargo.toml";
 
@@ -322,7 +321,7 @@ pub(crate) struct Target {
     input_bytes_max: usize,
 }
 
-/// All there are; the first is meant when none is named.
+/// All of them; the first is the default.
 pub(crate) const TARGETS: [Target; 5] = [
     Target {
         name: "sequences",
@@ -364,7 +363,7 @@ impl Target {
     }
 }
 
-/// What libFuzzer needs from the compiler, as cargo-fuzz sets it.
+/// The compiler flags that libFuzzer needs, as cargo-fuzz sets them.
 const FUZZ_FLAGS: [&str; 7] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -372,7 +371,7 @@ const FUZZ_FLAGS: [&str; 7] = [
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
     "-Ccodegen-units=1",
-    // So that the sanitizer sees the system calls of rustix: see `sanitize`.
+    // So that the sanitizer intercepts the system calls of rustix: see `sanitize`.
     "--cfg=rustix_use_libc",
 ];
 

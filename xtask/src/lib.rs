@@ -14,9 +14,10 @@ use std::{fmt, io};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-// What test programs printed, by themselves or through cargo-nextest: how many tests passed, and why each failed one did.
+// The output of test programs, by themselves or through cargo-nextest: how many tests passed, and why each failed one
+// did.
 
-/// Of what a failed test printed, this much is repeated at the end; the rest is in the log above.
+/// So much of a failed test's output is repeated at the end; the rest is in the log above.
 const COMPLAINT_LINES: usize = 12;
 const COMPLAINT_BYTES: usize = 1200;
 
@@ -170,13 +171,13 @@ pub struct StepOutcome {
     pub name: &'static str,
     /// Whether it went well, or was not run.
     pub ok: bool,
-    /// What it failed for, if that is not what a test said.
+    /// The reason of the failure, if it is not a test's output.
     pub complaint: Option<String>,
     /// Why it was not run, if it was not; that is no failure.
     pub absence: Option<&'static str>,
     /// From the announcement to the end.
     pub took: Duration,
-    /// What the test programs of this step said.
+    /// The output of this step's test programs.
     pub tests: TestTally,
 }
 
@@ -215,9 +216,9 @@ pub fn leave_out(name: &'static str, reason: &'static str) -> StepOutcome {
     }
 }
 
-/// The cargo that started us, so that a toolchain chosen with `cargo +NAME` stays chosen. What that one
-/// told us of our own package is not passed on: a build script that asks to run again when it changes
-/// (ring's does) would have all above it compiled anew after each cargo that was called by hand.
+/// The cargo that started us, so that a toolchain chosen with `cargo +NAME` stays chosen. Its variables about our own
+/// package are not passed on: a build script that runs again when they change (ring's does) would recompile all its
+/// dependents after each manual cargo call.
 pub fn cargo() -> Command {
     let mut command =
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
@@ -286,8 +287,8 @@ pub fn run_command(command: &mut Command, tests: &mut TestTally) -> Result<bool,
     }
 }
 
-/// Runs a command to its end and hands on each line of what it prints, on stdout and stderr alike: one pipe for
-/// both, so that what is said of a test stays beside it. The command is not to be run again.
+/// Runs a command to its end and hands on each line of what it prints, on stdout and stderr alike: one pipe for both,
+/// so that messages about a test stay beside it. The command is not to be run again.
 pub fn run_by_lines(
     command: &mut Command,
     mut take: impl FnMut(&[u8]) -> io::Result<()>,
@@ -443,7 +444,7 @@ fn run_tests(command: &mut Command, tests: &mut TestTally) -> Result<bool, Strin
     Ok(is_good)
 }
 
-// What cargo says of this workspace.
+// cargo's description of this workspace.
 
 /// Cargo's description of the workspace and all it depends on; an error where cargo does not print it.
 pub fn metadata() -> Result<Value, String> {

@@ -1,8 +1,8 @@
 //! `cargo xtask`: the checks of this repository, the allocators it builds for comparison, and its packages, as one
 //! program.
 //!
-//! `make test` and `make verify` prepare the machine and then call this. What a step runs is printed, so that it can be
-//! repeated by hand. Benchmarks, attacks and soaks are `cargo bench-suite`.
+//! `make test` and `make verify` prepare the machine and then call this. A step's commands are printed, so that they
+//! can be repeated by hand. Benchmarks, attacks and soaks are `cargo bench-suite`.
 
 mod check;
 mod verify;

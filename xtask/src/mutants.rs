@@ -21,13 +21,13 @@ use table::{MUTANTS, Mutant};
 
 use xtask::{TestTally, cargo_tool, has_cargo_tool, metadata, run_by_lines, target_directory};
 
-/// What nextest ends with when a test failed, and cargo when something did not compile.
+/// The exit status of nextest when a test failed, and of cargo when something did not compile.
 const TEST_FAILED: i32 = 100;
 const DOES_NOT_COMPILE: i32 = 101;
 /// nextest's, when the filter names no test.
 const NO_TESTS: i32 = 4;
 
-/// What became of a mistake.
+/// The outcome of a mutant.
 #[derive(Debug, Eq, PartialEq)]
 enum Verdict {
     /// By this test.

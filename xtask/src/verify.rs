@@ -32,7 +32,7 @@ struct Part {
     /// Crates and folders whose change asks for this part.
     guards: &'static [&'static str],
     what: &'static str,
-    /// What is typed behind `cargo`, in order.
+    /// The words after `cargo`, in order.
     verbs: &'static [&'static [&'static str]],
 }
 
@@ -326,7 +326,7 @@ fn chosen(names: &[&str]) -> Result<Vec<&'static Part>, String> {
     names.iter().map(|name| named(name)).collect()
 }
 
-/// The part of that name. A crate's name is answered with the parts that guard it.
+/// The part of that name. A crate's name gives the parts that guard it.
 fn named(name: &str) -> Result<&'static Part, String> {
     if let Some(part) = PARTS.iter().find(|part| part.name == name) {
         return Ok(part);

@@ -46,7 +46,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What the records hold.
+    /// The contents of the records.
     pub(crate) const fn full() -> Self {
         let run = Duration::from_secs(2);
         Self {
@@ -71,7 +71,7 @@ impl Plan {
     }
 }
 
-/// What every benchmark needs to know.
+/// The context of every benchmark.
 pub(crate) struct Bench {
     pub(crate) plan: Plan,
     pub(crate) machine: Machine,
@@ -101,7 +101,7 @@ const ALL: [(&str, Measure); 7] = [
 /// The one that measures what polling saves over CPUs that sleep.
 const SERVER: &str = "server";
 
-/// The one that measures a program of somebody else's.
+/// The one that measures a third-party program.
 const REDIS: &str = "redis";
 
 /// Measures the benchmark of that name, or all of them, and prints the table.
@@ -130,7 +130,7 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
                 }
                 figures.extend(found);
             }
-            // The others are measured all the same: one run names all that is wrong.
+            // The others are measured anyway, so that one run reports everything that is wrong.
             Err(sentence) => {
                 println!("FAILED: {name}: {sentence}");
                 failures.push(format!("{name}: {sentence}"));
@@ -159,8 +159,8 @@ fn record(name: &str, figures: &[Figure], bench: &Bench) -> Result<(), String> {
         .write()
 }
 
-/// The figures of all parts, one after the other. What one could not measure keeps the others' minutes
-/// from being lost: it is a figure that misses its target.
+/// The figures of all parts, one after the other. A failed benchmark does not lose the others' minutes: it becomes a
+/// figure that misses its target.
 fn measure_parts(
     bench: &Bench,
     benchmark: &str,
@@ -225,7 +225,7 @@ fn build_command(is_smoke: bool, package: &str) -> Command {
     build
 }
 
-/// Builds what is measured, and looks at the machine.
+/// Builds what is measured, and checks the machine.
 pub(crate) fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String> {
     let mut build = build_command(plan.smoke, MILLPOND);
     if needs_millpond && !run_command(&mut build, &mut TestTally::default())? {
@@ -458,7 +458,7 @@ fn text_of(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-// What the figures were measured on, and which CPU does what.
+// The machine of the figures, and the use of each CPU.
 
 /// The machine as far as it bears on a figure.
 pub(crate) struct Machine {
@@ -467,7 +467,7 @@ pub(crate) struct Machine {
     /// The generator's CPU.
     pub(crate) generator_cpu: usize,
     awake: Option<Awake>,
-    /// What `millpond version` says: features, storage engine and how that was built.
+    /// The output of `millpond version`: features, storage engine and how that was built.
     build: Vec<String>,
 }
 
@@ -567,11 +567,10 @@ fn allowed_cpus(status: &str) -> Vec<usize> {
 
 // Idle CPUs that stay awake while something is measured.
 //
-// A virtual CPU with nothing to do is given back to the host, and how soon it returns when a packet
-// comes is the host's affair: on a noisy one that is most of a latency, and is told as stolen time.
-// Real CPUs sleep too, less deeply. Linux keeps those awake for which a program asks it to
-// (Documentation/admin-guide/pm/cpuidle.rst, "Power Management Quality of Service for CPUs"), until that
-// program closes the file; all servers that are compared profit alike.
+// An idle virtual CPU is given back to the host, and the host decides how soon it returns when a packet comes. On a
+// noisy host that is most of a latency, and it is reported as stolen time. Real CPUs sleep too, less deeply. Linux
+// keeps the CPUs awake while a program asks for it (Documentation/admin-guide/pm/cpuidle.rst, "Power Management Quality
+// of Service for CPUs"), until that program closes the file; all compared servers profit equally.
 
 /// As long as this is kept, no CPU sleeps.
 struct Awake {

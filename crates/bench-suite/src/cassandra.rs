@@ -3,8 +3,8 @@
 //!
 //! Place: its own subcommand. It installs Java and Maven where they are missing (`scripts/setup`),
 //! has Maven fetch the jars once into the user's cache (`cassandra/pom.xml`), starts the nodes on
-//! 127.0.0.1 to 3 (`node`), runs the tests of `millpond-entity` that ask for a cluster, and stops
-//! the nodes by their ids. A test kills a node and asks for it back, by this program
+//! 127.0.0.1 to 3 (`node`), runs the tests of `millpond-entity` that need a cluster, and stops the
+//! nodes by their ids. A test kills a node and asks for it back, by this program
 //! (`MILLPOND_BENCH_SUITE`). With `secured` the nodes speak TLS alone and ask for a certificate
 //! (`certificates`) and a password, and the same tests run again. Three nodes take more than a
 //! gigabyte.
@@ -26,10 +26,10 @@ const VERSION: &str = "5.0.9";
 /// A busy machine takes a minute for what a quiet one does in six seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// What is run on the nodes: the scenes that every engine plays, and those about several nodes.
+/// The tests on the nodes: the scenes that every engine runs, and those about several nodes.
 const TESTS: [&str; 4] = ["cluster::", "api::", "records::", "range::"];
 
-/// How nodes and clients know each other.
+/// How nodes and clients authenticate each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Access {
     /// Not at all, in plaintext.
@@ -85,7 +85,7 @@ fn run_tests(access: Access, filter: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Starts a cluster and runs `command` beside it: for measuring, and for looking around.
+/// Starts a cluster and runs `command` beside it, for measurements and manual checks.
 fn run_beside(access: Access, command: &[&str]) -> Result<(), String> {
     set_up()?;
     let cluster = Cluster::start(access)?;
@@ -171,7 +171,7 @@ fn fetch(jars: &Path) -> Result<(), String> {
     std::fs::rename(&part, jars).map_err(failed)
 }
 
-/// Three nodes. Dropping it stops them and takes their data away.
+/// Three nodes. Dropping it stops them and removes their data.
 struct Cluster {
     home: Home,
 }
@@ -224,7 +224,7 @@ impl Drop for Cluster {
         for number in NODES {
             self.home.stop(number);
         }
-        // What is left is in the temporary directory.
+        // Leftovers are in the temporary directory.
         let _ = std::fs::remove_dir_all(self.home.path());
     }
 }
@@ -235,7 +235,7 @@ impl Drop for Cluster {
 // for their addresses. Java reads PEM, with a key in front of its chain.
 
 /// `ca.pem` and what it has signed: `node1.pem` and so on, `client.crt` and `client.key`; and `stranger.*`, which
-/// nobody has signed.
+/// `ca.pem` has not signed.
 fn make(directory: &Path, nodes: RangeInclusive<u8>) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     fs::create_dir_all(directory).map_err(failed)?;

@@ -31,7 +31,7 @@ use crate::hostile::resources::server::Upstream;
 /// Of the points of a call, one of so many is tried by the slow tier.
 const SMOKE_STEP: u64 = 5;
 
-/// Every point, or one in some for a moment's look; of all servers and calls, or of those named.
+/// Every point, or one in some for a quick check; of all servers and calls, or of the named ones.
 pub(crate) fn run(words: &[&str]) -> Result<(), String> {
     let is_smoke = words.contains(&"--smoke");
     let names: Vec<&str> = words
@@ -199,7 +199,7 @@ fn names_choose_points() {
     );
 }
 
-// What is made to fail: every call with which a server acquires something at run time.
+// The failing calls: every call with which a server acquires something at run time.
 
 /// A system call and the error that it fails with.
 #[derive(Debug)]
@@ -207,7 +207,7 @@ struct Kind {
     call: &'static str,
     /// As strace writes it.
     error: &'static str,
-    /// What somebody reads of it.
+    /// The text for the reader.
     text: &'static str,
 }
 
@@ -255,9 +255,9 @@ const KINDS: &[Kind] = &[
 
 /// An end that is not ours to change: the process must not hang or lie.
 struct Excluded {
-    /// What stands on stderr then.
+    /// The expected stderr.
     text: &'static str,
-    /// What has to stand there besides.
+    /// Further expected text there.
     note: &'static str,
     why: &'static str,
 }
@@ -315,9 +315,9 @@ impl Kind {
             "error while loading shared libraries",
             "cannot allocate memory",
             "out of memory",
-            // What pthread_create makes of a stack that cannot be had.
+            // The error of pthread_create for a stack that cannot be allocated.
             "resource temporarily unavailable",
-            // The dynamic loader, before there is a stderr to speak of.
+            // The dynamic loader, before stderr exists.
             "cannot allocate tls data structures",
         ];
         let said = said.to_lowercase();

@@ -1,15 +1,15 @@
 //! Hostile clients beside a well-behaved one: does the server refuse the former as it says, and does
 //! the latter notice?
 //!
-//! Each attack gets a server of its own, with each driver: the well-behaved client runs alone and
-//! beside the attack, in turns (A B A B), then everything has to be as it was before. What decides
-//! is exact: no error of the well-behaved client, the responses and counters that the attack is owed,
-//! memory and descriptors back. The ratio of latencies is printed and recorded, never judged here.
+//! Each attack gets a server of its own, with each driver: the well-behaved client runs alone and beside the attack,
+//! alternately (A B A B), then everything has to be as it was before. The criteria are exact: no error of the
+//! well-behaved client, the expected responses and counters for the attack, memory and descriptors back. The ratio of
+//! latencies is printed and recorded, never judged here.
 //!
 //! Server and generator have a CPU each; the attack shares the generator's, behind it. Where the
-//! system lets us, server and generator run at a real-time priority, so that other programs on the
-//! machine are not measured, and idle CPUs stay awake, so that the host is not: see `bench::Awake`.
-//! The hostile side is plain sockets, nothing of ours: see `crowd`.
+//! system permits it, server and generator run at a real-time priority, to keep other programs out
+//! of the measurement, and idle CPUs stay awake, to keep the host out: see `bench::Awake`. The
+//! hostile side is plain sockets, nothing of ours: see `crowd`.
 //!
 //! A second table is of attacks on descriptors, memory and upstreams, which judges peaks: see `resources`.
 //!
@@ -52,14 +52,14 @@ use subject::{Holdings, Metrics, PATIENCE, Subject, broken_identity, sum};
 struct HostilePlan {
     /// To compare.
     pairs: usize,
-    /// What a noisy machine may make of them; see `exchanges`.
+    /// The tolerance for a noisy machine; see `exchanges`.
     pairs_max: usize,
     amount: Amount,
     rate_per_s: u64,
     /// Of measuring, for each attack and driver.
     seconds: u64,
-    /// Before its responses count: as a client of a while's standing, all its connections have been
-    /// answered by then.
+    /// Before its responses count, all its connections have had one: the client is an established
+    /// one.
     warm_up: Duration,
     /// How long newcomers come.
     newcomers: Duration,
@@ -87,8 +87,8 @@ impl HostilePlan {
         }
     }
 
-    /// Long enough for each connection to be answered several times, and no longer: how long a response
-    /// takes is not judged. What an attack has to meet is waited for, however long that takes.
+    /// Long enough for several responses on each connection, and no longer: how long a response takes is not judged.
+    /// What an attack has to meet is waited for, however long that takes.
     fn smoke() -> Self {
         Self {
             pairs: 1,
@@ -104,9 +104,9 @@ impl HostilePlan {
     }
 }
 
-/// Seconds of measuring for each attack and driver, unless told otherwise.
+/// Seconds of measurement for each attack and driver by default.
 pub(crate) const SECONDS_DEFAULT: u64 = 8;
-/// What may stay resident of what an attack took, for a while: free memory of pools and of malloc.
+/// The memory of an attack that may stay resident for a while: free memory of pools and of malloc.
 const RESIDENT_LEFT_BYTES_MAX: u64 = 8 << 20;
 /// Short deadlines, so that an attack that meets one does within a moment.
 const DEADLINES: [&str; 8] = [
@@ -277,7 +277,7 @@ impl Site {
     }
 }
 
-/// What every turn has in common.
+/// The common parts of every turn.
 struct Turns<'a> {
     bench: &'a Bench,
     plan: &'a HostilePlan,
@@ -348,7 +348,7 @@ impl<'a> Turns<'a> {
     fn take(&self, attack: &Attack) -> Result<(Vec<Figure>, Value), String> {
         let subject = self.serve(attack)?;
         let good = self.good(attack);
-        // What the first requests take for ever is no attack's doing.
+        // Memory that the first requests take permanently is not counted to an attack.
         check_good(&good.run(&subject)?)?;
         let normal = self.settled(&subject, None)?;
         let mut pairs = Pairs::new(self.plan.pairs, self.plan.pairs_max);
@@ -411,8 +411,8 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// The well-behaved client beside the attack; then the attack goes on until it has met what it
-    /// has to meet.
+    /// The well-behaved client beside the attack; then the attack continues until its conditions
+    /// are met.
     fn attacked(
         &self,
         attack: &Attack,
@@ -468,7 +468,7 @@ impl<'a> Turns<'a> {
         Ok(running)
     }
 
-    /// Waits until nobody but us is connected and, after an attack, what it took is given back.
+    /// Waits until only we are connected and, after an attack, its resources are given back.
     fn settled(&self, subject: &Subject, normal: Option<Holdings>) -> Result<Holdings, String> {
         let metrics = subject.wait_until("all connections close", |metrics| {
             sum(metrics, "millpond_http_connections") == 1.0
@@ -505,7 +505,7 @@ fn check_good(experience: &Experience) -> Result<(), String> {
     }
 }
 
-/// The crowd was answered as it should be, and in no other way.
+/// The crowd got the expected responses, and no others.
 fn check_tally(attack: &Attack, tally: &Value) -> Result<(), String> {
     let found = tally["statuses"].as_object().map(|statuses| {
         statuses

@@ -1,12 +1,12 @@
 //! Does `millpond compare` find what is there, and nothing else?
 //!
-//! Real comparisons of a server with itself, and with the same that has faults of known size
-//! (`preload/plant`): more work in each allocation, a longer stall in one of many, memory that is never given
-//! back. Those of instructions alone need no quiet machine (`scope`). The table says how often something was claimed where there is nothing, how often each fault was
-//! found, and how often the interval held the truth. What the server is like, and why: `faults`.
+//! Real comparisons of a server with itself, and with a copy that has faults of known size (`preload/plant`): more work
+//! in each allocation, a longer stall in one of many, leaked memory. Those of instructions alone need no quiet machine
+//! (`scope`). The table says how often a difference was claimed where there is none, how often each fault was found,
+//! and how often the interval contained the true value. `faults` describes the server and the reasons.
 //!
-//! The truth follows from what was planted and from what that takes without the lab (`calibration`). No build fails by
-//! the clock: the smoke run looks at memory alone.
+//! The true value follows from the planted fault and from its cost without the lab (`calibration`). No build fails
+//! because of time: the smoke run checks memory only.
 
 mod faults;
 mod record;
@@ -29,9 +29,9 @@ use crate::bench::candidates::Record;
 use crate::bench::{Bench, callgrind, nginx};
 use xtask::{TestTally, cargo, run_command};
 
-/// Comparisons, unless told otherwise: so many have an upper 95 % bound of 7.2 % if none errs.
+/// Comparisons by default: so many have an upper 95 % bound of 7.2 % if none errs.
 pub(crate) const COMPARISONS_DEFAULT: u32 = 40;
-/// What `millpond compare` takes by default.
+/// The default duration of `millpond compare`.
 pub(crate) const TIME_BUDGET_DEFAULT: &str = "300s";
 
 /// In the smoke run, far beyond any noise.
@@ -62,7 +62,7 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
     proof.bench.machine.keep_awake(true);
     let (word, name) = scope.names();
     let mut journal = Journal::open(&proof.bench.scratch, name)?;
-    // The faults are sized by it, and stay the same when the verb goes on.
+    // The faults are sized by it, and stay the same when the command is resumed.
     let scout = journal.find_or("scout", || proof.scout())?;
     let scene = scope.scene(&scout, ns_per_instruction(&proof.object)?)?;
     let mut tallies = tallies(scope, &scene);
@@ -155,7 +155,7 @@ impl Proof {
         })
     }
 
-    /// What a request costs without a fault, to size the faults by.
+    /// The cost of a request without a fault, to size the faults by.
     fn scout(&self) -> Result<Comparison, String> {
         self.compare(
             "glibc",
@@ -175,7 +175,7 @@ impl Proof {
         compare.args(words).arg("--out").arg(&self.out);
         self.scope.subject(&mut compare, &self.bench)?;
         if self.bench.plan.smoke {
-            // Checks may run beside each other; only memory is looked at.
+            // Checks may run beside each other; only memory is measured.
             compare.env("MILLPOND_LOCK", "");
         }
         let output = compare
@@ -193,7 +193,7 @@ impl Proof {
     }
 }
 
-// What is proved, and of which server.
+// The property to prove, and its server.
 
 /// How often instructions are counted by valgrind where the processor hides its counters: what it takes to
 /// decide between two candidates and a double.
@@ -217,8 +217,8 @@ impl Scope {
         }
     }
 
-    /// What is planted, after a look at the server without.
-    /// `ns`: CPU time of a planted instruction.
+    /// What is planted, after a measurement of the server without it. `ns`: CPU time of a planted
+    /// instruction.
     fn scene(self, scout: &Comparison, ns: f64) -> Result<Scene, String> {
         match self {
             Self::All => Scene::sized(scout, ns),
@@ -249,11 +249,11 @@ impl Scope {
     }
 }
 
-// What the planted work takes, measured without the lab.
+// The cost of the planted work, measured without the lab.
 //
-// A process that does nothing but allocate runs under `preload/plant` with two amounts of planted work in turn; the
-// difference of their CPU times, divided by the difference of the instructions, is the truth that the lab's estimates
-// are held against.
+// A process that does nothing but allocate runs under `preload/plant` with two amounts of planted work alternately; the
+// difference of their CPU times, divided by the difference of the instructions, is the true value that the lab's
+// estimates are compared with.
 
 /// Allocations of each process.
 const ALLOCATIONS: u32 = 2_000;
@@ -278,7 +278,7 @@ fn ns_per_instruction(object: &Path) -> Result<f64, String> {
     Ok(found[PAIRS / 2])
 }
 
-/// What the allocations of one process take.
+/// The cost of one process's allocations.
 fn cpu_ns(object: &Path, instructions: f64) -> Result<f64, String> {
     let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
     let mut command = Command::new(program);
@@ -313,7 +313,7 @@ fn own_cpu_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-// Comparisons that ended, one a line, so that hours of them can be interrupted and go on.
+// Finished comparisons, one a line, so that hours of them can be interrupted and resumed.
 
 /// A file of them. It lies in the scratch directory, and goes with it.
 struct Journal {
@@ -323,7 +323,7 @@ struct Journal {
 }
 
 impl Journal {
-    /// What was kept under this name, and room for more. A line that was cut short is not there.
+    /// The values kept under this name, and room for more. A line that was cut short is not there.
     pub(crate) fn open(scratch: &Path, name: &str) -> Result<Self, String> {
         let path = scratch.join(format!("{name}.ndjson"));
         let text = std::fs::read_to_string(&path).unwrap_or_default();

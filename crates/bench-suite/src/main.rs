@@ -1,8 +1,8 @@
 //! `cargo bench-suite`: what this project measures of itself, attacks itself with and proves of its comparison.
 //!
 //! Benchmarks beside rivals, hostile clients, soaks, kills, failing system calls, a cluster, and the first hour of a
-//! newcomer. `make bench` calls it; `cargo xtask verify` runs a short form of each, as processes. What a step runs is
-//! printed, so that it can be repeated by hand.
+//! newcomer. `make bench` calls it; `cargo xtask verify` runs a short form of each, as processes. A step's commands are
+//! printed, so that they can be repeated by hand.
 
 mod bench;
 mod hostile;

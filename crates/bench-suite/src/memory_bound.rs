@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Small entities, unless told otherwise.
+/// Small entities by default.
 pub(crate) const KEYS_DEFAULT: u64 = 10_000_000;
 
-/// What comes with a process: code, stacks, the engine's own structures.
+/// The memory of any process: code, stacks, the engine's own structures.
 const PROCESS_BYTES: u64 = 32 << 20;
 
 const FILL_MEMORY_BYTES: u64 = 64 << 20;
@@ -33,7 +33,7 @@ const LARGE_CONNECTIONS: u64 = 64;
 /// How much more may be resident in the last third of a scan than in the middle one.
 const SCAN_GROWTH_BYTES_MAX: u64 = 2 << 20;
 
-/// Of what is resident during a scan.
+/// Sampling period of the resident memory during a scan.
 const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
 const THIRD_SAMPLES_MIN: usize = 5;
 
@@ -93,7 +93,7 @@ fn with_server(
     part: impl FnOnce(&Subject) -> Result<Value, String>,
 ) -> Result<Value, String> {
     let data = bench.scratch.join("entity-bounds");
-    // What an earlier run stored; it may not be there.
+    // The store of an earlier run; it may not be there.
     let _ = std::fs::remove_dir_all(&data);
     let (data_text, memory) = (data.display().to_string(), memory_bytes.to_string());
     let words = [
@@ -181,7 +181,7 @@ fn many_keys(subject: &Subject, plan: &BoundsPlan) -> Result<Value, String> {
 }
 
 /// What was resident in the last third of a scan beyond that in the middle one: the first fills the
-/// caches. `None` if it was over too soon to tell.
+/// caches. `None` if the scan was too short.
 fn growth_bytes(samples: &[u64]) -> Option<u64> {
     let third = samples.len() / 3;
     let thirds = || Some((samples.get(third..2 * third)?, samples.get(2 * third..)?));
@@ -261,7 +261,7 @@ fn scan(address: SocketAddr, keys: u64) -> Result<(), String> {
     }
 }
 
-/// What is resident while something is done, once in each period.
+/// Resident memory while something is done, once in each period.
 fn sampled(
     subject: &Subject,
     work: impl FnOnce() -> Result<(), String> + Send,

@@ -1,4 +1,4 @@
-//! The first hour of a new user of this repository: does everything work that it tells them to do?
+//! The first hour of a new user of this repository: does everything work that the pages say?
 //!
 //! A fresh clone in a directory of its own, with an empty target directory: the two commands of
 //! README.md, its recipes, word by word as they stand there, and every example. The first thing
@@ -17,7 +17,7 @@ use xtask::{print_tail, run_in_group};
 
 /// No step takes longer, `make test` on two busy CPUs included; one that does hangs.
 const STEP_MAX: Duration = Duration::from_secs(3 * 3600);
-/// `make compare` for a look: its report says itself what more time would show.
+/// `make compare`, short: its report says itself what more time would show.
 const LOOK: &str = "80s";
 /// Ports that README.md and the examples use.
 const PORTS: [u16; 12] = [
@@ -25,10 +25,10 @@ const PORTS: [u16; 12] = [
 ];
 /// Lines of a failed step that are printed.
 const TAIL_LINES: usize = 40;
-/// Measured, but on too busy a machine to be believed (see docs/reference/exit-statuses.md): the command works.
+/// Measured, but on too busy a machine to be trusted (see docs/reference/exit-statuses.md): the command works.
 const NOT_TRUSTED: i32 = 4;
 
-/// What is left out unless it is asked for.
+/// Parts that run only on request.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Options {
     /// `make test`, which takes most of an hour by itself.
@@ -147,7 +147,7 @@ impl Hour {
         self.directory.join("cargo-home")
     }
 
-    /// An empty place for crates still has to be told where they come from, if the user's is.
+    /// With an empty directory for crates, cargo still needs to know where they come from, if the user's has a setting.
     fn keep_cargos_settings(&self) -> Result<(), String> {
         let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
         let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
@@ -213,7 +213,7 @@ impl Hour {
         run_in_group(&mut command, Instant::now() + STEP_MAX)
     }
 
-    /// That of somebody who has just logged in: nothing of ours, nothing of the cargo that started us.
+    /// The environment right after login: nothing of ours, nothing of the cargo that started us.
     fn set_environment(&self, command: &mut Command) {
         for (name, _) in std::env::vars_os() {
             let is_foreign = name.to_str().is_none_or(|name| {

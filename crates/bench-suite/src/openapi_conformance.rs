@@ -1,5 +1,5 @@
-//! What the entity server says of itself at `/openapi.json`, against what it does, by requests that
-//! schemathesis makes up from it: with the store in memory, and with RocksDB, tokens and checkpoints.
+//! The entity server's own description at `/openapi.json`, against its behaviour, by requests that schemathesis
+//! generates from it: with the store in memory, and with RocksDB, tokens and checkpoints.
 //!
 //! schemathesis comes from the Python package index into a virtual environment of its own in the
 //! target directory.
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use xtask::{TestTally, cargo, metadata, one_number, run_command};
 
-/// Requests made up for each operation, unless told otherwise.
+/// Requests generated for each operation by default.
 const EXAMPLES_DEFAULT: u64 = 200;
 
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
@@ -19,12 +19,12 @@ const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 /// Longest start.
 const START_MAX: Duration = Duration::from_secs(30);
 
-/// A token that may write, so that everything is answered.
+/// A token that may write, so that no request is refused.
 const TOKEN: &str = "schemathesis-0123456789";
 
-/// What no description can say. A date's day has to be that of its week; a server on one machine has one
-/// copy, and a cluster as many as its keyspace; a request whose condition does
-/// not hold is a good one (412), and one whose target is too long a bad one (414).
+/// Facts that no description can express. A date's day has to be that of its week; a server on one machine has one
+/// copy, and a cluster as many as its keyspace; a request whose condition does not hold is a good one (412), and one
+/// whose target is too long a bad one (414).
 const SETTINGS: &str = r#"[parameters]
 "header.Expires" = "Fri, 06 Nov 2093 08:49:37 GMT"
 "query.replicas" = "1/1"
@@ -36,7 +36,7 @@ expected-statuses = ["400", "401", "403", "404", "405", "412", "413", "414", "5x
 expected-statuses = ["2xx", "304", "401", "403", "404", "409", "412", "5xx"]
 "#;
 
-/// Asks both servers; fails if any response is none of those described.
+/// Sends requests to both servers; fails if any response is not described.
 pub(crate) fn run(words: &[&str]) -> Result<(), String> {
     let examples = one_number(words, "examples", EXAMPLES_DEFAULT)?;
     let metadata = metadata()?;
@@ -113,7 +113,7 @@ fn servers(target: &Path, home: &Path) -> Result<[(&'static str, Command); 2], S
     let (data, checkpoints) = (home.join("data"), home.join("checkpoints"));
     let tokens = home.join("tokens");
     for directory in [&data, &checkpoints] {
-        // What an earlier run stored; it may not be there.
+        // The store of an earlier run; it may not be there.
         let _ = std::fs::remove_dir_all(directory);
     }
     std::fs::create_dir(&checkpoints)

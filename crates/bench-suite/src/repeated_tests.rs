@@ -12,7 +12,7 @@ use xtask::{
 // A busy machine: two threads per CPU that never sleep, and the whole suite beside them. A test that fails here depends
 // on timing, and is to be mended at its cause.
 
-/// Runs, unless told otherwise.
+/// Runs by default.
 const RUNS_DEFAULT: u64 = 10;
 
 /// Busy threads for each CPU.
@@ -75,15 +75,15 @@ fn run_all(runs: u64, log: &std::path::Path) -> Result<u64, String> {
 /// So many have an upper 95 % bound of 1.5 % on the deaths that lose something, if none of them does.
 const KILLS_DEFAULT: u64 = 200;
 
-/// What the names of the tests end in: under load on a disk that works and on one that fails, and each
-/// call of making, opening, copying, restoring and upgrading a directory failing once.
+/// The suffixes of the tests' names: under load on a disk that works and on one that fails, and each call of making,
+/// opening, copying, restoring and upgrading a directory failing once.
 const TESTS: [&str; 2] = [
     "every_history_is_one_of_a_register",
     "survives_every_failure",
 ];
 
-/// Kills a server so often under load, and as often where its disk fails, and looks at what each left
-/// behind; then fails each call once.
+/// Kills a server so often under load, and as often where its disk fails, and checks what each left behind; then fails
+/// each call once.
 pub(crate) fn run_crash(words: &[&str]) -> Result<(), String> {
     let kills = one_number(words, "kills", KILLS_DEFAULT)?;
     let mut test = cargo();

@@ -24,7 +24,7 @@ use crate::bench::Bench;
 use crate::bench::candidates::{Record, Spread};
 use crate::hostile::subject::{Metrics, Subject, broken_identity, sum};
 
-/// Seconds, unless told otherwise.
+/// Seconds by default.
 pub(crate) const SECONDS_DEFAULT: u64 = 600;
 /// Visitors of each server.
 const VISITORS: u64 = 3;
@@ -56,7 +56,7 @@ struct Sample {
     descriptors: usize,
 }
 
-/// What the visitors found, and whether they are to go on.
+/// The visitors' findings, and whether they are to go on.
 #[derive(Default)]
 struct Visits {
     is_over: AtomicBool,
@@ -136,7 +136,7 @@ fn soak(bench: &Bench, seconds: u64, driver: &str) -> Result<Vec<Value>, String>
     }
 }
 
-/// Plays scenarios until it is over; returns the responses it read to their end.
+/// Plays scenarios until the end; returns the responses it read completely.
 fn visit(mut visitor: Visitor, scenarios: &[Scenario], visits: &Visits) -> BTreeMap<u16, u64> {
     let mut number = 0;
     while !visits.is_over.load(Ordering::Relaxed) {
@@ -162,7 +162,7 @@ fn start_all(bench: &Bench, driver: &str) -> Result<Vec<Stay>, String> {
     let large: Vec<u8> = (0..LARGE_BYTES).map(pattern).collect();
     let fill = || {
         std::fs::create_dir_all(&site)?;
-        // What an earlier run stored would be found instead of nothing; it may not be there.
+        // Data of an earlier run would be found instead of nothing; it may not be there.
         let _ = std::fs::remove_dir_all(&data);
         for number in 0..40 {
             let text = format!("file {number}\n").repeat(number + 1);
@@ -239,7 +239,7 @@ impl Stay {
         }
     }
 
-    /// Nobody visits any more: everything is given back, adds up, and stops in order.
+    /// No clients come any more: everything is given back, adds up, and stops in order.
     fn end(self, statuses: &BTreeMap<u16, u64>, seconds: u64) -> Result<Value, String> {
         let metrics = self.subject.wait_until("all is given back", |metrics| {
             needs_own_connection(metrics) && leftover(metrics).is_none()
@@ -346,7 +346,7 @@ impl Stay {
     }
 }
 
-/// What should be nobody's once nobody is there, and is somebody's.
+/// What should be free when no client is connected, and is not.
 fn leftover(metrics: &Metrics) -> Option<String> {
     let is_of_requests = |name: &str| {
         name.starts_with("millpond_files_transfers")

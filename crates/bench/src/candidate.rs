@@ -16,9 +16,9 @@ pub const NO_ALLOCATION: &str = "none";
 pub struct Candidate {
     /// `pool`, `glibc`, `jemalloc`, ...
     pub name: String,
-    /// What its programs run on.
+    /// The memory of its programs.
     pub memory: MemoryKind,
-    /// What is preloaded.
+    /// The preloaded object.
     pub library: Option<PathBuf>,
     /// Keeps the library's file where it is part of this program.
     #[serde(skip)]

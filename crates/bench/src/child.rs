@@ -2,9 +2,9 @@
 //!
 //! `subject` starts `millpond bench-child ...` with the allocator preloaded; this runs the program
 //! and prints a line of JSON. Before it, a line `idle` may say that the timed part is over and only
-//! idleness follows, so that the next child may start. A candidate's allocator is proved to be
-//! mapped, by the kernel's list and not by the environment. That is done last: looking into files
-//! takes memory, which must not be there before the program.
+//! idleness follows: the next child may start. The kernel's list of mappings, not the environment,
+//! proves that a candidate's allocator is mapped. That is done last: reading files takes memory,
+//! which must not be allocated before the program runs.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -26,12 +26,12 @@ use crate::sample::Sample;
 use crate::subject::{Launch, Preload, Subject};
 use crate::{loopback, memory, program};
 
-/// What to run and how.
+/// The program to run and its settings.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ChildSpec {
     /// The program.
     pub program: Program,
-    /// What its memory comes from.
+    /// The source of its memory.
     pub memory: MemoryKind,
     /// How often.
     pub iterations: u64,
@@ -42,7 +42,7 @@ pub struct ChildSpec {
     /// The allocator's library, which has to be mapped; `None`: no allocator but the C library's
     /// may be.
     pub library: Option<PathBuf>,
-    /// What stands in front of the allocator and passes calls on to it: the counter of heap calls.
+    /// The object in front of the allocator that passes calls on to it: the counter of heap calls.
     pub front: Option<PathBuf>,
 }
 
@@ -123,8 +123,8 @@ pub(crate) fn end(done: Result<(), String>) -> ExitCode {
     }
 }
 
-/// No child outlives its parent, whatever ends that. A parent that is gone already cannot be seen
-/// to go.
+/// No child outlives its parent, whatever ends that. The end of a parent that is already gone
+/// cannot be noticed.
 pub(crate) fn die_with_parent() -> Result<(), String> {
     let parent = parent_id();
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;
@@ -193,7 +193,7 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-// A directory that only this user can look into, removed when dropped.
+// A directory that only this user can read, removed when dropped.
 
 /// For the heap call counter, which is a shared object, and for perf's data.
 #[derive(Debug)]
@@ -202,8 +202,8 @@ pub(crate) struct PrivateDirectory {
 }
 
 impl PrivateDirectory {
-    /// Under a name that cannot be foreseen; created, never reused: an existing one may be
-    /// somebody's trap.
+    /// Its name cannot be predicted; it is created, never reused, because an existing one may be a
+    /// trap.
     pub(crate) fn create() -> Result<Self, BenchError> {
         let name = format!(
             "millpond-bench-{}-{:016x}",
@@ -220,7 +220,7 @@ impl PrivateDirectory {
 
 impl Drop for PrivateDirectory {
     fn drop(&mut self) {
-        // A leftover in the temporary directory harms nobody.
+        // A leftover in the temporary directory is harmless.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -247,7 +247,7 @@ pub(crate) fn per_operation(
         })?;
         match count(launcher, program, memory, iterations, &trace, stop) {
             Ok(counted) => found.push(counted),
-            // What cannot be counted is absent from the report; the timed runs say what is wrong.
+            // Events that cannot be counted are absent from the report; the timed runs say what is wrong.
             Err(_) => return Ok(None),
         }
     }

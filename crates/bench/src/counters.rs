@@ -1,8 +1,8 @@
 //! Hardware counters of one thread, all in one group.
 //!
 //! The stopwatch starts and stops them around the timed loop. A group is on the processor as a
-//! whole or not at all, and four events fit every PMU since 2008; if it had to share them all the
-//! same, the counts are thrown away: scaled counts are a guess.
+//! whole or not at all, and four events fit every PMU since 2008; if it had to share them anyway,
+//! the counts are thrown away: scaled counts are a guess.
 
 use std::io;
 use std::ops::Add;
@@ -13,16 +13,16 @@ use perf_event::{Builder, Counter, Group};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// What was counted in user mode.
+/// The counts in user mode.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counts {
     /// Instructions retired.
     pub instructions: u64,
     /// Cycles of the core.
     pub cycles: u64,
-    /// Branches that went the other way than foretold.
+    /// Mispredicted branches.
     pub branch_misses: u64,
-    /// Loads and stores that no cache answered.
+    /// Loads and stores that missed every cache.
     pub cache_misses: u64,
 }
 
@@ -123,9 +123,9 @@ impl<const COUNT: usize> EventGroup<COUNT> {
     }
 }
 
-// What a piece of work took: time on the clock, time on the CPU, and hardware counts.
+// The cost of a piece of work: wall time, CPU time, and hardware counts.
 
-/// What one thread's work took, or that of several together.
+/// The cost of one thread's work, or that of several together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Timed {
     /// On the clock; of several threads, of the slowest.

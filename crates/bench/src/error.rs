@@ -23,7 +23,7 @@ pub enum BenchError {
     Output {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// perf is missing or does not work here.
@@ -42,7 +42,7 @@ pub enum RunError {
     NotStarted {
         /// The file.
         program: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// It ended without a result.
@@ -56,9 +56,9 @@ pub enum RunError {
     /// Its result cannot be read.
     #[error("its output \"{line}\" cannot be read: {reason}")]
     Unreadable {
-        /// What it printed.
+        /// Its output.
         line: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// It hung.

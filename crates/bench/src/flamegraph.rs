@@ -73,7 +73,7 @@ impl Stacks {
         wrapper.extend(["--call-graph".into(), UNWIND.into(), "-o".into()]);
         wrapper.extend([data.clone().into(), "--".into()]);
         // perf would run under a preloaded allocator too: `env` sets it for the child alone. The
-        // child is told to expect the library all the same.
+        // child still expects the library.
         if let Some(library) = &spec.library {
             wrapper.push("env".into());
             let preload = (OsString::from("LD_PRELOAD"), OsString::from(library));

@@ -37,7 +37,7 @@ pub use pair::{PairSample, PairSpec, Spread};
 pub use record::LoopbackRecord;
 pub use run::{LoopbackConfig, LoopbackEvent, LoopbackOutcome, run};
 
-// What the server says, byte for byte, before anything is timed.
+// The server's response, byte for byte, before anything is timed.
 //
 // Asked by a plain socket and compared as text: client and server are both ours, and could agree on
 // the same mistake.
@@ -104,9 +104,9 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|part| part == wanted)
 }
 
-// The server's side of the workload: a body of known length is taken whole and answered in one chunk.
+// The server's side of the workload: it reads a body of known length as a whole and responds in one chunk.
 
-/// Answers bodies of `request_bytes` with `answer`, and others with 400.
+/// Responds to bodies of `request_bytes` with `answer`, and to others with 400.
 #[derive(Clone, Debug)]
 struct Answering {
     request_bytes: usize,
@@ -120,7 +120,7 @@ impl Service for Answering {
         response: &mut Response<'_>,
         _context: &mut ServiceContext<'_>,
     ) -> Flow {
-        // What could not be written is cut or answered 503 by the server, and counted by the client.
+        // What could not be written is cut or gets 503 from the server, and is counted by the client.
         let _ = if request.body().len() == self.request_bytes {
             in_one_chunk(response, &self.answer)
         } else {

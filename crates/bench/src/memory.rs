@@ -23,7 +23,7 @@ pub(crate) trait Memory {
     /// Where objects of one type come from.
     type Objects<T: Send + 'static>: Objects<T, Handle = Self::Object<T>>;
 
-    /// What collections take their memory from.
+    /// The source of the collections' memory.
     type Vectors: Allocator;
 
     /// Memory of the calling thread.
@@ -34,11 +34,11 @@ pub(crate) trait Memory {
     fn block(&self, size_bytes: usize) -> Self::Block;
     /// A source of objects.
     fn objects<T: Send + 'static>(&self) -> Self::Objects<T>;
-    /// What other threads freed comes home.
+    /// Takes back blocks that other threads freed.
     fn drain(&self) {}
     /// The tick of about a second at which a server gives idle memory back.
     fn trim(&self) {}
-    /// What this thread freed of other threads' memory goes home.
+    /// Returns blocks of other threads that this thread freed.
     fn flush() {}
 }
 
@@ -48,7 +48,7 @@ pub(crate) trait Objects<T> {
     fn insert(&mut self, value: T) -> Self::Handle;
     fn get<'a>(&'a self, handle: &'a Self::Handle) -> &'a T;
     fn remove(&mut self, handle: Self::Handle);
-    /// What other threads freed comes home.
+    /// Takes back blocks that other threads freed.
     fn drain(&self) {}
     /// As [`Memory::trim`].
     fn trim(&self) {}
@@ -315,7 +315,7 @@ fn field(path: &str, name: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-// Whether somebody else used the machine while we measured.
+// Whether other programs used the machine while we measured.
 
 /// The machine's CPU time and ours, at the start.
 pub(crate) struct Watch {
@@ -331,7 +331,7 @@ impl Watch {
         }
     }
 
-    /// What happened since; `None` where the system does not tell.
+    /// What happened since; `None` where the system does not report it.
     pub(crate) fn noise(&self) -> Option<MachineNoise> {
         let now = CpuTimes::read()?;
         let own_ns = own_cpu_ns().saturating_sub(self.own_ns);
@@ -339,7 +339,7 @@ impl Watch {
     }
 }
 
-/// CPU time of this process and of all children that have ended; 0 where the system does not tell.
+/// CPU time of this process and of all children that have ended; 0 where the system does not report it.
 fn own_cpu_ns() -> u64 {
     cpu_ns_with_children(std::process::id()).unwrap_or(0)
 }

@@ -44,7 +44,7 @@ pub enum Program {
     Churn,
     /// The same; a random part survives.
     ChurnScattered,
-    /// What 10,000 connections hold.
+    /// The memory of 10,000 connections.
     Connections,
 }
 
@@ -84,7 +84,7 @@ impl Program {
         }
     }
 
-    /// What one iteration does.
+    /// The work of one iteration.
     #[must_use]
     pub const fn what(self) -> &'static str {
         match self {
@@ -171,7 +171,7 @@ impl FromStr for Program {
     }
 }
 
-/// What a program's memory comes from.
+/// The source of a program's memory.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryKind {
@@ -220,12 +220,12 @@ pub(crate) struct Plan {
 /// ones, so that the difference of two runs is that of their iterations.
 pub(crate) const WARM_UP_ITERATIONS: u64 = 20;
 
-/// What a program found out.
+/// The results of a program.
 pub(crate) struct Outcome {
     /// Allocations and frees of the timed part.
     pub(crate) operations: u64,
     pub(crate) timed: Timed,
-    /// Of what was in memory when it was freed: the same for every candidate.
+    /// A checksum of the memory when it was freed: the same for every candidate.
     pub(crate) checksum: u64,
     pub(crate) retention: Option<Retention>,
     pub(crate) per_connection: Option<PerConnection>,
@@ -243,12 +243,12 @@ impl Outcome {
     }
 }
 
-/// What `churn` says about memory. RSS is anonymous memory over what was there before.
+/// The results of `churn` on memory. RSS is anonymous memory over what was there before.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Retention {
     /// Most bytes alive at once, as asked for.
     pub live_peak_bytes: u64,
-    /// Most RSS, looked at 288 times in the day.
+    /// Highest RSS of 288 readings in the day.
     pub rss_peak_bytes: u64,
     /// RSS / live bytes when live bytes are at their peak.
     pub rss_per_live_at_peak: f64,
@@ -270,16 +270,16 @@ pub struct Retention {
     pub returned_after_s: Option<u64>,
 }
 
-/// What `connections` says about memory: bytes of RSS for each connection.
+/// The results of `connections` on memory: bytes of RSS for each connection.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PerConnection {
     /// With a tenth of the connections in the middle of a request.
     pub active_bytes: f64,
-    /// With all requests answered, some seconds later.
+    /// After all responses, some seconds later.
     pub idle_bytes: f64,
-    /// What was asked for when active.
+    /// Requested bytes when active.
     pub asked_active_bytes: f64,
-    /// What was asked for when idle.
+    /// Requested bytes when idle.
     pub asked_idle_bytes: f64,
 }
 

@@ -28,9 +28,9 @@ pub struct BenchRecord {
     pub repetitions: u32,
     /// Why there are no hardware counts, if there are none.
     pub counters_missing: Option<String>,
-    /// What else ran.
+    /// Other activity on the machine.
     pub noise: Option<NoiseRecord>,
-    /// Whether times are to be believed.
+    /// Whether times are to be trusted.
     pub verdict: VerdictRecord,
     /// The candidates.
     pub candidates: Vec<Candidate>,
@@ -58,7 +58,7 @@ impl From<MachineNoise> for NoiseRecord {
     }
 }
 
-/// Whether times are to be believed. Memory and counts are, in any case.
+/// Whether times are to be trusted. Memory and counts are, in any case.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct VerdictRecord {
     /// `OK` or `UNTRUSTED`.
@@ -72,7 +72,7 @@ pub struct VerdictRecord {
 pub struct ProgramRecord {
     /// Its name.
     pub name: Program,
-    /// What one iteration does.
+    /// The work of one iteration.
     pub what: String,
     /// `cpu` or `wall`.
     pub clock: String,
@@ -86,7 +86,7 @@ pub struct ProgramRecord {
     pub speedup: Option<f64>,
     /// The same for every allocator, with intervals.
     pub speedups: Vec<SpeedupRecord>,
-    /// What is left of the time without any allocation.
+    /// The remaining time without any allocation.
     pub not_allocation: Option<NotAllocation>,
 }
 
@@ -95,7 +95,7 @@ pub struct ProgramRecord {
 pub struct AllocatorRecord {
     /// `pool`, `none` (no allocation), or the allocator that malloc was.
     pub allocator: String,
-    /// What the program ran on.
+    /// The memory of the program.
     pub memory: MemoryKind,
     /// Time of one iteration, over the repetitions.
     pub ns_per_iteration: Summary,
@@ -115,7 +115,7 @@ pub struct AllocatorRecord {
     pub heap_calls_per_op: Option<f64>,
     /// Memory the program had the system add, at most; median.
     pub peak_growth_bytes: f64,
-    /// What of it was still there when all was freed; median.
+    /// The part that was still there when all was freed; median.
     pub end_growth_bytes: f64,
     /// Of `churn`: of the run that kept most.
     pub retention: Option<Retention>,
@@ -126,7 +126,7 @@ pub struct AllocatorRecord {
 /// How many times as long an allocator takes as the pools.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct SpeedupRecord {
-    /// Whose time is over the pools'.
+    /// The program whose time is over the pools'.
     pub allocator: String,
     /// By pairs of one repetition.
     #[serde(flatten)]
@@ -210,7 +210,7 @@ impl VerdictRecord {
         }
     }
 
-    /// Whether times are to be believed.
+    /// Whether times are to be trusted.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.reasons.is_empty()
@@ -385,7 +385,7 @@ fn not_allocation(allocators: &[AllocatorRecord]) -> Option<NotAllocation> {
         ns_per_iteration: rest_ns,
         share_of_pool: rest_ns / pool_ns,
         share_of_glibc: glibc_ns.map(|glibc_ns| rest_ns / glibc_ns),
-        // Below nothing, noise is all there is.
+        // Below zero there is only noise.
         speedup_of_allocation: glibc_ns
             .filter(|&glibc_ns| glibc_ns > rest_ns && pool_ns > rest_ns)
             .map(|glibc_ns| (glibc_ns - rest_ns) / (pool_ns - rest_ns)),

@@ -51,7 +51,7 @@ fn title(program: &ProgramRecord) -> String {
     )
 }
 
-/// A column: two lines of head, and what it says of an allocator.
+/// A column: two heading lines, and its values for an allocator.
 struct Column {
     heads: [&'static str; 2],
     cell: fn(&ProgramRecord, &AllocatorRecord) -> String,
@@ -324,7 +324,7 @@ pub(crate) fn count(value: Option<f64>) -> String {
     }
 }
 
-/// What stands between the tables, later lines of a sentence set in.
+/// The text between the tables, later lines of a sentence indented.
 pub(crate) fn paragraph(text: &mut String, width: usize, sentence: &str) {
     text.push_str(&wrapped(sentence, width, "  "));
 }

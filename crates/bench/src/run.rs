@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchConfig {
     /// The program that has `bench-child`: this one, but in tests.
@@ -91,9 +91,9 @@ pub enum BenchEvent {
     Note(String),
     /// A run begins.
     Run {
-        /// What.
+        /// The program.
         program: Program,
-        /// On whom.
+        /// The candidate.
         candidate: String,
         /// Which of all runs, from 1.
         run: usize,
@@ -107,17 +107,17 @@ pub enum BenchEvent {
     },
     /// Heap calls are being counted.
     HeapCalls {
-        /// Of what.
+        /// The program.
         program: Program,
     },
     /// perf is recording.
     Flamegraph {
-        /// What.
+        /// The program.
         program: Program,
     },
 }
 
-/// The record and how it came to its end.
+/// The record and how it ended.
 #[derive(Clone, Debug)]
 pub struct BenchOutcome {
     /// All that was measured.

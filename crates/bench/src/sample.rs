@@ -1,4 +1,4 @@
-//! What one run of one program found out: the line that a child prints and its parent reads.
+//! The results of one run of one program: the line that a child prints and its parent reads.
 
 use crate::counters::Counts;
 use crate::program::{MemoryKind, PerConnection, Program, Retention};
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// One run of one program in a process of its own.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Sample {
-    /// What ran.
+    /// The program.
     pub program: Program,
-    /// On what.
+    /// Its memory.
     pub memory: MemoryKind,
     /// How often.
     pub iterations: u64,
@@ -27,11 +27,11 @@ pub struct Sample {
     pub peak_rss_bytes: u64,
     /// When it had ended and freed everything.
     pub end_rss_bytes: u64,
-    /// What `churn` found out.
+    /// The results of `churn`.
     pub retention: Option<Retention>,
-    /// What `connections` found out.
+    /// The results of `connections`.
     pub per_connection: Option<PerConnection>,
-    /// Of what was in memory when it was freed: the same for every candidate, or one is wrong.
+    /// A checksum of the memory when it was freed: the same for every candidate, or one is wrong.
     pub checksum: u64,
 }
 

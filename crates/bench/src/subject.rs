@@ -36,16 +36,16 @@ pub(crate) struct Launch<'a> {
     pub(crate) program: &'a Path,
     /// Words before it: a profiler and its flags.
     pub(crate) wrapper: &'a [OsString],
-    /// What `LD_PRELOAD` holds.
+    /// The value of `LD_PRELOAD`.
     pub(crate) preload: Preload<'a>,
     /// Added to the environment.
     pub(crate) environment: &'a [(OsString, OsString)],
 }
 
-/// What a child finds in `LD_PRELOAD`.
+/// The value of `LD_PRELOAD` in a child.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Preload<'a> {
-    /// Nothing: a wrapper sees to it.
+    /// Nothing: a wrapper sets it.
     Nothing,
     /// Its allocator, if it has one.
     Allocator,
@@ -70,7 +70,7 @@ impl Subject {
         Self::start_with(launch, &spec.to_arguments(), spec.library.as_deref())
     }
 
-    /// A child that is told these words, under the allocator of `library`.
+    /// A child that is given these words, under the allocator of `library`.
     pub(crate) fn start_with(
         launch: &Launch<'_>,
         words: &[OsString],
@@ -124,7 +124,7 @@ impl Subject {
         })
     }
 
-    /// Waits until its timed part is over: the next child may start.
+    /// Waits until its timed part has ended: the next child may start.
     pub(crate) fn until_idle(&mut self, stop: &AtomicBool) -> Result<(), RunError> {
         let line = self.line(stop)?;
         if line != "idle" {
@@ -145,7 +145,7 @@ impl Subject {
         read(line)
     }
 
-    /// It has said all it had to say, and ends well.
+    /// It has printed everything, and exits successfully.
     pub(crate) fn succeeded(&mut self) -> Result<(), RunError> {
         match self.child.wait() {
             Ok(status) if status.success() => Ok(()),
@@ -221,7 +221,7 @@ fn command(launch: &Launch<'_>) -> Command {
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        // Both fail for a child that has ended and been waited for, which is what is wanted.
+        // Both fail for a child that has ended and been waited for, as intended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,6 +1,6 @@
-//! A block that knows what must be in it.
+//! A block with known contents.
 //!
-//! Programs that hold many blocks at once write a tag to both ends of each block and look for it
+//! Programs that hold many blocks at once write a tag to both ends of each block and check it
 //! before they free it, so that an allocator that hands out overlapping memory, or loses what is in
 //! it, is caught and not timed.
 
@@ -83,8 +83,8 @@ impl<B: Bytes> Tagged<B> {
         let (size_bytes, tag_half) = (self.size_bytes(), self.tag_half());
         let room = self.block.room().get(..size_bytes)?;
         let (first, last) = (room.first_chunk()?, room.last_chunk()?);
-        // SAFETY: by the invariant both words are initialised: `new` wrote them, and nobody else
-        // has the block, whose room only its holder reaches.
+        // SAFETY: by the invariant both words are initialised: `new` wrote them, and only the
+        // holder of the block reaches its memory.
         let (first, last) = unsafe { (word(first), word(last)) };
         (first == !last && first as u32 == tag_half).then_some(first)
     }
@@ -112,7 +112,7 @@ extern "C" fn damaged(size_bytes: usize) -> ! {
 
 /// Batches that may wait.
 const SLOT_COUNT: usize = 16;
-/// Looks before a waiting thread yields its CPU.
+/// Polls before a waiting thread yields its CPU.
 const SPIN_COUNT: u32 = 64;
 
 /// Slots from `taken` to `given` are full. Each count has one writer.

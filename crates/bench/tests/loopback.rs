@@ -23,8 +23,8 @@ fn measure(config: &LoopbackConfig) -> LoopbackOutcome {
     run(config, &mut |_| {}, &AtomicBool::new(false)).expect("it runs")
 }
 
-/// Goal: every combination of allocator and pools answers every request, under the allocator it is
-/// named after, and the record reads back.
+/// Goal: every combination of allocator and pools responds to every request, under the allocator it
+/// is named after, and the record reads back.
 #[test]
 #[ignore = "slow tier: every pair of pools and allocator, 45 s"]
 fn every_combination_is_measured() {
@@ -49,7 +49,7 @@ fn every_combination_is_measured() {
             let spread = run.per_connection;
             assert_eq!(spread.connections, 20);
             assert!((spread.mean - 100.0).abs() < 1e-9, "{spread:?}");
-            // Jain's index is nothing but the variance over the mean's square, told otherwise.
+            // Jain's index is the variance over the mean's square, in another form.
             let expected = 1.0 / (1.0 + spread.variance / (spread.mean * spread.mean));
             assert!((spread.fairness - expected).abs() < 1e-9, "{spread:?}");
             assert!(spread.min <= 100 && spread.max >= 100, "{spread:?}");
@@ -73,8 +73,7 @@ fn heap_calls_tell_pools_apart() {
         found.heap_calls_per_transaction.expect("counted")
     };
     let (with, without) = (calls(PoolSetting::On), calls(PoolSetting::Off));
-    // What is called once in a while, however few transactions there are, counts too: the slower the
-    // machine, the more of it.
+    // Periodic calls count too, however few transactions there are: the slower the machine, the more of it.
     assert!(with < 0.1, "{with} heap calls instead of none");
     assert!(without >= 2.0, "{without} heap calls, of two sides");
 }
@@ -100,7 +99,7 @@ fn the_report_fits_a_terminal() {
     assert!(!text.contains("everscale"), "{text}");
 }
 
-/// Goal: each second of a run is told while it goes on, and they add up to it.
+/// Goal: each second of a run is reported while it goes on, and they add up to it.
 #[test]
 fn seconds_are_told() {
     let mut config = small();

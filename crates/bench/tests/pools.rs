@@ -151,7 +151,7 @@ fn the_report_fits_a_terminal() {
 /// measured.
 #[test]
 fn an_unproved_candidate_is_left_out() {
-    // The heap call counter exports malloc, so it passes as an allocator; the linker is then told
+    // The heap call counter exports malloc, so it passes as an allocator; the linker then gets
     // another file of the same content, which is not the one that will be mapped.
     let directory = tempfile::tempdir().unwrap();
     let trace = millpond_lab::trace::Trace::create(directory.path()).unwrap();
@@ -183,7 +183,7 @@ fn an_unproved_candidate_is_left_out() {
     assert!(program.of("counter").is_none() && program.of("glibc").is_some());
 }
 
-/// Goal: what was measured before Ctrl-C is in the record, and nothing goes on after it.
+/// Goal: measurements from before Ctrl-C are in the record, and nothing continues after it.
 #[test]
 fn an_interruption_keeps_what_there_is() {
     let mut config = small(&[Program::Pair, Program::Mixed]);

@@ -1,9 +1,8 @@
 //! The command line: one file for each command, with its flags and their help; tests lie in `tests`.
 //!
-//! Commands with many flags have them in groups, one file a group, which carry the headings of the help. `load` has
-//! its own in `load.rs`, and the groups `requests`, `server_address`, `connections`, `arrivals`, `find_max`,
-//! `expectations`, `cookies`, `script`, `accuracy`, `printing`, `watcher` and `compatible`; `serve` has `limits`, `tls`
-//! and `logs`.
+//! Commands with many flags have them in groups, one file a group, with the headings of the help. `load` has its own in
+//! `load.rs`, and the groups `requests`, `server_address`, `connections`, `arrivals`, `find_max`, `expectations`,
+//! `cookies`, `script`, `accuracy`, `printing`, `watcher` and `compatible`; `serve` has `limits`, `tls` and `logs`.
 //!
 //! A flag of `load` goes into the file of its group, and from there into `millpond_load::LoadConfig` in
 //! `crates/load/src/config.rs`, whose `check` refuses what makes no sense. `LOAD_FLAGS_SHORT` in `help.rs` names those

@@ -1,4 +1,4 @@
-//! The `millpond` command: flags, output and exit status. What it does is in the crates below.
+//! The `millpond` command: flags, output and exit status. The logic is in the crates below.
 //!
 //! A command line becomes a configuration in [`flags`], which checks all that can be checked before
 //! a file or a socket is opened; a crate does the work; [`output`] shows it.

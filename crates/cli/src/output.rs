@@ -1,8 +1,8 @@
 //! Where results, progress and errors go, and what the exit status says.
 //!
-//! Results go to stdout, everything else to stderr, so that a pipe gets results only. A reader that
-//! has seen enough (`| head`) is not an error. On a terminal, progress is one line that is written
-//! over; elsewhere it is plain lines, few enough for a log. `NO_COLOR` and `TERM=dumb` are obeyed.
+//! Results go to stdout, everything else to stderr, so that a pipe gets results only. A closed pipe
+//! (`| head`) is not an error. On a terminal, progress is one line that is written over; elsewhere
+//! it is plain lines, few enough for a log. `NO_COLOR` and `TERM=dumb` are obeyed.
 
 use clap::error::ErrorKind as Mistake;
 use millpond_http::log::{self, LogLevel};
@@ -89,7 +89,7 @@ impl Failure {
     }
 }
 
-/// Of a comparison or a profile. An output directory that is somebody's is a wrong command line.
+/// Of a comparison or a profile. An output directory with foreign files is a wrong command line.
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
         match error {
@@ -122,7 +122,7 @@ pub(crate) fn report_usage(error: &clap::Error) -> Exit {
     let is_help = error.kind() == Mistake::DisplayHelpOnMissingArgumentOrSubcommand;
     let sign = if is_help { "" } else { "millpond: " };
     let text = text.strip_prefix("error: ").unwrap_or(&text);
-    // A stderr that cannot be written to leaves nobody to tell.
+    // If stderr cannot be written to, there is nowhere to report.
     let _ = write!(io::stderr(), "{sign}{text}");
     Exit::Usage
 }
@@ -132,12 +132,12 @@ pub(crate) fn note(sentence: impl Display) {
     log::write(LogLevel::Info, for_people(&sentence.to_string()));
 }
 
-/// The same of what somebody should do something about.
+/// The same, for what needs action.
 pub(crate) fn warn(sentence: impl Display) {
     log::write(LogLevel::Warn, for_people(&sentence.to_string()));
 }
 
-/// What every line about what happens begins with.
+/// The prefix of every line about events.
 const SIGN: &str = "millpond: ";
 
 /// Set once `--log-format json` was read: lines are for a program then.
@@ -160,8 +160,8 @@ fn for_people(sentence: &str) -> String {
 /// A longer line is hard to read.
 const LINE_MAX: usize = 100;
 
-/// Lines of `columns` at most, as far as words allow, each under the first letter behind the sign. What
-/// has lines of its own and is set in, as a program's last words are, stays as it is.
+/// Lines of `columns` at most, as far as words allow, each under the first letter behind the sign. Indented lines, such
+/// as a program's last output, stay as they are.
 fn hanging(sentence: &str, columns: usize) -> String {
     let columns = columns.saturating_sub(SIGN.len()).max(20);
     let lines: Vec<String> = sentence
@@ -177,8 +177,7 @@ fn hanging(sentence: &str, columns: usize) -> String {
     lines.join(&format!("\n{:width$}", "", width = SIGN.len()))
 }
 
-/// The kernel's words for what went wrong are enough: their number, which Rust puts behind them, tells a
-/// person nothing more.
+/// The kernel's error text is enough: the number that Rust puts behind it tells the reader nothing more.
 fn without_numbers(sentence: &str) -> String {
     const BEFORE: &str = " (os error ";
     let mut parts = sentence.split(BEFORE);
@@ -212,8 +211,8 @@ pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
 pub(crate) struct JsonFile(PathBuf);
 
 impl JsonFile {
-    /// Flag parser. The directory is looked at now: a record that turns out after minutes to have
-    /// nowhere to go would be lost.
+    /// Flag parser. The directory is checked now: a record that cannot be written after minutes of
+    /// work would be lost.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let path = Path::new(text);
         let directory = match path.parent() {
@@ -298,7 +297,7 @@ pub(crate) fn whole_seconds(duration_ns: u64) -> String {
     }
 }
 
-/// Whether a result may be coloured: a terminal reads it, and nobody asked for none.
+/// Whether a result may be coloured: stdout is a terminal, and colours are not switched off.
 pub(crate) fn colour() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal() && !refused && !is_dumb()
@@ -354,7 +353,7 @@ impl Progress {
         let _ = writeln!(io::stderr(), "{text}");
     }
 
-    /// Takes the changing line away, before results are printed.
+    /// Removes the changing line before results are printed.
     pub(crate) fn clear(&mut self) {
         if self.shown {
             self.shown = false;

@@ -1,10 +1,10 @@
-//! What README.md and docs say: each command is one that this `millpond` understands, each link leads
-//! somewhere, the dashboard asks for metrics that there are, and the reference has every flag and every metric.
+//! The claims of README.md and docs: each command is one that this `millpond` understands, each link leads somewhere,
+//! the dashboard asks for metrics that there are, and the reference has every flag and every metric.
 //!
-//! `--help` behind a command line makes the command read every word of it as it would any day, refuse
-//! what it does not know, and do nothing. What it cannot see so is a flag that is missing, or two that
-//! exclude each other: `cargo bench-suite newcomer` runs the recipes. Blocks of Rust are run as tests of
-//! `millpond-http`, others read by what reads their language.
+//! `--help` behind a command line makes the command read every word of it as it would any day, refuse what it does not
+//! know, and do nothing. This cannot detect a missing flag, or two that exclude each other:
+//! `cargo bench-suite newcomer` runs the recipes. Blocks of Rust are run as tests of `millpond-http`, others read by
+//! what reads their language.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -31,7 +31,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The pages that somebody reads who wants to know what to type: all of docs, and those of the folders with examples.
+/// The pages for readers that want to know what to type: all of docs, and those of the folders with examples.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> = ["README.md", "benches/README.md", "examples/README.md"]
         .map(|name| root().join(name))
@@ -57,7 +57,7 @@ fn files_below(directory: PathBuf) -> Vec<PathBuf> {
     files
 }
 
-/// What is wrong with a link of a page: no file, or no heading of that name in it.
+/// The mistake in a link of a page: no file, or no heading of that name in it.
 fn broken(page: &Page, path: &Path, target: &str) -> Option<String> {
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
     let no_heading = || format!("there is no heading for {target}");
@@ -72,7 +72,7 @@ fn broken(page: &Page, path: &Path, target: &str) -> Option<String> {
     }
 }
 
-/// Goal: whatever a page tells to type is understood, and whatever it points at is there.
+/// Goal: whatever a page says to type is valid, and whatever it links to is there.
 #[test]
 fn documented_commands_are_understood() {
     let commands = Commands::new(&root());
@@ -96,7 +96,7 @@ fn documented_commands_are_understood() {
     assert!(checked > 80, "{checked} commands");
 }
 
-/// What a block's own language says against it; blocks of Rust are compiled and run elsewhere.
+/// The objections of a block's own language; blocks of Rust are compiled and run elsewhere.
 fn complaint(block: &Block) -> Option<String> {
     match &*block.language {
         "" | "text" | "rust" | "rust,standalone_crate" => None,
@@ -115,7 +115,7 @@ fn complaint(block: &Block) -> Option<String> {
     }
 }
 
-/// Goal: what is given as a script or a file is one.
+/// Goal: a named script or file exists.
 #[test]
 fn blocks_are_in_their_language() {
     let (mut complaints, mut checked) = (Vec::new(), 0);
@@ -139,7 +139,7 @@ fn blocks_are_in_their_language() {
     assert_eq!(complaints, [true, true, true, false]);
 }
 
-/// Goal: what is wrong is found: a word, a flag, a value, a verb, a target, a link.
+/// Goal: every kind of mistake is found: a word, a flag, a value, a verb, a target, a link.
 #[test]
 fn planted_mistakes_are_found() {
     let text = "\
@@ -216,7 +216,7 @@ fn named_files_are_there() {
     }
     assert!(checked >= 20, "{checked} paths");
     for entry in std::fs::read_dir(root().join("crates")).unwrap() {
-        // A test has the name of what it tests, also when that is gone.
+        // A test has the name of its subject, also when that was removed.
         let directory = entry.unwrap().path();
         let mut files = files_below(directory.clone());
         files.retain(|file| {
@@ -263,7 +263,7 @@ fn is_a_module(name: &str, files: &[PathBuf]) -> bool {
     is_there(path).is_some() || is_there(outer).is_some_and(has_it)
 }
 
-/// Goal: of a module's page the names of modules are found and nothing else, and one that is gone is noticed.
+/// Goal: of a module's page the names of modules are found and nothing else, and a removed one is noticed.
 #[test]
 fn modules_that_are_gone_are_noticed() {
     let line = "//! `edge` and `sim/wire.rs` (see `crate::a::one`, [`crate::Two`]); https://docs.rs/x, closing.rs:";

@@ -2,7 +2,7 @@
 //! from their crates, and any object the user names.
 //!
 //! The first thing a comparison does. Everything that can be known to fail is refused here with a
-//! sentence, because the dynamic linker only mumbles into the target's stderr and goes on without
+//! sentence, because the dynamic linker only prints to the target's stderr and continues without
 //! the library.
 
 mod known;
@@ -63,20 +63,20 @@ pub fn extract(directory: &Path) -> Result<Vec<PathBuf>, AllocatorError> {
 pub struct Allocator {
     /// `glibc`, `jemalloc`, or the user's name for it.
     pub name: String,
-    /// What is preloaded; `None` for what the target has by itself. A file of ours is there as long
+    /// The preloaded object; `None` for the target's own allocator. A file of ours is there as long
     /// as this value or a clone of it.
     pub library: Option<PathBuf>,
     /// Its settings and what it cannot do without, as variables of the target's environment; empty for what it does
     /// by itself.
     pub environment: Vec<(String, String)>,
-    /// The user's as `KEY` and `VALUE`; empty where no rules are known that they could be read by. What follows from
-    /// `--as-cpus` stands in `environment` alone.
+    /// The user's as `KEY` and `VALUE`; empty where no rules are known that they could be read by. Variables that
+    /// follow from `--as-cpus` are in `environment` alone.
     settings: Vec<(String, String)>,
     /// The known allocator whose rules hold for it.
     family: Option<&'static str>,
-    /// What its settings change, in a few words, where they are of a list that says so.
+    /// What its settings change, in a few words, where they are of a list that describes itself.
     pub(crate) changes: &'static str,
-    /// What a probe showed of it.
+    /// The result of a probe.
     proved: Option<&'static str>,
     /// Where `library` was written, if it is part of this program.
     written: Option<Arc<PrivateDirectory>>,
@@ -85,7 +85,7 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// What a target has by itself, under the name `name`.
+    /// The target's own allocator, under the name `name`.
     #[must_use]
     pub fn native(name: &str) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl Allocator {
         self.library.is_none() && self.settings.is_empty() && self.trim.is_none()
     }
 
-    /// What is preloaded beside `library` and does not replace malloc.
+    /// An object preloaded beside `library` that does not replace malloc.
     pub(crate) fn companion(&self) -> Option<&Path> {
         self.trim.as_ref().map(|trim| trim.object.as_path())
     }
@@ -147,7 +147,7 @@ impl Allocator {
             .collect()
     }
 
-    /// The version, as exactly as it can be told without running it, and what a probe showed.
+    /// The version, as exactly as it is known without running it, and what a probe showed.
     #[must_use]
     pub fn version(&self) -> Option<String> {
         let mut version = self.version_alone();
@@ -179,7 +179,7 @@ impl Allocator {
         Some(version.to_owned())
     }
 
-    /// The library as a report names it: the file of one that is part of this program is gone by
+    /// The library as a report names it: the file of one that is part of this program is removed by
     /// then.
     #[must_use]
     pub fn library_title(&self) -> Option<String> {
@@ -198,7 +198,7 @@ impl Allocator {
     }
 }
 
-/// What the C library that this program runs with says of its version.
+/// The version of the C library that this program runs with.
 pub(crate) fn c_library_version() -> Option<String> {
     version::of_c_library()
 }

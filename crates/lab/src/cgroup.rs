@@ -39,7 +39,7 @@ impl GroupDirectory {
         Ok(Self { path })
     }
 
-    /// What a process writes its id to, to be in it.
+    /// The file to which a process writes its id to join.
     pub(crate) fn procs(&self) -> PathBuf {
         self.path.join("cgroup.procs")
     }
@@ -63,7 +63,7 @@ impl Drop for GroupDirectory {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     thread::sleep(REMOVE_INTERVAL);
                 }
-                // An empty group that stays behind harms nobody.
+                // An empty group that stays behind is harmless.
                 _ => return,
             }
         }
@@ -77,7 +77,7 @@ pub(crate) struct CgroupRoot {
     has_memory: bool,
 }
 
-/// What a group has used.
+/// The use of a group.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct CgroupSample {
     /// CPU time of all processes that ever were in it.
@@ -90,13 +90,13 @@ pub(crate) struct CgroupSample {
     pub(crate) memory_peak_bytes: Option<u64>,
 }
 
-/// What a group that counts memory holds now.
+/// The current memory of a group that counts memory.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct GroupMemory {
     /// Everything that counts against its limit, without the pages of files that were not used lately: what Kubernetes
     /// calls the working set. Lazily freed pages are not in it: the kernel keeps them among those pages.
     pub(crate) working_set_bytes: Option<u64>,
-    /// What the kernel holds for it.
+    /// The kernel's memory for it.
     pub(crate) kernel_bytes: Option<u64>,
 }
 
@@ -130,7 +130,7 @@ impl GroupMemory {
 }
 
 impl CgroupRoot {
-    /// Looks for a place; `Err` is the reason why there is none, for the report.
+    /// Searches for a place; `Err` is the reason why there is none, for the report.
     pub(crate) fn find() -> Result<Self, String> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -146,7 +146,7 @@ impl CgroupRoot {
         let directory = GroupDirectory::create_below(parent).map_err(|error| {
             format!("no cgroup can be made below {}: {error}", parent.display())
         })?;
-        // If the memory controller cannot be handed on, the group counts CPU time all the same.
+        // If the memory controller cannot be delegated, the group still counts CPU time.
         let _ = directory.write("cgroup.subtree_control", "+memory");
         let controllers = directory.read("cgroup.subtree_control").unwrap_or_default();
         Ok(Self {
@@ -183,7 +183,7 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// What a process writes its id to, to be in it.
+    /// The file to which a process writes its id to join.
     pub(crate) fn procs(&self) -> PathBuf {
         self.directory.procs()
     }
@@ -222,7 +222,7 @@ impl Cgroup {
         killed(&events)
     }
 
-    /// What it holds now; takes longer than [`Self::sample`], for the kernel sums up all CPUs.
+    /// Its current memory; takes longer than [`Self::sample`], for the kernel sums up all CPUs.
     pub(crate) fn memory(&self) -> GroupMemory {
         let read = |file: &str| self.directory.read(file).ok();
         let current = read("memory.current").and_then(|text| text.trim().parse().ok());
@@ -230,7 +230,7 @@ impl Cgroup {
         GroupMemory::of_version_2(current, &stat)
     }
 
-    /// Reads its accounts. What is not counted is absent.
+    /// Reads its accounts. Uncounted values are absent.
     pub(crate) fn sample(&self) -> CgroupSample {
         let read = |file: &str| self.directory.read(file).ok();
         let cpu = read("cpu.stat").unwrap_or_default();
@@ -286,7 +286,7 @@ pub(crate) struct MemoryGroupRoot {
 }
 
 impl MemoryGroupRoot {
-    /// Looks for a place; `None` where this user can make none.
+    /// Searches for a place; `None` where this user can make none.
     pub(crate) fn find() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -313,7 +313,7 @@ pub(crate) struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// What a process writes its id to, to be in it.
+    /// The file to which a process writes its id to join.
     pub(crate) fn procs(&self) -> PathBuf {
         self.directory.procs()
     }
@@ -323,7 +323,7 @@ impl MemoryGroup {
         peak_bytes(&self.directory)
     }
 
-    /// What it holds now.
+    /// Its current memory.
     pub(crate) fn memory(&self) -> GroupMemory {
         let number = |file: &str| self.directory.read(file).ok()?.trim().parse().ok();
         let stat = self.directory.read("memory.stat").unwrap_or_default();
@@ -368,7 +368,7 @@ fn memory_group_place(mounts: &str, own: &str) -> Option<(String, String)> {
         let mount = fields.nth(1)?;
         let is_version_1 = fields.next()? == "cgroup";
         let options = fields.next()?;
-        // A new group of cpusets admits nobody before it has CPUs.
+        // A new group of cpusets accepts no process before it has CPUs.
         (is_version_1 && has(options, "memory") && !has(options, "cpuset"))
             .then(|| mount.to_owned())
     })?;
@@ -426,7 +426,7 @@ pub(crate) struct GroupLimit {
 }
 
 impl GroupLimit {
-    /// What all processes of the group have, page cache included.
+    /// The memory of all processes of the group, page cache included.
     pub(crate) fn used_bytes(&self) -> Option<u64> {
         number_in(&self.group.join(self.usage))
     }

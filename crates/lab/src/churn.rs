@@ -1,5 +1,5 @@
-//! A heap that is aged on purpose: an object of ours in front of the allocator (`preload/churn`), and the file by which it
-//! is told when to allocate and free blocks of mixed sizes at random, in the server's own threads.
+//! A heap that is aged on purpose: an object of ours in front of the allocator (`preload/churn`), and the file that
+//! switches on its allocating and freeing of blocks of mixed sizes at random, in the server's own threads.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -18,7 +18,7 @@ const PATH_VARIABLE: &str = "MILLPOND_CHURN_FILE";
 /// Each slot has changed so often, on the average, before a heap is called an aged one.
 const CHANGES_MIN: u64 = 4;
 
-/// What the object is to do.
+/// The task of the object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ChurnMode {
     /// Nothing.
@@ -60,7 +60,7 @@ impl Churn {
         })
     }
 
-    /// What is preloaded, and what it has to find in its environment.
+    /// The preloaded object, and its environment.
     pub(crate) fn front(&self) -> Front<'_> {
         Front {
             object: &self.object,

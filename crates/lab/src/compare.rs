@@ -60,7 +60,7 @@ const STEADYING_SHARE: u32 = 20;
 /// An idle time from which on every allocator here has shown what it gives back.
 const IDLE_LONG: Duration = Duration::from_secs(11);
 
-/// Compares `config.target` under every allocator. `events` hears of progress; raising `stop` ends
+/// Compares `config.target` under every allocator. `events` receives progress; raising `stop` ends
 /// the comparison within a second or so, with what was measured until then.
 pub fn compare(
     config: &CompareConfig,
@@ -159,7 +159,7 @@ impl<'a> Lab<'a> {
         };
         lab.refuse_another_question()?;
         lab.workshop.prepare()?;
-        // What an earlier comparison drew is not of this one.
+        // Drawings of an earlier comparison do not belong to this one.
         lab.workshop.out.remove_folder(FLAMES_DIRECTORY)?;
         Ok(lab)
     }
@@ -383,7 +383,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// What was found outside the rounds.
+    /// Findings from outside the rounds.
     fn add_passes(
         &self,
         collection: &mut Collection,
@@ -404,7 +404,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// If that is wanted, once the verdicts say which candidates are worth it.
+    /// On request, once the verdicts say which candidates are worth it.
     fn draw_flame_graphs(
         &mut self,
         record: &mut ComparisonRecord,
@@ -522,8 +522,8 @@ impl<'a> Lab<'a> {
         Ok(all)
     }
 
-    /// With phases: every candidate goes through them once with its heap traced, so that growth can be put down to the
-    /// program or its allocator. Without effect on what is scored; a candidate that fails here has no such answer.
+    /// With phases: every candidate goes through them once with its heap traced, so that growth can be attributed to
+    /// the program or its allocator. It has no effect on the scores; a candidate that fails here has no such result.
     fn trace_phases(
         &mut self,
         plan: &Plan,
@@ -578,7 +578,7 @@ impl<'a> Lab<'a> {
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<InstructionCounts, LabError> {
         let occasion = Occasion {
-            // Phases are asked for memory over time: no time goes to instructions unless somebody wants it.
+            // Phases are for memory over time: no time goes to instructions unless the user asks for it.
             wanted: match (&self.config.phases, self.config.emulated_counts) {
                 (Some(_), None) => Some(0),
                 (_, wanted) => wanted,
@@ -668,7 +668,7 @@ impl<'a> Lab<'a> {
         record
     }
 
-    /// What is known of processes that have ended, for the line of counters.
+    /// The known facts about ended processes, for the line of counters.
     fn ended_processes(&self) -> String {
         let (groups, memory) = (&self.workshop.cgroups, &self.workshop.memory_groups);
         let mut text = String::new();
@@ -718,7 +718,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// What is known of the load before it is planned.
+    /// The known facts about the load before it is planned.
     fn load_settings(&self) -> Settings {
         let driver = &self.workshop.driver;
         let load = self.config.load_command.as_ref();

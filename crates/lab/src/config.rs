@@ -1,4 +1,4 @@
-//! What the user wants compared, and the defaults with their reasons.
+//! The user's settings of a comparison, and the defaults with their reasons.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -65,8 +65,8 @@ pub struct CompareConfig {
     pub options: SubjectOptions,
     /// The user's own load program; `None`: our generator.
     pub load_command: Option<LoadCommand>,
-    /// Settings of our pools, each with every allocator; `None`: off with every allocator, and on with the
-    /// baseline's. Ignored for somebody else's server.
+    /// Settings of our pools, each with every allocator; `None`: off with every allocator, and on with the baseline's.
+    /// Ignored for a third-party server.
     pub pools: Option<Vec<PoolSetting>>,
     /// Rounds; `None`: as many as the verdicts take, within the time budget.
     pub rounds: Option<u32>,
@@ -78,7 +78,7 @@ pub struct CompareConfig {
     pub connections: usize,
     /// The share of requests that may fail before a candidate does.
     pub errors_allowed: f64,
-    /// Without any answer for so long a candidate hangs; more where the baseline is slow.
+    /// A candidate without any response for so long hangs; more where the baseline is slow.
     pub silence_min: Duration,
     /// Requests per second of the latency phases; `None` takes 0.4 of what the slowest can do.
     pub rate_per_s: Option<f64>,
@@ -88,7 +88,7 @@ pub struct CompareConfig {
     pub work: Option<Settings>,
     /// An earlier record of the same question to check against.
     pub earlier: Option<Earlier>,
-    /// Whether the smallest memory limit is looked for that each candidate survives, and how often it has to.
+    /// Whether to search for the smallest memory limit that each candidate survives, and how often it has to.
     pub limit_trials: Option<LimitTrials>,
     /// Phases in each run (`--phases`) instead of equal work and slices.
     pub phases: Option<PhasePlan>,
@@ -214,7 +214,7 @@ impl CompareConfig {
                 let Some(file) = on_path(Path::new(program)) else {
                     return refuse(&format!("the command {} was not found", program.display()));
                 };
-                // A file that cannot be read may still run; its processes are looked at then.
+                // A file that cannot be read may still run; its processes are checked then.
                 match suitability::of_program(&file) {
                     Ok(Some(reason)) if !self.preloads_nothing() => {
                         let program = program.display();
@@ -333,12 +333,12 @@ impl CompareConfig {
         }
     }
 
-    /// What counting instructions may take of the time budget, unless it was asked for.
+    /// The share of the time budget for counting instructions, unless it was requested.
     pub(crate) fn counting_allowance(&self) -> Duration {
         self.time_budget / COUNTING_SHARE
     }
 
-    /// What the flame graphs may take of the time budget.
+    /// The share of the time budget for the flame graphs.
     pub(crate) fn profile_allowance(&self) -> Duration {
         match self.profile {
             true => self.time_budget / PROFILE_SHARE,
@@ -366,8 +366,8 @@ impl CompareConfig {
         }
     }
 
-    /// The allocators to compare; known ones that are not here, extra ones that nobody named, and settings
-    /// without effect are named in `warnings`.
+    /// The allocators to compare; known ones that are not here, extra ones that were not named, and settings without
+    /// effect are named in `warnings`.
     pub(crate) fn chosen_allocators(
         &self,
         warnings: &mut Vec<String>,
@@ -385,7 +385,7 @@ impl CompareConfig {
             for mut one in allocator::select_with_settings(names)? {
                 match one.prove_kind(&self.launcher) {
                     Ok(()) => {}
-                    // Nobody asked for this one.
+                    // Not named by the user.
                     Err(reason) if names.iter().any(|name| name == allocator::ALL) => {
                         warnings.push(format!("not compared: {reason}"));
                         continue;
@@ -408,8 +408,8 @@ impl CompareConfig {
         Ok(usual(allocator::discover(), warnings))
     }
 
-    /// The allocator as it is, then with each of its settings. What it does not take is named in `warnings`, and so is what
-    /// is known to have no effect.
+    /// The allocator as it is, then with each of its settings. Refused settings are named in `warnings`, and so are
+    /// those known to have no effect.
     fn chosen_settings(
         &self,
         name: &str,
@@ -450,8 +450,8 @@ impl CompareConfig {
         )
     }
 
-    /// Refuses a time that is over before so many candidates are tried out, the second baseline
-    /// included, which is not. With a given number of rounds all are made.
+    /// Refuses a time that is shorter than trying out so many candidates, including the second
+    /// baseline, which is not tried. With a given number of rounds all are made.
     pub(crate) fn check_time(&self, candidates: usize) -> Result<(), LabError> {
         let tried = candidates.saturating_sub(1);
         let trying = plan::tried_out(narrow(tried));
@@ -510,7 +510,7 @@ pub(crate) fn on_path(program: &Path) -> Option<PathBuf> {
 // or a number that is compiled in, so there is nothing to set. Only what arenas change is seen then: memory, mostly.
 // Locks that many CPUs contend for, cache lines that move between them and their TLBs are not.
 
-/// What a candidate sizes by CPUs, as it was settled.
+/// The settings that a candidate derives from CPUs, as decided.
 enum Outcome {
     /// `arena_max=512`.
     Set(String),

@@ -1,8 +1,8 @@
-//! What this machine allows, for users that wonder why something is slow, missing or refused.
+//! The limits of this machine, for users that wonder why something is slow, missing or refused.
 //!
-//! Apart from the path of a comparison: `millpond doctor` calls [`examine`] and prints what it gets.
-//! What the kernel shows in files is read below a root that tests plant; what has to be tried
-//! (a ring, a counter, a socket) is tried once by [`Attempts::make`] and handed in.
+//! Apart from the path of a comparison: `millpond doctor` calls [`examine`] and prints what it gets. The kernel's files
+//! are read below a root that tests plant; what has to be tried (a ring, a counter, a socket) is tried once by
+//! [`Attempts::make`] and handed in.
 //!
 //! Each finding that is not well names the command that a person with the right to do so may give.
 
@@ -44,17 +44,17 @@ pub enum FindingState {
     Missing,
 }
 
-/// What a finding is about.
+/// The topic of a finding.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
-    /// What `serve` and `proxy` need.
+    /// The needs of `serve` and `proxy`.
     Serving,
-    /// What changes the numbers of `load`, `bench` and `compare`.
+    /// Influences on the numbers of `load`, `bench` and `compare`.
     Measuring,
-    /// What `compare` and `profile` need besides.
+    /// Additional needs of `compare` and `profile`.
     Comparing,
-    /// What the machine means for the allocator that is to run on it.
+    /// Effects of the machine on the allocator that is to run on it.
     Deploying,
     /// Of a process that runs: whose malloc is called.
     Allocator,
@@ -95,18 +95,18 @@ impl Section {
     }
 }
 
-/// One thing that was looked at.
+/// One checked thing.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Finding {
-    /// What it is about.
+    /// Its topic.
     pub section: Section,
-    /// What was looked at, e.g. `open files`.
+    /// What was checked, e.g. `open files`.
     pub name: &'static str,
     /// How it stands.
     pub state: FindingState,
-    /// What there is, and what follows from it.
+    /// The facts, and what follows from them.
     pub found: String,
-    /// What to do about it, if it is not well and something can be done.
+    /// The remedy, if something is wrong and can be changed.
     pub remedy: Option<String>,
 }
 
@@ -143,8 +143,8 @@ impl Finding {
     }
 }
 
-/// Looks at everything, in the order of the page. What the kernel does not show here (in a container,
-/// say) is left out, unless its absence says something.
+/// Checks everything, in the order of the page. What the kernel does not show here (in a container, say) is left out,
+/// unless its absence is a finding.
 #[must_use]
 pub fn examine(machine: &Machine, attempts: &Attempts) -> Vec<Finding> {
     [
@@ -156,7 +156,7 @@ pub fn examine(machine: &Machine, attempts: &Attempts) -> Vec<Finding> {
     .concat()
 }
 
-// What `compare` and `profile` need besides.
+// Additional needs of `compare` and `profile`.
 
 /// Both are always there: the C library's, and ours inside this program.
 const ALWAYS_HERE: [&str; 2] = ["glibc", "mempool"];
@@ -265,9 +265,9 @@ fn package_versions(machine: &Machine) -> Finding {
     }
 }
 
-// What no file tells: it has to be tried.
+// What no file says: it has to be tried.
 
-/// What became of each attempt.
+/// The outcome of each attempt.
 #[derive(Clone, Debug)]
 pub struct Attempts {
     /// Setting a ring up as a shard does it.
@@ -290,11 +290,11 @@ pub struct Attempts {
     awake: Result<(), String>,
     /// The highest priority of ordinary tasks is permitted.
     may_raise_priority: bool,
-    /// Looking for allocators.
+    /// Searching for allocators.
     allocators: Vec<CatalogueEntry>,
 }
 
-/// What can be counted.
+/// The countable events.
 #[derive(Clone, Debug)]
 struct Counters {
     instructions: bool,

@@ -1,5 +1,5 @@
-//! The generator as the lab uses it: four kinds of phase, each checked response by response. What failed is counted
-//! ([`crate::outcome::Answers`]); a phase in which too much fails, or nothing is answered any more, ends early.
+//! The generator as the lab uses it: four kinds of phase, each checked response by response. Failures are counted
+//! ([`crate::outcome::Answers`]); a phase in which too much fails, or no response comes any more, ends early.
 //!
 //! The only file that configures lengths, rates and threads of `millpond_load`.
 
@@ -31,7 +31,7 @@ pub(crate) const SILENCE_MIN_DEFAULT: Duration = Duration::from_secs(10);
 const SLOWER_MAX: f64 = 50.0;
 /// So much later than the timeout everything that timed out is counted as such.
 const SWEEP: Duration = Duration::from_millis(500);
-/// The share of requests that may fail, if nobody says otherwise: a single 500 among thousands ends nothing.
+/// The share of requests that may fail by default: a single 500 among thousands ends nothing.
 pub const ERRORS_ALLOWED_DEFAULT: f64 = 0.001;
 /// Programs with a compiler inside spend their first seconds there compiling, a hundred times slower.
 const EMULATED_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ pub(crate) enum Load {
         /// How many.
         requests: u64,
     },
-    /// As fast as answers come, for a time: to learn the capacity.
+    /// As fast as responses come, for a time: to measure the capacity.
     Burst {
         /// How long.
         duration: Duration,
@@ -68,7 +68,7 @@ pub(crate) enum Load {
 /// How fast a slice asks, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
-    /// As fast as answers come.
+    /// As fast as responses come.
     Closed,
     /// The same for as long as a block is.
     Block,
@@ -79,24 +79,24 @@ pub(crate) enum Pace {
     },
 }
 
-/// What a slice asks for, and how fast.
+/// The requests of a slice, and their rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SliceKind {
     pub(crate) operation: Operation,
     pub(crate) pace: Pace,
 }
 
-/// What a phase measured.
+/// The results of a phase.
 #[derive(Clone, Debug)]
 pub(crate) struct PhaseLoad {
     /// Right responses.
     pub(crate) requests: u64,
     pub(crate) requests_per_s: f64,
-    /// What became of all requests.
+    /// The outcomes of all requests.
     pub(crate) answers: Answers,
 }
 
-/// What a slice measured.
+/// The results of a slice.
 #[derive(Debug)]
 pub(crate) struct SliceRecord {
     pub(crate) record: LoadRecord,
@@ -141,7 +141,7 @@ pub(crate) struct Driver {
     pub(crate) target: Target,
     pub(crate) connections: usize,
     pub(crate) value_bytes: usize,
-    /// What is asked for instead of what the target's requests name.
+    /// The requests that replace those of the target.
     pub(crate) path: Option<String>,
     pub(crate) placement: Placement,
     /// The share of requests that may fail.
@@ -152,7 +152,7 @@ pub(crate) struct Driver {
     pub(crate) silence_min: Duration,
 }
 
-/// What a slice is made of.
+/// The settings of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SliceLoad {
     pub(crate) kind: SliceKind,
@@ -164,7 +164,7 @@ pub(crate) struct SliceLoad {
 }
 
 impl Driver {
-    /// Takes less time for what does not answer, now that the baseline is known to give so many responses per second.
+    /// Takes less time for a dead target, now that the baseline is known to give so many responses per second.
     pub(crate) fn adjust_timeout(&mut self, slowest_per_s: f64) {
         let mean_s = self.connections as f64 / slowest_per_s.max(f64::MIN_POSITIVE);
         let enough_s = (mean_s * SLOWER_MAX).min(ANSWER_TIMEOUT.as_secs_f64());
@@ -189,7 +189,8 @@ impl Driver {
         }
     }
 
-    /// Answers `requests` as fast as it can; `observer` sees it with all its connections open, after the last response.
+    /// Sends `requests` as fast as the responses come; `observer` sees the target with all its connections open, after
+    /// the last response.
     pub(crate) fn work(
         &self,
         endpoint: &Endpoint,
@@ -206,8 +207,8 @@ impl Driver {
         PhaseLoad::from(phase).of_work()
     }
 
-    /// Loads the target for `settle` and then for `window`, on connections of its own; only what happens in
-    /// the window counts, and `observer` is told of its ends.
+    /// Loads the target for `settle` and then for `window`, on connections of its own; only what happens in the window
+    /// counts, and `observer` is called at its ends.
     pub(crate) fn slice(
         &self,
         endpoint: &Endpoint,
@@ -229,7 +230,7 @@ impl Driver {
         self.watched(endpoint, &config, observer, stop)
     }
 
-    /// Runs `config` until it is over, or cannot become a result any more.
+    /// Runs `config` to its end, or until it cannot become a result any more.
     fn watched(
         &self,
         endpoint: &Endpoint,
@@ -259,7 +260,7 @@ impl Driver {
         Ok(SliceRecord { record, answers })
     }
 
-    /// What is asked, at the generator's own pace.
+    /// The requests, at the generator's own pace.
     fn requests(&self, endpoint: &Endpoint, operation: Operation, keys: u64) -> LoadConfig {
         if let Target::Command { requests, .. } = &self.target {
             return requests.config(endpoint);
@@ -331,7 +332,7 @@ impl Driver {
     }
 }
 
-/// Why a phase came to nothing.
+/// Why a phase has no result.
 enum Failure {
     Load(LoadError),
     /// The script failed while it ran, as a sentence.
@@ -344,8 +345,8 @@ impl From<LoadError> for Failure {
     }
 }
 
-/// A phase whose requests `script` makes, which begins anew: each phase has fresh Lua states. What it does wrong is no
-/// response of the server's, and fails the phase.
+/// A phase whose requests `script` makes, which begins anew: each phase has fresh Lua states. An error of the script is
+/// no response of the server, and fails the phase.
 fn run_scripted(
     config: &LoadConfig,
     script: &ScriptConfig,
@@ -369,15 +370,15 @@ struct Unobserved;
 
 impl Observer for Unobserved {}
 
-/// Passes on what the generator tells, and ends a phase that cannot become a result: too much of it fails, or no response
-/// has come for as long as one may take.
+/// Passes the generator's progress on, and ends a phase that cannot become a result: too much of it fails, or no
+/// response has come within the time that one may take.
 struct Watch<'a> {
     observer: &'a dyn Observer,
     errors_allowed: f64,
     connections: u64,
     /// How long it may be until the next response.
     patience: Duration,
-    /// Answers so far, right or wrong, and when there was another one.
+    /// Responses so far, right or wrong, and when the last one came.
     seen: Cell<(u64, Instant)>,
     has_seen_enough: Cell<bool>,
 }
@@ -399,12 +400,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// How long the target has not answered, if every connection waits for it in vain. Where only some of them time out
-    /// it serves fewer connections than there are, and does not hang.
+    /// How long the target has not responded, if every connection waits without a response. If only some of them time
+    /// out, it serves fewer connections than there are, and does not hang.
     fn silence(&self, record: &LoadRecord) -> Option<Duration> {
         let (answers, at) = self.seen.get();
         let in_all = record.requests + record.errors.status + record.errors.validation;
-        // What was answered since the last progress ended the silence before it.
+        // A response since the last progress ended the silence before it.
         let silence = at.elapsed();
         let is_silent = record.errors.timeout >= self.connections
             && silence * 2 >= self.patience

@@ -1,7 +1,7 @@
 //! The few facts of an ELF file that decide whether preloading can work at all.
 //!
-//! `allocator` refuses a library that cannot stand in for malloc, and `presence` explains why a
-//! target ignored one. A table that is missing, cut short or absurd has no facts in it.
+//! `allocator` refuses a library that cannot replace malloc, and `presence` explains why a target
+//! ignored one. A table that is missing, cut short or absurd has no facts in it.
 
 use std::fs;
 use std::io;
@@ -74,7 +74,7 @@ impl Elf {
             .is_some_and(|header| header.e_type(LE) == ET_DYN)
     }
 
-    /// True for a program without a dynamic linker: it never looks at `LD_PRELOAD`.
+    /// True for a program without a dynamic linker: it never reads `LD_PRELOAD`.
     #[must_use]
     pub fn is_static_program(&self) -> bool {
         let header = self.header();
@@ -209,11 +209,11 @@ impl Elf {
         symbols.iter().find(|symbol| is_it(&symbols, symbol))
     }
 
-    /// How many of the functions set up a frame pointer, as a share; `None` where that cannot be told.
-    /// Counted are the two instructions that do so, against the functions in the unwind tables.
+    /// How many of the functions set up a frame pointer, as a share; `None` where that is unknown. Counts the two
+    /// instructions that do so, and divides by the functions in the unwind tables.
     #[must_use]
     pub fn frame_pointer_share(&self) -> Option<f64> {
-        // What begins a function: push rbp; mov rbp, rsp.
+        // The beginning of a function: push rbp; mov rbp, rsp.
         const PROLOGUE: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
         /// The count is four bytes, behind a pointer of four.
         const ENCODINGS: [u8; 3] = [0x1b, 0x03, 0x3b];

@@ -30,7 +30,7 @@ pub(crate) const SAMPLE: Embedded = Embedded {
     bytes: include_bytes!(env!("MILLPOND_SAMPLE_OBJECT")),
 };
 
-/// What ages a heap, `preload/churn`.
+/// The object that ages a heap, `preload/churn`.
 pub(crate) const CHURN: Embedded = Embedded {
     file_name: "libmillpond-churn.so",
     bytes: include_bytes!(env!("MILLPOND_CHURN_OBJECT")),
@@ -78,7 +78,7 @@ impl Embedded {
     }
 }
 
-/// An object in a directory of its own, as long as anybody has it: one file for all who have it at the same time.
+/// An object in a directory of its own, for as long as it has an owner: one file for all owners at the same time.
 #[derive(Debug)]
 pub(crate) struct SharedObject {
     object: Embedded,
@@ -112,16 +112,16 @@ impl SharedObject {
     }
 }
 
-/// A directory that only this user can list, and that a target of another user reaches by its name,
-/// which nobody can foresee; removed when dropped.
+/// A directory that only this user can list, and that a target of another user reaches by its
+/// unpredictable name; removed when dropped.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct PrivateDirectory {
     pub(crate) path: PathBuf,
 }
 
 impl PrivateDirectory {
-    /// Below the system's temporary directory, under a name that cannot be foreseen. It is created,
-    /// never reused: an existing one may be somebody's trap.
+    /// Below the system's temporary directory, under an unpredictable name. It is created, never
+    /// reused: an existing one may be a trap.
     pub(crate) fn create() -> io::Result<Self> {
         Self::create_in(&std::env::temp_dir())
     }
@@ -154,7 +154,7 @@ impl PrivateDirectory {
 
 impl Drop for PrivateDirectory {
     fn drop(&mut self) {
-        // A leftover in the temporary directory harms nobody.
+        // A leftover in the temporary directory is harmless.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Endpoint {
     /// All at which the target may listen; once it serves, those that take connections. Never empty.
     pub(crate) addresses: Arc<[Address]>,
-    /// What the target finds instead of `{port}`: its port, or, with a unix socket, a number of its own.
+    /// The value of `{port}` for the target: its port, or, with a unix socket, a number of its own.
     pub(crate) port: u16,
     namespace: Option<Arc<NetworkNamespace>>,
 }
@@ -114,7 +114,7 @@ impl Endpoint {
 fn remove_stale_socket(path: &Path) {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     if is_socket {
-        // If it stays, the server says so itself.
+        // If it stays, the server reports it itself.
         let _ = fs::remove_file(path);
     }
 }

@@ -16,7 +16,7 @@ use crate::outcome::FailedRequests;
 use crate::presence::PresenceError;
 use crate::subject::{Exit, LastWords, SIGKILL, SubjectError};
 
-/// What jemalloc says of a setting that it does not know.
+/// jemalloc's message about an unknown setting.
 const WORDS_OF_SETTINGS: [&str; 3] = ["invalid conf", "abort_conf", "malformed conf"];
 
 /// The comparison as a whole could not be made.
@@ -60,9 +60,9 @@ pub enum LabError {
         remedies_of_time(*needed, *connections, *backlog)
     )]
     FarTooLong {
-        /// What it would take.
+        /// The needed amount.
         needed: Duration,
-        /// What it may take.
+        /// The permitted amount.
         budget: Duration,
         /// The fewest rounds.
         rounds: u32,
@@ -81,7 +81,7 @@ pub enum LabError {
         /// The first failure.
         first: String,
     },
-    /// Somebody else compares.
+    /// Another comparison runs.
     #[error(
         "another comparison is running on this machine{}: two at once would measure each other; wait \
          for it to end, or set MILLPOND_LOCK to another file than {} to insist",
@@ -89,7 +89,7 @@ pub enum LabError {
         path.display()
     )]
     AnotherComparison {
-        /// Its process, if it can be told.
+        /// Its process, if known.
         who: Option<u32>,
         /// The file that it holds locked.
         path: PathBuf,
@@ -102,7 +102,7 @@ pub enum LabError {
     Output {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The report directory holds what is not ours, and a run replaces what it finds.
@@ -120,24 +120,24 @@ pub enum LabError {
     /// The machine refused something the lab cannot do without.
     #[error("cannot {what}: {error}")]
     System {
-        /// What was tried.
+        /// The attempt.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// One run of one candidate failed; the comparison may go on.
+/// One run of one candidate failed; the comparison may continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The target did not start, did not answer, or died.
+    /// The target did not start, did not respond, or died.
     #[error(transparent)]
     Subject(SubjectError),
     /// The allocator is not the one the run is named after.
     #[error(transparent)]
     Presence(#[from] PresenceError),
-    /// Somebody else answers at the target's address.
+    /// Another server responds at the target's address.
     #[error(
         "something already listens on {address}, so it is not this target that would be measured; \
          stop it or change the port"
@@ -155,7 +155,7 @@ pub enum RunError {
         if *is_disturbed { ", three times in a row; other programs took the CPUs meanwhile" } else { "" }
     )]
     NoResponse {
-        /// What was to be counted.
+        /// The time to count.
         window: Duration,
         /// Others ran on the CPUs meanwhile.
         is_disturbed: bool,
@@ -179,7 +179,7 @@ pub enum RunError {
     /// More requests failed than are allowed: a fast server that is wrong has lost.
     #[error("{0}")]
     FailedRequests(Box<FailedRequests>),
-    /// It runs, and answers no more.
+    /// It runs, and does not respond any more.
     #[error(
         "{title} hangs: after {answered} responses none came within {} s; {last_words}", silence.as_secs()
     )]
@@ -237,7 +237,7 @@ pub enum RunError {
         )).unwrap_or_default()
     )]
     NoAddressSpace {
-        /// What ended.
+        /// How the target ended.
         reason: String,
         /// The limit of its address space; `None`: there is none that could be seen.
         limit_bytes: Option<u64>,
@@ -251,7 +251,7 @@ pub enum RunError {
          do so in production too: run it without such objects (php -n) or built into it, or build the allocator in"
     )]
     TwoAllocators {
-        /// What ended.
+        /// How the target ended.
         reason: String,
         /// How.
         exit: Exit,
@@ -263,7 +263,7 @@ pub enum RunError {
         "{reason}; the kernel killed none of its processes for lack of memory, so another program did"
     )]
     KilledByAnother {
-        /// What ended.
+        /// How the target ended.
         reason: String,
         /// The end of its output.
         last_lines: Vec<String>,
@@ -271,7 +271,7 @@ pub enum RunError {
     /// A network of the target's own cannot be made or entered.
     #[error("no network namespace: {0}")]
     Network(io::Error),
-    /// Somebody else takes a part of the target's connections.
+    /// Another process takes a part of the target's connections.
     #[error(
         "{address} is shared: process {pid} listens there too (SO_REUSEPORT) and would answer a part of the requests; \
          stop it or change the port"
@@ -279,7 +279,7 @@ pub enum RunError {
     SharedAddress {
         /// The address.
         address: std::net::SocketAddr,
-        /// What else listens there.
+        /// The other listener there.
         pid: i32,
     },
     /// The target's figures could not be read.
@@ -290,7 +290,7 @@ pub enum RunError {
     Prepare {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// Ctrl-C.
@@ -299,7 +299,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// What it is, for the record and for tables.
+    /// Its kind, for the record and for tables.
     #[must_use]
     pub fn cause(&self) -> FailureCause {
         match self {
@@ -393,7 +393,7 @@ fn remedies_of_time(needed: Duration, connections: usize, backlog: Option<u32>) 
     format!("{fewer}, fewer candidates (--allocators), or --time-budget {minutes}m")
 }
 
-/// What ended a target, as far as its end and its last words tell.
+/// What ended a target, as far as its exit and its last output show.
 fn cause_of_end(exit: Exit, last_words: &LastWords) -> FailureCause {
     let last_lines = last_words.lines.clone();
     if last_words.mention(&WORDS_OF_SETTINGS) {
@@ -409,7 +409,7 @@ fn cause_of_end(exit: Exit, last_words: &LastWords) -> FailureCause {
     }
 }
 
-/// An end that nobody asked for.
+/// An end that was not requested.
 fn crash(exit: Exit, last_lines: Vec<String>) -> FailureCause {
     let (signal, exit_status) = match exit {
         Exit::Signal(number) => (Some(number), None),

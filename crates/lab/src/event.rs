@@ -1,4 +1,4 @@
-//! What a comparison says while it works. `cli` turns these into a progress line or plain lines.
+//! The messages of a running comparison. `cli` turns these into a progress line or plain lines.
 
 /// One piece of news. Times are estimates of what remains of the whole comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub enum LabEvent {
         /// Of how many.
         of: usize,
     },
-    /// The smallest memory limit that a candidate survives is looked for.
+    /// The search for the smallest memory limit that a candidate survives.
     LimitSearch {
         /// Its name.
         candidate: String,
@@ -60,7 +60,7 @@ pub enum LabEvent {
         /// Of how many.
         of: usize,
     },
-    /// What will be done, now that the speed of every candidate is known.
+    /// The plan, now that the speed of every candidate is known.
     Planned {
         /// Rounds.
         rounds: u32,

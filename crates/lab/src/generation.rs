@@ -12,8 +12,8 @@
 //! Memory is read after equal work that nothing interrupted, and before the slices. Where a process's pages
 //! lie is decided at its start, so a generation is one observation, however many slices it has.
 //!
-//! Targets whose copies cannot live at the same time (`lock`) live one after the other: then all of this is
-//! done for one candidate, and then for the next.
+//! Targets whose copies cannot run at the same time (`lock`) run one after the other: then all of this is done for one
+//! candidate, and then for the next.
 
 mod member;
 mod phased;
@@ -50,14 +50,14 @@ const GENERATOR_CPU_LIMIT: f64 = 0.90;
 const SERVER_BUSY: f64 = 0.95;
 /// How often a slice is tried that something outside disturbs.
 const TURNS_MAX: u32 = 3;
-/// How often the distance of the CPUs is looked at while nothing else is left to do.
+/// How often the distance of the CPUs is measured while nothing else is left to do.
 const NEAR_LOOK: Duration = Duration::from_millis(20);
 /// A request is late if it left this long after it was due.
 const LATE_NS: u64 = 1_000_000;
 /// More late requests than this taint the latency of a run.
 const LATE_SENDS_LIMIT: f64 = 0.01;
 
-/// What a generation is made from.
+/// The parts of a generation.
 pub(crate) struct Generation<'a> {
     pub(crate) workshop: &'a mut RunContext,
     pub(crate) candidates: &'a [Candidate],
@@ -67,8 +67,8 @@ pub(crate) struct Generation<'a> {
 }
 
 impl Generation<'_> {
-    /// Measures candidates, each given as its position in the round and its place in the list, in this order. `begins` is
-    /// told of each before it starts.
+    /// Measures candidates, each given as its position in the round and its place in the list, in this order. `begins`
+    /// is called with each before it starts.
     pub(crate) fn run(
         &mut self,
         order: &[(u32, usize)],
@@ -220,7 +220,7 @@ impl Generation<'_> {
                 if self.workshop.reserve.exceeds(Duration::ZERO) {
                     let (began, reserve) = (Instant::now(), self.workshop.reserve);
                     last = self.slice(&mut members[index], step).or(last);
-                    // What it spent on turns of its own is a part of this.
+                    // The time of its own turns is a part of this.
                     self.workshop.reserve = reserve;
                     self.workshop.reserve.spend_since(began);
                 }
@@ -481,8 +481,8 @@ impl Generation<'_> {
     }
 }
 
-/// Takes back cycles in which the CPUs were not equally far apart for all, for everybody, unless a member has no others:
-/// a round without any latency is lost to all.
+/// Drops, for all members, cycles in which the CPUs were not equally far apart for all, unless a member has no others:
+/// a round without any latency would be lost to all.
 fn drop_doubtful(members: &mut [Member], doubtful: &[Step]) {
     let Some(&first) = doubtful.first() else {
         return;
@@ -537,7 +537,7 @@ fn note_limits(
         .server_busy
         .insert(operation.key().to_owned(), busy);
     let value = part.slices.generator_cpu_share();
-    // What others ran on its CPUs was not missing requests.
+    // Time that others ran on its CPUs was not a lack of requests.
     let at_work = busy + part.slices.waited_share();
     if value > GENERATOR_CPU_LIMIT && at_work < SERVER_BUSY {
         measures.noise.push(NoiseFlag {
@@ -628,7 +628,7 @@ fn late_share(lateness: &LatencyHistogram) -> f64 {
     late as f64 / lateness.count() as f64
 }
 
-// What is measured of every candidate of a generation, one step after the other.
+// The measurements of every candidate of a generation, one step after the other.
 
 /// One slice, or one block, of every candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -640,8 +640,8 @@ struct Step {
     kind: SliceKind,
 }
 
-/// The steps of each operation: cycles, in each of them the closed loop and the constant rate; then the block. What only
-/// reads comes first: flushes and compactions that writes leave behind would fall into some reads and not into others.
+/// The steps of each operation: cycles, in each of them the closed loop and the constant rate; then the block. Steps
+/// that only read come first: flushes and compactions after writes would fall into some reads and not into others.
 fn by_operation(plan: &Plan, operations: &[Operation]) -> Vec<Vec<Step>> {
     let mut places: Vec<(usize, Operation)> = operations.iter().copied().enumerate().collect();
     places.sort_by_key(|&(_, operation)| operation.is_write());

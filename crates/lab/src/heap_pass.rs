@@ -1,5 +1,5 @@
-//! What a candidate asks of the heap, in a pass of its own: counting costs time, so it never touches
-//! a scored run. Calls and bytes per request, sizes, lifetimes, what lives and what that takes.
+//! The heap use of a candidate, in a pass of its own: counting costs time, so it never runs in a scored run. Calls and
+//! bytes per request, sizes, lifetimes, what lives and what that takes.
 //!
 //! Warm-up first, then the difference over a fixed number of requests: what the server does per
 //! request in its steady state, not what it took to start.
@@ -22,16 +22,16 @@ use crate::trace::{HeapCalls, HeapReading, Trace};
 const COUNTED_REQUESTS_MAX: u64 = 4_000;
 /// Fewer would show what happens once, not per request.
 const COUNTED_REQUESTS_MIN: u64 = 40;
-/// A slow server gets as many requests as it answers in this time.
+/// A slow server gets as many requests as it can respond to in this time.
 const COUNTED_SECONDS: f64 = 0.5;
 
-/// What was found, ready for a record.
+/// The results, ready for a record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeapCosts {
     measures: Vec<(Measure, f64)>,
     /// Sizes, lifetimes and what lives.
     pub(crate) profile: Option<HeapProfile>,
-    /// What malloc is to the candidate.
+    /// The role of malloc in the candidate.
     pub(crate) reach: Reach,
 }
 
@@ -85,7 +85,7 @@ impl HeapCosts {
         let profile = last.profile_since(first, requests, anonymous_bytes);
         let is_known = profile.fragmentation.is_some();
         self.reach.live_bytes = is_known.then_some(profile.live_bytes);
-        // What few samples tell of is left out of the measures; the profile has it with its error.
+        // Values from few samples are left out of the measures; the profile has them with their error.
         let roughly = |bytes: u64| (profile.fragmentation.is_some()).then_some(bytes as f64);
         for (quantity, value) in [
             (Quantity::LiveBytes, roughly(profile.live_bytes)),
@@ -176,7 +176,7 @@ fn requests_at(per_s: Option<f64>) -> u64 {
     (affordable as u64).clamp(COUNTED_REQUESTS_MIN, COUNTED_REQUESTS_MAX)
 }
 
-/// What the heap is now, of the processes that live.
+/// The current heap of the running processes.
 pub(crate) fn read(trace: &Trace, session: &StartedCandidate) -> Result<HeapReading, RunError> {
     let living = session.tree.members();
     let lives = |pid: u64| living.iter().any(|&member| u64::from(member) == pid);

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-/// What a process is for the kernel.
+/// A process as the kernel knows it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Identity {
     /// User.
@@ -16,7 +16,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Looks a name or a number up; `Err` is a sentence.
+    /// Resolves a name or a number; `Err` is a sentence.
     pub fn find(user: &str) -> Result<Self, String> {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self::in_tables(user, &read("/etc/passwd"), &read("/etc/group"))

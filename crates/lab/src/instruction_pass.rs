@@ -25,7 +25,7 @@ use crate::matrix::Candidate;
 use crate::output_directory::Journal;
 use crate::started_candidate::{RunContext, StartedCandidate};
 
-/// What is known when it is decided.
+/// The known facts at the decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Occasion {
     /// How often the user wants each candidate counted; `None`: as it fits.
@@ -36,15 +36,15 @@ pub(crate) struct Occasion {
     pub(crate) has_counters: bool,
     /// The load is the user's own program.
     pub(crate) has_load_command: bool,
-    /// What the passes may take unless they were asked for.
+    /// The permitted time of the passes, unless they were requested.
     pub(crate) allowance: Duration,
-    /// What a run takes without its requests.
+    /// The time of a run without its requests.
     pub(crate) overhead: Duration,
     pub(crate) operations: usize,
     pub(crate) candidates: usize,
 }
 
-/// What is to be done.
+/// The decision.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Decision {
     Count {
@@ -56,7 +56,7 @@ enum Decision {
     NoTime(String),
 }
 
-/// What was counted: per candidate, per pass.
+/// The counts: per candidate, per pass.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InstructionCounts {
     pub(crate) of_candidates: Vec<Vec<Vec<(Measure, f64)>>>,
@@ -100,7 +100,7 @@ fn no_time(occasion: &Occasion) -> String {
     )
 }
 
-/// Counts every candidate as often as is wanted or fits.
+/// Counts every candidate as often as requested or as fits.
 pub(crate) fn run(
     workshop: &mut RunContext,
     candidates: &[Candidate],
@@ -166,20 +166,20 @@ pub(crate) fn run(
 
 /// So many counts decide among a dozen candidates; more would only take time.
 pub(crate) const COUNTS_MAX: u32 = 10;
-/// Requests that are counted beyond the first: what the slowest candidate answers at full speed in this
-/// time, which takes an emulator a second or two.
+/// Requests that are counted beyond the first: what the slowest candidate serves at full speed in this time, which
+/// takes an emulator a second or two.
 const COUNTED_SECONDS: f64 = 0.25;
 const COUNTED_REQUESTS_MIN: u64 = 100;
 const COUNTED_REQUESTS_MAX: u64 = 20_000;
 /// The first requests, by which everything is made that is made once, as a part of those.
 const FIRST_SHARE: u64 = 4;
-/// What a run takes under an emulator before and after its requests, and with them: a guess for the plan.
+/// The time of a run under an emulator before and after its requests, and with them: an estimate for the plan.
 const RUN_OVERHEAD: Duration = Duration::from_millis(1_500);
 const RUN_REQUESTS: Duration = Duration::from_millis(1_500);
 /// How much longer than by itself a program takes to start there.
 const START_SLOWDOWN: u32 = 10;
 
-/// What is counted of one operation.
+/// The counts of one operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Work {
     operation: Operation,
@@ -211,7 +211,7 @@ pub(crate) fn affordable(
     u32::try_from(counts).map_or(COUNTS_MAX, |counts| counts.min(COUNTS_MAX))
 }
 
-/// What one count of every candidate takes.
+/// The time of one count of every candidate.
 pub(crate) fn once(overhead: Duration, operations: usize, candidates: usize) -> Duration {
     let run = RUN_OVERHEAD + overhead * START_SLOWDOWN + RUN_REQUESTS;
     let runs = (operations + 1) * candidates;
@@ -312,7 +312,7 @@ impl Emulator {
         self.total()
     }
 
-    /// What all processes of the run wrote when they ended; it is removed.
+    /// The output of all processes of the run at their end; it is removed.
     fn total(&self) -> Result<u64, RunError> {
         let failed = |error: io::Error| RunError::Figures(format!("valgrind's totals: {error}"));
         let mut sum = None;

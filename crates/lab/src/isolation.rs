@@ -79,15 +79,15 @@ fn signal(session: &StartedCandidate, is_frozen: bool) {
 
 // Idle processors that stay awake while something is measured.
 //
-// A processor with nothing to do sleeps, and a request that comes then waits for it to wake. In a
-// virtual machine it is given back to the host meanwhile, which wakes it when it likes: that is most of
-// a latency at a constant rate, another one from minute to minute, and is told as stolen time. Linux
-// lets no processor sleep while a program asks for a latency of 0 (admin-guide/pm/cpuidle.rst, "Power
-// Management Quality of Service for CPUs"), until that program closes the file or ends.
+// A processor with nothing to do sleeps, and a request that comes then waits for it to wake. In a virtual machine it is
+// given back to the host meanwhile, which wakes it when it likes: that is most of a latency at a constant rate, changes
+// from minute to minute, and is reported as stolen time. Linux lets no processor sleep while a program asks for a
+// latency of 0 (admin-guide/pm/cpuidle.rst, "Power Management Quality of Service for CPUs"), until that program closes
+// the file or ends.
 
 const REQUEST_FILE: &str = "/dev/cpu_dma_latency";
 
-/// What processors do that have nothing to do.
+/// The state of idle processors.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum IdleCpus {
     /// In a virtual machine they stay awake if this user may ask for it; elsewhere they sleep. A real
@@ -107,7 +107,7 @@ pub(crate) struct Awake {
 }
 
 impl Awake {
-    /// Asks for it, if `wanted` on this machine.
+    /// Requests it, if `wanted` on this machine.
     ///
     /// # Errors
     /// With [`IdleCpus::Awake`] alone: the file is for root, and a kernel without power management lacks
@@ -136,14 +136,14 @@ impl Awake {
 
 // How long the threads of a target waited for a CPU that something outside of the target had.
 //
-// On a machine that is not ours alone, a task of somebody else's takes the server's CPU for some milliseconds
-// a few times a second: 3 % of a slice of 100 ms, and its p99. The kernel counts for each thread how long it
-// was ready and did not run. That is nobody's fault but others' only as long as the target does not compete
-// with itself, so it is looked at only where a thread for each CPU did nearly all of the target's work.
+// On a shared machine, another user's task takes the server's CPU for some milliseconds a few times a second: 3 % of a
+// slice of 100 ms, and its p99. The kernel counts for each thread how long it was ready and did not run. Others are the
+// cause only as long as the target does not compete with itself, so it is read only where one thread per CPU did nearly
+// all of the target's work.
 
 /// Reading more threads takes longer than it may at the edge of a slice.
 const THREADS_MAX: usize = 64;
-/// What all other threads of a target may have of its CPU time.
+/// The permitted CPU time of all other threads of a target.
 const OTHERS_SHARE_MAX: f64 = 0.01;
 
 /// CPU time and time of waiting of each thread since its start.
@@ -247,8 +247,7 @@ impl Disturbances {
     }
 }
 
-// What the machine did while something was measured, beyond what `usage` reads: processor frequency and
-// waiting.
+// The state of the machine during a measurement, beyond what `usage` reads: processor frequency and waiting.
 //
 // Read right after, while the processors are still at the frequency of the load. Whether a run was unlike
 // its fellows is decided when there are fellows (`millpond_measure::noise::flag_unlike_runs`).
@@ -261,7 +260,7 @@ pub(crate) struct HostNoise {
 }
 
 impl HostNoise {
-    /// `has_pressure`: whether somebody waiting for a processor is a sign of disturbance. Not where the target's own
+    /// `has_pressure`: whether tasks that wait for a processor are a sign of disturbance. Not where the target's own
     /// waiting is read, and not where it has the highest priority: then the others wait for it.
     pub(crate) fn before(has_pressure: bool) -> Self {
         Self {

@@ -7,11 +7,10 @@
 //! lab --stdin/stdout--> supervise --stdin--> exec  ==exec==>  target  -> its workers
 //! ```
 //!
-//! The supervisor owns every process the target ever forks (it is their subreaper), so that none
-//! outlives a run: it stops them all on the lab's word, and also when the lab is gone, which it sees
-//! as the end of its stdin. The second stage waits for one byte, so that counters can be attached to
-//! its process id before the target's first instruction, and only there is `LD_PRELOAD` set: neither
-//! the lab nor the supervisor ever run under the allocator that is measured.
+//! The supervisor owns every process the target ever forks (it is their subreaper), so none outlives a run: it stops
+//! them all on the lab's command, and also when its stdin ends because the lab is gone. The second stage waits for one
+//! byte, so that counters can be attached to its process id before the target's first instruction, and only there is
+//! `LD_PRELOAD` set: neither the lab nor the supervisor ever run under the allocator that is measured.
 //!
 //! A stage by itself is `millpond launch probe`: a program of a moment that is started under an allocator and its
 //! settings, and says what malloc does there.
@@ -41,7 +40,7 @@ use crate::identity::Identity;
 /// The stage that asks malloc, see `probe`.
 pub(crate) const PROBE_STAGE: &str = "probe";
 
-/// What to run and how: the arguments of both stages.
+/// The program to run and its settings: the arguments of both stages.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LaunchSpec {
     /// Shared objects for the target's `LD_PRELOAD`, first one first. Empty: the variable is unset.
@@ -62,7 +61,7 @@ pub struct LaunchSpec {
     pub huge_pages: Option<bool>,
     /// The files to write a process id to, to put it into its control groups.
     pub cgroups: Vec<PathBuf>,
-    /// What asks the target to end.
+    /// The signal that asks the target to end.
     pub stop_signal: StopSignal,
     /// The file that the target's stdout and stderr are appended to.
     pub log: PathBuf,
@@ -226,7 +225,7 @@ fn run(spec: &LaunchSpec) -> ExitCode {
         .first()
         .map(|word| word.display().to_string())
         .unwrap_or_default();
-    // The log is where the lab looks for last words; if even that fails nobody can be told.
+    // The lab reads last messages from the log; if even that fails there is nowhere to report.
     let _ = writeln!(log, "millpond launch: cannot run {program}: {error}");
     ExitCode::from(CANNOT_RUN)
 }
@@ -243,7 +242,7 @@ fn become_user(user: &Identity) -> io::Result<()> {
         })
 }
 
-/// Returns `Ok` only when told nothing to do: the supervisor went away before the word came.
+/// Returns `Ok` only without a command to run: the supervisor ended before sending one.
 fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
     for procs in &spec.cgroups {
         fs::write(procs, std::process::id().to_string())?;
@@ -309,7 +308,7 @@ fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
     Err(command.exec())
 }
 
-// What malloc does in a program that is started under an allocator and its settings.
+// The behaviour of malloc in a program that is started under an allocator and its settings.
 //
 // `millpond launch probe BYTES...` allocates a block of each size and says where it lies: in the heap that grows
 // at the end of the program's data, or in a mapping. `allocator::settings_effect` starts it, to learn whether a setting
@@ -412,7 +411,7 @@ pub(crate) fn read_answer(said: &str, bytes: u64) -> Option<BlockOrigin> {
     })
 }
 
-// What asks a target to end: SIGTERM for most, SIGQUIT for those that finish their work first (nginx).
+// The signal that asks a target to end: SIGTERM for most, SIGQUIT for those that finish their work first (nginx).
 
 /// A signal by name.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -1,9 +1,9 @@
 //! The smallest memory limit that a candidate survives (`--find-limit`), by bisection.
 //!
 //! A trial starts the candidate in a control group with a limit and gives it load: one cycle of phases if there are
-//! phases, else about a second of each operation. It survives if no process of it is killed and it goes on answering.
-//! Trials are apart from scored runs. The first one has no limit: the most that its group held then is the first limit,
-//! and what it answered per second is what the throughput at the smallest limit is a part of.
+//! phases, else about a second of each operation. It survives if none of its processes is killed and it keeps
+//! responding. Trials are separate from scored runs. The first one has no limit: the most that its group held then is
+//! the first limit, and its responses per second are the reference for the throughput at the smallest limit.
 
 use std::sync::atomic::AtomicBool;
 
@@ -54,7 +54,7 @@ impl LimitTrials {
     }
 }
 
-/// What a trial came to.
+/// The result of a trial.
 enum Trial {
     Survived {
         requests_per_s: f64,
@@ -221,7 +221,7 @@ impl LimitSearch<'_> {
     }
 }
 
-/// An end for lack of memory is an answer.
+/// An end for lack of memory is a result.
 fn judged(trial: Result<Trial, RunError>) -> Result<Trial, RunError> {
     match trial {
         Err(error) if is_death(&error.cause()) => Ok(Trial::Died),
@@ -229,7 +229,7 @@ fn judged(trial: Result<Trial, RunError>) -> Result<Trial, RunError> {
     }
 }
 
-/// What too little memory comes to: a kill, refused memory, or a server that only swaps pages in and out.
+/// The results of too little memory: a kill, refused memory, or a server that only swaps pages in and out.
 fn is_death(cause: &FailureCause) -> bool {
     matches!(
         cause,

@@ -1,8 +1,8 @@
 //! How many connections may wait at a listening socket, as `ss -ltn` shows it (Send-Q).
 //!
-//! `started_candidate` asks when requests got no response, so that the sentence can name the number.
-//! `/proc/net/tcp` does not have it; the kernel tells by a socket of `NETLINK_SOCK_DIAG`, for all sockets of the
-//! network that the caller is in.
+//! `started_candidate` asks when requests got no response, so that the sentence can name the number. `/proc/net/tcp`
+//! does not have it; the kernel reports it by a socket of `NETLINK_SOCK_DIAG`, for all sockets of the caller's network
+//! namespace.
 
 use std::time::Duration;
 
@@ -32,11 +32,11 @@ const TCP: u8 = 6;
 const LISTENING: u32 = 1 << 10;
 /// The kernel sends no larger part of a dump.
 const BUFFER_BYTES: usize = 32 * 1024;
-/// The kernel answers at once; a machine with more sockets than fit into so many parts is not asked further.
+/// The kernel replies at once; if its sockets do not fit into so many parts, the rest is not read.
 const PARTS_MAX: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The smallest limit of the sockets that listen on `port`; `None` if there is none, or the kernel does not tell.
+/// The smallest limit of the sockets that listen on `port`; `None` if there is none, or the kernel does not report it.
 pub(crate) fn of_port(port: u16) -> Option<u32> {
     let families = FAMILIES.iter();
     let found = families.filter_map(|&family| of_family(family, port).ok().flatten());

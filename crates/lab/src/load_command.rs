@@ -1,9 +1,9 @@
 //! The user's own load program instead of our generator: `redis-benchmark`, `pgbench`, a script.
 //!
-//! `preflight` checks answers and learns how long it takes, `outcome` and `heap_pass` run it against
-//! a candidate that serves. It is a target of the launcher as a server is: on the generator's CPUs,
-//! in a group of its own, and gone when the run is. The program decides how much it does; it has to
-//! be the same amount each time, or memory would be compared at unequal work.
+//! `preflight` checks its output and measures how long it takes, `outcome` and `heap_pass` run it against a candidate
+//! that serves. It is a target of the launcher as a server is: on the generator's CPUs, in a group of its own, and gone
+//! when the run is. The program decides how much it does; it has to be the same amount each time, or memory would be
+//! compared at unequal work.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::metric::{Meaning, Metric};
 use crate::started_candidate::{RunContext, StartedCandidate};
 use crate::subject::{DROP_GRACE, LastWords, Subject};
 
-/// A command takes seconds; it is looked at as seldom as costs no accuracy.
+/// A command takes seconds; it is polled as seldom as costs no accuracy.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Bound on a check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ pub struct LoadCommand {
     pub warm_ups: u32,
 }
 
-/// What one run of it gave.
+/// The results of one run of it.
 #[derive(Debug)]
 pub(crate) struct CommandLoad {
     /// The metrics, in our units.
@@ -114,7 +114,7 @@ impl LoadCommand {
     }
 }
 
-/// Runs the user's check of the answers; returns what it wrote, which has to be the same for all.
+/// Runs the user's check of the responses; returns what it wrote, which has to be the same for all.
 pub(crate) fn check(
     line: &str,
     workshop: &RunContext,
@@ -141,7 +141,7 @@ struct Done {
     cpu_ns: u64,
 }
 
-/// What the shell is to run.
+/// The command for the shell.
 struct Line<'a> {
     line: &'a str,
     /// For the names of its files.
@@ -212,7 +212,7 @@ fn shell(
         thread::sleep(POLL_INTERVAL);
     };
     let cpu_ns = command.ended_cpu_ns();
-    // What it left behind must not go on beside the next phase.
+    // Leftover processes must not run on beside the next phase.
     command.stop(DROP_GRACE)?;
     let bytes = fs::read(&output).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes).into_owned();

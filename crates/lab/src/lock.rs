@@ -1,6 +1,6 @@
 //! One comparison at a time on a machine: two would measure each other.
 //!
-//! `compare` takes it before it starts anything and holds it to its end; the kernel lets go of it
+//! `compare` takes it before it starts anything and holds it to its end; the kernel releases it
 //! whatever ends the process. Advisory: it keeps comparisons apart, not other work, which the noise
 //! gate is for.
 
@@ -93,8 +93,8 @@ impl MachineLock {
     }
 }
 
-/// Opens the file that is there, whichever user made it, or makes it. No link is followed: the directory is
-/// everybody's.
+/// Opens the file that is there, whichever user made it, or makes it. No link is followed: the directory is writable by
+/// all users.
 fn open(path: &Path) -> io::Result<File> {
     let no_link = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
     let existing = || {
@@ -115,7 +115,7 @@ fn open(path: &Path) -> io::Result<File> {
         .custom_flags(no_link)
         .open(path);
     match made {
-        // Somebody was faster.
+        // Another process was faster.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existing(),
         outcome => outcome,
     }
@@ -147,19 +147,19 @@ fn holder(file: &mut File) -> Option<u32> {
 
 // How several copies of one server live at the same time, tried with two of them before anything is measured.
 //
-// Candidates that run a minute apart see different machines, so all of a round live together. Then each has to
-// listen somewhere else. A server that takes its port from the command does; most others take it from the
-// variable `PORT`, or listen at the same port in a network namespace of their own, where root can make one. What
-// counts is what a second copy does beside the first: one that shares a directory or a socket with it fails here.
+// Candidates that run a minute apart see different machines, so all of a round live together. Then each has to listen
+// somewhere else. A server that takes its port from the command does; most others take it from the variable `PORT`, or
+// listen at the same port in a network namespace of their own, where root can make one. The test is a second copy
+// beside the first: one that shares a directory or a socket with it fails here.
 
-/// A copy that does not answer in so many times of what the first one took, and a second more, is not where it
-/// was told to be.
+/// A copy that does not respond within so many times the first one's time, plus a second, is not at the address it was
+/// given.
 const PATIENCE: u32 = 3;
 const PATIENCE_MORE: Duration = Duration::from_secs(1);
 /// The part of the memory that is available which all candidates may take together.
 const MEMORY_SHARE: f64 = 0.6;
 
-/// What was found out.
+/// The finding.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) way: Coexistence,
@@ -194,7 +194,7 @@ impl Found {
         self
     }
 
-    /// What is told of it; nothing of the usual way.
+    /// What is reported of it; empty for the usual way.
     pub(crate) fn note(&self) -> Option<String> {
         let why = self.reasons.join("; ");
         match self.way {
@@ -222,7 +222,7 @@ pub(crate) fn untried(target: &Target, environment: &[(OsString, OsString)]) -> 
     }
 }
 
-/// The first way in which two copies of `baseline` live and answer as one alone does. `Err`: not even one does.
+/// The first way in which two copies of `baseline` run and respond as a single one does. `Err`: not even one does.
 pub(crate) fn find(
     workshop: &mut RunContext,
     baseline: &Candidate,
@@ -279,7 +279,7 @@ fn label(way: Coexistence) -> &'static str {
     }
 }
 
-/// Whether two live at the same time, and both answer as expected.
+/// Whether two run at the same time, and both respond as expected.
 fn two_copies(
     workshop: &mut RunContext,
     baseline: &Candidate,
@@ -302,7 +302,7 @@ fn two_copies(
     Ok(())
 }
 
-/// A living server and what it answers.
+/// A running server and its response.
 struct Copy {
     session: StartedCandidate,
     answer: Answer,

@@ -1,12 +1,12 @@
 //! Which candidates are compared with which, and in which order.
 //!
-//! After `allocator`, before `preflight`. Every round contains every candidate once, in an order
-//! drawn anew, so that drift of the machine meets all alike; the baseline is in twice (A/A), so
-//! that a comparison that finds a difference where there is none unmasks itself.
+//! After `allocator`, before `preflight`. Every round contains every candidate once, in a newly
+//! drawn order, to spread drift of the machine over all of them; the baseline is in twice (A/A), to
+//! expose a comparison that finds a difference where there is none.
 //!
-//! The baseline is the C library's malloc: what a user gets without doing anything, so that each ratio reads "what if
-//! I switched". What pools change is a question of its own, asked within each allocator
-//! (`record::PoolsEffect`), so it needs no baseline here.
+//! The baseline is the C library's malloc: what a user gets without doing anything, so that each ratio reads "what if I
+//! switched". The effect of pools is a question of its own, within each allocator (`record::PoolsEffect`), so it needs
+//! no baseline here.
 
 use std::ffi::OsString;
 
@@ -23,13 +23,13 @@ use crate::variant::Variant;
 pub struct Candidate {
     /// Unique: `mimalloc with pools`.
     pub name: String,
-    /// What is preloaded.
+    /// The preloaded object.
     pub allocator: Allocator,
-    /// Our pools; `None` for somebody else's server.
+    /// Our pools; `None` for a third-party server.
     pub pools: Option<PoolSetting>,
     /// Baseline, baseline again, or one of the others.
     pub role: Role,
-    /// What it changes beside the allocator; `None` for most.
+    /// Its changes beside the allocator; `None` for most.
     pub variant: Option<Variant>,
 }
 
@@ -92,8 +92,8 @@ pub fn candidates(allocators: &[Allocator], pools: &[PoolSetting]) -> Vec<Candid
     list
 }
 
-/// What is compared of our own server unless the user says otherwise: every allocator with pools off, so that
-/// it is the allocators that are compared, and the baseline's with pools on, so that there is an answer on pools.
+/// What is compared of our own server by default: every allocator with pools off, to compare the allocators, and the
+/// baseline's with pools on, to compare the pools.
 #[must_use]
 pub fn usual_candidates(allocators: &[Allocator]) -> Vec<Candidate> {
     let mut list = candidates(allocators, &[PoolSetting::Off]);
@@ -139,7 +139,7 @@ pub fn add_variants(list: &mut Vec<Candidate>, variants: &[Variant], is_crossed:
     }
 }
 
-/// A name that two candidates have: nobody could say whose result is whose.
+/// A name that two candidates have: their results could not be distinguished.
 #[must_use]
 pub fn name_given_twice(list: &[Candidate]) -> Option<&str> {
     let mut names = list.iter().enumerate();

@@ -1,4 +1,4 @@
-//! What holds a target's private memory: malloc, a runtime's heap, an allocator inside the program, or others.
+//! The holders of a target's private memory: malloc, a runtime's heap, an allocator inside the program, or others.
 //!
 //! Read in the heap pass, while the trace stands in front of malloc. The trace notes which code calls `mmap`
 //! (`Regions`), and samples the blocks that live: what code of an allocator mapped, or what lies in the heap segment, in
@@ -59,7 +59,7 @@ pub fn add_holders(reach: &mut Reach, pids: &[u32], heap: &HeapReading, trace: &
     reach.held = held;
 }
 
-/// What can be seen of one process.
+/// The visible data of one process.
 struct Process<'a> {
     pid: u32,
     mappings: Vec<Mapping>,
@@ -89,7 +89,7 @@ impl<'a> Process<'a> {
         path == self.trace.object() || path == self.trace.counters()
     }
 
-    /// What holds the mapping at `index`, and how much each.
+    /// The holders of the mapping at `index`, and how much each.
     fn holders(&self, index: usize, objects: &mut Objects) -> Vec<(Holder, u64)> {
         let Some(mapping) = self.mappings.get(index) else {
             return Vec::new();
@@ -207,8 +207,8 @@ impl<'a> Process<'a> {
     }
 }
 
-/// What a page of a mapping counts. A page that forks share counts in each of them by its part alone, so that the pages
-/// one process wrote are not paid by those it shares.
+/// The bytes that a page of a mapping counts as. A page that forks share counts in each of them by its part alone, so
+/// that the pages one process wrote are not paid by those it shares.
 #[derive(Clone, Copy, Debug)]
 struct PageBytes {
     exclusive: f64,
@@ -250,14 +250,14 @@ fn of_named(mapping: &Mapping) -> Holder {
     }
 }
 
-/// What the files of code are, each looked at once.
+/// What the files of code are, each read once.
 #[derive(Debug, Default)]
 struct Objects {
     holders: BTreeMap<PathBuf, Holder>,
 }
 
 impl Objects {
-    /// Whose the code at `caller` is.
+    /// The owner of the code at `caller`.
     fn holder(&mut self, image: &Image, caller: u64) -> Holder {
         let Some(file) = image.file_at(caller) else {
             return Holder::Unknown;
@@ -277,7 +277,7 @@ impl Objects {
 /// The process runs on: a table that is written just then is read again, so often.
 const ATTEMPTS: usize = 20;
 
-/// What mapped what, in order of address.
+/// The mappers of memory, in order of address.
 #[derive(Debug, Default)]
 struct Regions {
     list: Vec<Region>,
@@ -342,8 +342,8 @@ fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(word.try_into().ok()?))
 }
 
-// Whose heap the memory is that an object maps: an allocator library's, a runtime's, or that of an allocator which is a
-// part of the object.
+// The heap to which memory belongs that an object maps: an allocator library's, a runtime's, or that of an allocator
+// which is a part of the object.
 
 /// How files of runtimes begin, and whose heap they have.
 const RUNTIMES: &[(&str, &str)] = &[
@@ -372,14 +372,15 @@ pub(crate) fn runtime_of(name: &str) -> Option<&'static str> {
         .map(|&(_, runtime)| runtime)
 }
 
-/// What holds what the code of `file` maps.
+/// The holder of memory that the code of `file` maps.
 fn holder_of(file: &Path, elf: Option<&Elf>) -> Holder {
     let name = file
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
     let name = name.unwrap_or_default();
     let is_library = elf.is_some_and(|elf| elf.is_shared() && elf.interpreter().is_none());
-    // What exports malloc serves it, if the dynamic linker found it first: as the preloaded one was proved to be.
+    // An object that exports malloc serves it, if the dynamic linker found it first: as the preloaded one was proved to
+    // be.
     let serves_malloc =
         name_of_library(file).is_some() || elf.is_some_and(|elf| elf.exports("malloc"));
     if is_library && serves_malloc {

@@ -1,4 +1,4 @@
-//! What is read out of the words of the user's own load program: `p99[ms]=regex:p99=([0-9.]+)`.
+//! Values from the output of the user's own load program: `p99[ms]=regex:p99=([0-9.]+)`.
 //!
 //! `load_command` hands over what the program wrote and gets numbers. A name that we know
 //! (`throughput`, `p50`, `p99`, `requests`) answers our questions; any other is a measure of its
@@ -19,12 +19,12 @@ pub const METRIC_FORM: &str = "NAME[UNIT,higher|lower]=regex:PATTERN or json:PAT
 pub struct Metric {
     /// As given.
     pub text: String,
-    /// What it is.
+    /// Its meaning.
     pub meaning: Meaning,
     source: Source,
 }
 
-/// What a metric's number is.
+/// The meaning of a metric's number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Meaning {
     /// A measure, after this many of its units make one of ours (1e6 for milliseconds).
@@ -38,7 +38,7 @@ enum Source {
     Regex(Regex),
     /// Keys and indices, outermost first.
     Json(Vec<String>),
-    /// The user knows it.
+    /// A unit of the user's.
     Number(f64),
 }
 
@@ -144,7 +144,7 @@ fn nanoseconds(name: &str, unit: &str) -> Result<f64, String> {
     }
 }
 
-/// What a throughput may be counted in: each a word for one response.
+/// Units of a throughput: each a word for one response.
 const ANSWERS: [&str; 16] = [
     "",
     "1",

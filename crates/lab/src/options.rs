@@ -23,13 +23,13 @@ use crate::suitability::Inherited;
 pub struct SubjectOptions {
     /// Variables for the server.
     pub environment: Vec<(OsString, OsString)>,
-    /// What becomes of the shell's variables that change allocators.
+    /// The handling of the shell's variables that change allocators.
     pub inherited: Inherited,
     /// Where it starts; `None`: here.
     pub directory: Option<PathBuf>,
     /// The user it runs as; `None`: the user of the lab.
     pub user: Option<Identity>,
-    /// How it is told that it serves.
+    /// How it is detected that it serves.
     pub ready: Ready,
     /// Its CPUs; `None`: as [`Placement`] divides them.
     pub server_cpus: Option<Vec<usize>>,
@@ -37,16 +37,16 @@ pub struct SubjectOptions {
     pub load_cpus: Option<Vec<usize>>,
     /// Whether both are bound to their CPUs. Allocators and runtimes size themselves by the CPUs that they may use.
     pub is_pinned: bool,
-    /// What processors do that have nothing to do.
+    /// The state of idle processors.
     pub idle_cpus: IdleCpus,
-    /// What asks it to end.
+    /// The signal that asks it to end.
     pub stop_signal: StopSignal,
     /// When it is killed.
     pub stop_grace: Duration,
     /// Most memory that all its processes may hold together, page cache included; beyond it the kernel kills one of them.
     pub memory_limit_bytes: Option<u64>,
-    /// Whether the kernel may give it huge pages it did not ask for (where the machine's mode says so); `None`: as the
-    /// machine has it.
+    /// Whether the kernel may give it huge pages it did not ask for (where the machine's mode allows it); `None`: as
+    /// the machine has it.
     pub huge_pages: Option<bool>,
     /// A line for the shell that must end well before anything is timed, and print the same under
     /// every candidate.
@@ -139,9 +139,9 @@ impl SubjectOptions {
     }
 }
 
-// What our own server says about itself on `/metrics`: its I/O driver and its storage engine.
+// Values from our own server's `/metrics`: its I/O driver and its storage engine.
 //
-// Every result names the engine version that ran. Somebody else's server says nothing here.
+// Every result names the engine version that ran. Empty for a third-party server.
 
 /// The labels of `millpond_build_info` that a record keeps.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -151,7 +151,7 @@ pub(crate) struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// Asks the server behind `probe`; nothing is known if it does not answer as ours does.
+    /// Asks the server behind `probe`; unknown if it does not respond as ours does.
     pub(crate) fn ask(probe: &Probe) -> Self {
         if probe.tls.is_some() {
             // Ours is asked in plaintext; of others this is not known anyway.

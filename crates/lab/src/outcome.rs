@@ -52,7 +52,7 @@ pub struct CompareOutcome {
     pub failures: Vec<String>,
 }
 
-/// What is collected of the candidates while rounds run.
+/// The collected values of the candidates while rounds run.
 #[derive(Debug)]
 pub(crate) struct Collection {
     candidates: Vec<CandidateRounds>,
@@ -102,7 +102,7 @@ impl Collection {
         u32::try_from(done.count()).unwrap_or(u32::MAX)
     }
 
-    /// Whose memory was whose after each cycle of phases, by candidate.
+    /// The owners of memory after each cycle of phases, by candidate.
     pub(crate) fn add_phase_heaps(&mut self, heaps: Vec<(usize, Vec<PhaseHeap>)>) {
         for (index, heaps) in heaps {
             if let Some(candidate) = self.candidates.get_mut(index) {
@@ -142,7 +142,7 @@ impl Collection {
         }
     }
 
-    /// Notes what was found once, outside the rounds, in the candidate's first good round only: it
+    /// Stores what was found once, outside the rounds, in the candidate's first good round only: it
     /// is one observation and must not look like ten.
     pub(crate) fn add_once(&mut self, index: usize, values: &[(Measure, f64)]) {
         let Some(candidate) = self.candidates.get_mut(index) else {
@@ -281,7 +281,7 @@ pub(crate) fn finish(
     failures: Vec<String>,
 ) -> Result<CompareOutcome, LabError> {
     if let Some(earlier) = earlier {
-        // What was measured stands, whatever there is to compare it with.
+        // Measured values stay, whether or not there is anything to compare them with.
         let found = regression::check(&record, &earlier.record, earlier.rule);
         record.regression = Some(found.unwrap_or_else(|reason| Regression::not_made(&reason)));
     }
@@ -308,8 +308,7 @@ pub(crate) fn finish(
     })
 }
 
-// What one candidate gave in one round; and a run under a load program of the user's, which knows no
-// slices:
+// The results of one candidate in one round; and a run under a load program of the user's, which has no slices:
 //
 // ```text
 // start -> the program's warm-ups -> the program -> memory -> idle -> memory -> stop
@@ -401,7 +400,7 @@ fn try_run(
     Ok(())
 }
 
-/// What the phases of one run have in common.
+/// The common settings of one run's phases.
 struct Stage<'a> {
     workshop: &'a RunContext,
     session: &'a mut StartedCandidate,
@@ -471,11 +470,12 @@ pub(crate) fn sleep_unless_stopped(duration: Duration, stop: &AtomicBool) -> Res
     Ok(())
 }
 
-// Why a target ended, by more than its end: what the kernel counted, limits, and what its output gives away.
+// Why a target ended, by more than its exit: the kernel's counts, limits, and hints in its output.
 //
 // `started_candidate` asks when a run fails, while the control groups of the run are there.
 
-/// What a log says when the kernel gives no more memory: the C library, the dynamic linker, C++, Rust, and the allocators.
+/// Messages in a log when the kernel gives no more memory: of the C library, the dynamic linker, C++, Rust, and the
+/// allocators.
 const WORDS_OF_NO_MEMORY: [&str; 11] = [
     "cannot allocate memory",
     "out of memory",
@@ -489,14 +489,14 @@ const WORDS_OF_NO_MEMORY: [&str; 11] = [
     "failed to initialise snmalloc",
     "failed to map segment",
 ];
-/// What the C library's `free` says of memory that is not its own.
+/// The message of the C library's `free` about foreign memory.
 const WORDS_OF_FOREIGN_MEMORY: [&str; 3] = [
     "free(): invalid pointer",
     "free(): invalid size",
     "munmap_chunk(): invalid pointer",
 ];
 
-/// What is known of a target beside its end.
+/// The known facts about a target beside its end.
 pub(crate) struct Evidence<'a> {
     pub(crate) cgroup: Option<&'a Cgroup>,
     pub(crate) memory_group: Option<&'a MemoryGroup>,
@@ -562,7 +562,7 @@ impl Evidence<'_> {
     }
 }
 
-// What became of the requests of a session, and whether more of them failed than are allowed.
+// The outcomes of a session's requests, and whether more of them failed than are allowed.
 //
 // `drive` counts a phase and ends it early if it cannot become a result; `started_candidate` adds up the phases of a
 // process and judges them together. A failed request is never a response: it is in no throughput and no latency.
@@ -574,8 +574,8 @@ const STATUS_FAILED_MIN: u16 = 400;
 /// So unlikely is a number of failures that counts as too many, as the logarithm of 1 to 10,000: by chance alone one
 /// server in many thousand phases with just the share that is allowed is called worse.
 const UNLIKELY: f64 = 9.2;
-/// More phases of a process with requests that timed out are too many, however many others were answered: in each
-/// everybody waits for as long as a response may take.
+/// More phases of a process with timed-out requests are too many, however many others succeeded: each of them waits for
+/// as long as a response may take.
 const TIMED_OUT_PHASES_MAX: u32 = 2;
 
 /// The requests of a phase, or of the phases of a session so far.
@@ -591,7 +591,7 @@ pub(crate) struct Answers {
     redirects: (u64, u16),
     /// How long no response came on any connection at the end of a phase, if that is as long as one may take.
     pub(crate) silence: Option<Duration>,
-    /// Phases with requests that were never answered.
+    /// Phases with requests that got no response.
     timed_out_phases: u32,
 }
 
@@ -673,7 +673,7 @@ pub struct FailedRequests {
     pub url: String,
     /// Over how many connections.
     pub connections: usize,
-    /// How many connections may wait at the server to be accepted, if that can be told.
+    /// How many connections may wait at the server to be accepted, if known.
     pub backlog: Option<u32>,
     /// The share that may fail.
     pub allowed: f64,
@@ -720,7 +720,7 @@ impl FailedRequests {
         }
     }
 
-    /// What failed, by kind, the statuses one by one: `status 500: 12, timeout: 2`.
+    /// The failures, by kind, the statuses one by one: `status 500: 12, timeout: 2`.
     fn details(&self) -> String {
         let statuses = self.statuses.iter();
         let mut parts: Vec<String> = statuses
@@ -738,7 +738,7 @@ impl FailedRequests {
         parts.join(", ")
     }
 
-    /// What to do about it.
+    /// The remedy.
     fn remedy(&self) -> String {
         let of_status: u64 = self.statuses.values().sum();
         if of_status * 2 < self.failed {

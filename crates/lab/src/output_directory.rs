@@ -1,8 +1,8 @@
 //! The directory that a report or a profile is written into: ours, or untouched.
 //!
-//! A run replaces what an earlier run left there, whole folders included. So a directory is used only if it carries
-//! our mark, a file that the first run leaves in it, or if it does not exist or is empty. Whatever else is there
-//! belongs to somebody, and the run is refused before it starts anything.
+//! A run replaces what an earlier run left there, whole folders included. So a directory is used only if it has our
+//! marker, a file that the first run leaves in it, or if it does not exist or is empty. With foreign files in it, the
+//! run is refused before it starts anything.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::target::Target;
 /// The file that says whose directory it is.
 const MARK: &str = ".millpond-output";
 
-/// What it begins with. A reader compares the first line alone, so that the rest may change.
+/// Its first line. A reader compares the first line alone, so that the rest may change.
 const MARK_LINE: &str = "Written by millpond.";
 
 /// Where a report or profile goes; it carries our mark.
@@ -112,10 +112,10 @@ impl OutputDirectory {
     }
 }
 
-// What is written while a comparison runs: one JSON line per run, so that even a lab that is killed
-// leaves what it measured.
+// The file written while a comparison runs: one JSON line per run, so that even a killed lab leaves
+// its measurements.
 
-/// One line. Numbers only ever grow in kind: a reader ignores what it does not know.
+/// One line. Fields are only ever added: a reader ignores unknown ones.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Line<'a> {
@@ -215,7 +215,7 @@ impl Journal {
 
 /// Where memory can be used like a disk. Containers often have 64 MiB of it.
 const MEMORY: &str = "/dev/shm";
-/// What a candidate may write in one round.
+/// The bytes that a candidate may write in one round.
 const ROOM_BYTES: u64 = 512 << 20;
 /// The folder of the data in a directory that the user named, or in the output directory.
 const FOLDER: &str = "data";
@@ -228,7 +228,7 @@ pub(crate) struct DataPlace {
     directory: OutputDirectory,
     /// Keeps the place in memory until it is dropped.
     memory: Option<PrivateDirectory>,
-    /// What a reader of the report has to know.
+    /// Notes for the reader of the report.
     pub(crate) note: Option<String>,
 }
 
@@ -245,7 +245,7 @@ impl DataPlace {
     ) -> Result<Self, LabError> {
         match (wanted, target) {
             (Some(path), _) => Self::on_disk(OutputDirectory::claim(path)?, None),
-            // Where somebody else's server keeps its data is its own affair.
+            // Where a third-party server keeps its data is not our concern.
             (None, Target::Command { .. }) => Self::on_disk(out.clone(), None),
             (None, Target::Entity { .. }) => {
                 remove_abandoned(Path::new(MEMORY));
@@ -271,7 +271,7 @@ impl DataPlace {
         })
     }
 
-    /// Whether nobody wanted a disk, and there was no room in memory.
+    /// Whether no disk was requested, and there was no room in memory.
     pub(crate) fn is_disk_for_want_of_memory(&self) -> bool {
         self.memory.is_none() && self.note.is_some()
     }
@@ -331,7 +331,7 @@ fn remove_abandoned(parent: &Path) {
         });
         let is_abandoned = owner.is_some_and(|pid| !is_alive(pid));
         if is_abandoned && OutputDirectory::is_ours(&entry.path()) {
-            // Somebody else's cannot be removed, and is not.
+            // Files of other users cannot be removed, and are kept.
             let _ = fs::remove_dir_all(entry.path());
         }
     }

@@ -117,7 +117,7 @@ impl Placement {
     }
 }
 
-// How fast a CPU is right now, as far as somebody else decides it.
+// How fast a CPU is right now, as far as other users of the machine decide it.
 //
 // On a machine that is shared, the other half of a core is busy for seconds and idle for seconds. Arithmetic
 // hardly notices; entering the kernel takes 40 % longer, and a server that does little else is a third slower.
@@ -126,7 +126,7 @@ impl Placement {
 /// Calls in one run, and runs: the fastest counts, since an interrupt falls into a few of them.
 const CALLS: u32 = 100;
 const RUNS: u32 = 4;
-/// More CPUs would take longer than the answer is worth.
+/// More CPUs would take longer than the result is worth.
 const CPUS_MAX: usize = 4;
 
 /// Nanoseconds of a system call on these CPUs, their geometric mean; `None` if this thread may not go there.
@@ -161,13 +161,13 @@ fn fastest_call_ns() -> f64 {
 
 // How far apart the CPUs of server and generator are right now.
 //
-// A request and its response are cache lines that one CPU writes and the other reads. Virtual CPUs do not say
-// where they are: a hypervisor moves them between cores and core complexes for seconds at a time, and then a
-// line takes 300 ns to cross and back instead of 50 ns, and a server that does little else answers 155,000
-// requests a second instead of 235,000. Neither the speed of each CPU alone nor the server's CPU share shows it. So
-// the time of a round trip is measured before and after each slice: two threads pass a number to and fro.
+// A request and its response are cache lines that one CPU writes and the other reads. Virtual CPUs do not say where
+// they are: a hypervisor moves them between cores and core complexes for seconds at a time, and then a line takes 300
+// ns to cross and back instead of 50 ns, and a server that does little else serves 155,000 requests a second instead of
+// 235,000. Neither the speed of each CPU alone nor the server's CPU share shows it. So the time of a round trip is
+// measured before and after each slice: two threads pass a number to and fro.
 
-/// What a cache line takes from the server's CPU to the generator's and back; none where that cannot be measured.
+/// The time of a cache line from the server's CPU to the generator's and back; none where that cannot be measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CoreDistance {
     ns: Option<f64>,
@@ -226,7 +226,7 @@ const TRIPS: u32 = 200;
 const CORE_DISTANCE_RUNS: u32 = 10;
 /// A thread that never gets its CPU must not hold up a comparison.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// The clock is read after so many looks.
+/// The clock is read after so many polls.
 const LOOKS: u32 = 1_000;
 
 /// Nanoseconds of a round trip between two CPUs; `None` if they are one, or a thread cannot run there in time.
@@ -252,7 +252,7 @@ fn round_trip_ns(one: usize, other: usize) -> Option<f64> {
     .filter(|ns| ns.is_finite())
 }
 
-/// What both look at. Nothing else lies beside it.
+/// The value that both threads poll, alone on its cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Line {

@@ -3,10 +3,10 @@
 //! Between `preflight` and the first generation. Pure arithmetic: figures in, plan out.
 //!
 //! A generation costs each candidate a start, a memory phase of fixed work, so many cycles of slices, and a block.
-//! What differs between processes is averaged by processes only, so cycles are few as long as a start is
-//! cheap (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013). Cycles are dropped before
-//! generations; where fewer generations could give no verdict at all, the budget gives. What is left after
-//! ten becomes further interim analyses; a long budget buys longer memory phases too.
+//! Differences between processes are averaged by processes only, so cycles are few as long as a start is cheap
+//! (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013). Cycles are dropped before generations; where
+//! fewer generations could give no verdict at all, the budget gives. What is left after ten becomes further interim
+//! analyses; a long budget buys longer memory phases too.
 
 mod phased;
 
@@ -29,9 +29,9 @@ pub const RATE_SHARE: f64 = 0.4;
 const PHASE_MIN: Duration = Duration::from_millis(300);
 /// Memory phases get longer once there is time for this many rounds: fragmentation takes a while to show.
 const ROUNDS_BEFORE_LONGER_PHASES: u32 = 30;
-/// What of a run that time then goes to the memory phase.
+/// The share of a run that time then goes to the memory phase.
 const LONGER_PHASE_SHARE: u32 = 2;
-/// What is counted of a slice, at least.
+/// The least counted time of a slice.
 const SLICE_MIN: Duration = Duration::from_millis(100);
 /// Slices at the constant rate become at most this long for the sake of a p99.
 const SLICE_MAX: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ const REQUESTS_PER_CONNECTION_OF_WORK: u64 = 16;
 /// A process that stood still finds its caches cold: after this time the CPU time per request of every
 /// server that was tried was level.
 const SETTLE: Duration = Duration::from_millis(80);
-/// What a slice takes besides: thawing, connecting, the last responses, freezing.
+/// The further time of a slice: thawing, connecting, the last responses, freezing.
 const SLICE_OVERHEAD: Duration = Duration::from_millis(25);
 /// Slices that are repeated because the machine disturbed them, for each one that is kept.
 const REPEATED_SHARE: f64 = 0.2;
@@ -69,16 +69,16 @@ const WRITES: f64 = 58_000.0;
 const WRITES_PACED: f64 = 16_000.0;
 /// So many shorter slices of reads there are for each slice of writes.
 const READS_PER_WRITE: u32 = 3;
-/// Nobody waits for more rounds; a plan has to end.
+/// Users do not wait for more rounds; a plan has to end.
 const ROUNDS_MAX: u32 = 1_000;
 /// The part of a run that the warm-up may take.
 const WARM_UP_SHARE: f64 = 1.0 / 3.0;
 /// Kept back for the analysis and the report.
 pub(crate) const REPORT_RESERVE: Duration = Duration::from_secs(3);
 
-/// What starting and stopping a target takes, guessed for the question whether there is time at all.
+/// The time of starting and stopping a target, estimated for the question whether there is time at all.
 const OVERHEAD_GUESS: Duration = Duration::from_millis(300);
-/// What trying out a candidate and counting its heap calls takes, guessed for the same.
+/// The time of trying out a candidate and counting its heap calls, estimated for the same.
 const TRY_GUESS: Duration = Duration::from_millis(2500);
 
 /// The shortest comparison of `candidates`, the second baseline included, that can give a verdict,
@@ -104,13 +104,13 @@ fn rounds_min(candidates: u32) -> u32 {
     u32::try_from(smallest_rounds(comparisons)).unwrap_or(u32::MAX)
 }
 
-/// What will be done.
+/// The plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Rounds at most: those until the last analysis.
     pub rounds: u32,
-    /// The rounds after which the data are looked at. More than one: the comparison ends at the first
-    /// interim analysis that finds every verdict decided.
+    /// The rounds after which the data are analysed. More than one: the comparison ends at the first interim analysis
+    /// that finds every verdict decided.
     pub looks: Vec<u32>,
     /// Fewer cannot give a verdict.
     pub rounds_min: u32,
@@ -120,7 +120,7 @@ pub struct Plan {
     pub keys: u64,
     /// The requests per operation that memory would need, if there is no time for so many: it gets no verdict then.
     pub missed_floor: Option<u64>,
-    /// What the memory phase takes the slowest candidate, all operations together.
+    /// The time of the memory phase for the slowest candidate, all operations together.
     pub work: Duration,
     /// The constant rate, per operation.
     pub rate_per_s: Vec<f64>,
@@ -133,21 +133,21 @@ pub struct Plan {
     pub paced: u32,
     /// Length of each slice before its counted part.
     pub settle: Duration,
-    /// What is counted of a slice of the closed loop.
+    /// The counted time of a slice of the closed loop.
     pub slice: Duration,
-    /// What is counted of a block: the closed loop for so long that a slice, if the others' slices in between
-    /// changed what it measures, would differ from it. Zero: there is no time for blocks.
+    /// The counted time of a block: the closed loop for so long that a slice, if the others' slices in between changed
+    /// what it measures, would differ from it. Zero: there is no time for blocks.
     pub block: Duration,
-    /// What is counted of a slice at the constant rate.
+    /// The counted time of a slice at the constant rate.
     pub latency_phase: Duration,
     /// The operations that write, by their place.
     pub writes: Vec<bool>,
-    /// What is counted of a slice of writes in the closed loop; there are fewer of them than of others, and no block,
-    /// which they are themselves. Zero: they are as long and as many as all others.
+    /// The counted time of a slice of writes in the closed loop; there are fewer of them than of others, and no block,
+    /// because they replace blocks. Zero: they are as long and as many as all others.
     pub write_slice: Duration,
     /// The same at the constant rate.
     pub write_latency_phase: Duration,
-    /// What a slice takes besides.
+    /// The further time of a slice.
     pub tail: Duration,
     /// Estimate of one run.
     pub run: Duration,
@@ -307,7 +307,7 @@ impl Plan {
         u32::try_from(self.rate_per_s.len()).unwrap_or(u32::MAX)
     }
 
-    /// What a slice takes of which `window` counts; one that does not exist takes nothing.
+    /// The time of a slice of which `window` counts; one that does not exist takes nothing.
     fn length_of(&self, window: Duration) -> Duration {
         match window.is_zero() {
             true => Duration::ZERO,
@@ -333,7 +333,7 @@ impl Plan {
         }
     }
 
-    /// What is counted of each.
+    /// The counted time of each.
     pub(crate) fn windows(&self, place: usize) -> [Duration; 3] {
         match self.has_long_slices(place) {
             true => [self.write_slice, self.write_latency_phase, Duration::ZERO],
@@ -341,7 +341,7 @@ impl Plan {
         }
     }
 
-    /// What slices and blocks of all operations take a candidate in a round, without those that are repeated.
+    /// The time of slices and blocks of all operations for a candidate in a round, without those that are repeated.
     fn slices(&self) -> Duration {
         let of_operation = |place: usize| -> Duration {
             let parts = self.counts(place).into_iter().zip(self.windows(place));
@@ -357,7 +357,7 @@ impl Plan {
         self.slices().mul_f64(REPEATED_SHARE)
     }
 
-    /// What memory phase, slices and blocks of all operations take the slowest candidate.
+    /// The time of memory phase, slices and blocks of all operations for the slowest candidate.
     pub(crate) fn phases(&self) -> Duration {
         self.work + self.slices() + self.kept_back()
     }
@@ -450,7 +450,7 @@ impl Plan {
         let mut more = self.clone();
         loop {
             let mut next = more.clone();
-            // What a median and a p99 lack costs more than what throughput lacks.
+            // A missing median or p99 costs more time than a missing throughput.
             match next.paced < PACED_MAX && next.paced <= 2 * next.cycles {
                 true => next.paced += 1,
                 false => next.cycles += 1,
@@ -582,7 +582,7 @@ impl Plan {
         lines
     }
 
-    /// What a reader has to know of the number of rounds.
+    /// Notes for the reader on the number of rounds.
     fn describe_limits(&self, known: &Known) -> Vec<String> {
         let mut lines = Vec::new();
         if known.rounds.is_none() && self.rounds < ROUNDS_DEFAULT {
@@ -616,7 +616,7 @@ impl Plan {
     }
 }
 
-/// What many of an operation are called: methods have no plural.
+/// The plural of an operation: methods have none.
 fn plural(operation: &str) -> &str {
     match operation {
         "request" => "requests",
@@ -627,10 +627,10 @@ fn plural(operation: &str) -> &str {
 // Time that the plan keeps back for what cannot be planned: slices that the machine disturbed are repeated, and
 // what needs CPUs that are near each other waits for them.
 //
-// Each round adds its part. What a quiet round leaves serves a later one, or becomes more slices of it (`rounds`).
+// Each round adds its part. The time left by a quiet round serves a later one, or becomes more slices of it (`rounds`).
 // Without a bound a noisy hour would make a comparison of five minutes last ten.
 
-/// What is left of the time kept back.
+/// The rest of the reserved time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reserve {
     left: Duration,

@@ -1,4 +1,5 @@
-//! A free port for a server that the lab tells where to listen, outside the range the kernel gives to outgoing connections.
+//! A free port for a server that the lab starts with a given address, outside the range the kernel gives to outgoing
+//! connections.
 //!
 //! Inside that range a generator's own connection may sit on the port just when the next server
 //! wants to bind it: servers then die with "address in use", once in many runs.
@@ -6,7 +7,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 
-/// Where to look when the kernel's range starts lower than usual.
+/// Where to search when the kernel's range starts lower than usual.
 const LOWEST: u16 = 10_000;
 /// Kernel default of `ip_local_port_range`.
 const DEFAULT_RANGE: (u16, u16) = (32_768, 60_999);

@@ -24,10 +24,10 @@ use crate::warm_up::{Drift, Slices};
 const FILL_REQUESTS: u64 = 2_000;
 /// Short enough for nine candidates to be driven until they are steady.
 const SLICE: Duration = Duration::from_millis(100);
-/// Fewer answers than this in a slice say nothing about the rate of a slow server...
+/// Fewer responses than this in a slice say nothing about the rate of a slow server...
 const SLICE_ANSWERS_MIN: u64 = 50;
-/// ...which then gets longer ones until every connection has been answered twice, and no warm-up: it would take
-/// longer than anybody waits.
+/// ...which then gets longer slices until every connection has had two responses, and no warm-up: it would take too
+/// long.
 const LONG_SLICES: [Duration; 3] = [
     Duration::from_secs(2),
     Duration::from_secs(8),
@@ -39,10 +39,10 @@ const ANSWERS_PER_CONNECTION: u64 = 2;
 const PATIENCE_MIN: Duration = Duration::from_millis(900);
 const PATIENCE_MAX: Duration = Duration::from_secs(15);
 
-/// What the preflight found out.
+/// The results of the preflight.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// What the check wrote under the baseline.
+    /// The output of the check under the baseline.
     pub(crate) checked: Option<String>,
     /// The longest that a load program of the user's took, with its warm-up.
     pub(crate) load_command: Option<Duration>,
@@ -54,9 +54,9 @@ pub(crate) struct Findings {
     pub(crate) overhead: Duration,
     /// The allocator the target brings along.
     pub(crate) native: Option<String>,
-    /// What our server says about itself.
+    /// The values from our server's metrics.
     pub(crate) server: ServerInfo,
-    /// What a handshake with the baseline came to, if there is TLS.
+    /// The result of a handshake with the baseline, if there is TLS.
     pub(crate) tls_version: Option<&'static str>,
     /// On hardware counters and exact memory: what is counted, or why not.
     pub(crate) counters: String,
@@ -88,8 +88,8 @@ struct Smoke {
     tail: Duration,
 }
 
-/// Tries every candidate; those that fail are removed from `candidates`. `patience`: for finding the
-/// steady states of all together.
+/// Tries every candidate; those that fail are removed from `candidates`. `patience`: time limit for finding the steady
+/// states of all together.
 pub(crate) fn run(
     workshop: &mut RunContext,
     candidates: &mut Vec<Candidate>,
@@ -170,7 +170,7 @@ pub(crate) fn nothing_to_compare(candidates: &[Candidate], left_out: &[LeftOut])
 }
 
 impl Smoke {
-    /// What hangs is stopped sooner, now that it is known how fast the baseline answers.
+    /// A hanging candidate is stopped sooner, now that the baseline's speed is known.
     fn adjust_timeout(&self, workshop: &mut RunContext) {
         let slowest = self.per_s.iter().copied().reduce(f64::min);
         if let Some(per_s) = slowest {
@@ -200,8 +200,8 @@ impl Findings {
         }
     }
 
-    /// What of its settings can only be seen in the server itself, once it has worked: jemalloc starts threads of
-    /// its own, and a process that was forked after that has none.
+    /// Settings that show only in the server itself, once it has worked: jemalloc starts threads of its own, and a
+    /// process that was forked after that has none.
     fn note_effects(&mut self, candidate: &Candidate, session: &StartedCandidate) {
         let allocator = &candidate.allocator;
         let pids = &session.presence.pids;
@@ -229,7 +229,7 @@ impl Findings {
             .collect()
     }
 
-    /// The candidates that still changed when patience ended.
+    /// The candidates that still changed at the time limit.
     pub(crate) fn unsteady_warning(&self) -> Option<String> {
         let unsteady: Vec<&str> = self
             .steady_states
@@ -327,7 +327,7 @@ fn smoke(
     })
 }
 
-/// What the baseline is, and what can be counted of it.
+/// The baseline's program, and its countable events.
 fn note_server(
     workshop: &RunContext,
     session: &mut StartedCandidate,
@@ -374,8 +374,8 @@ fn check_responses(
     Ok(())
 }
 
-/// Drives a candidate in the closed loop until it is as fast as it gets, or patience ends; how that
-/// went, and the most that a burst took beyond its length. One that is too slow to be judged is taken as it is.
+/// Drives a candidate in the closed loop until its rate is steady, or the time limit; returns how that went, and the
+/// most that a burst took beyond its length. One that is too slow to be judged is taken unjudged.
 fn steady(
     workshop: &RunContext,
     session: &mut StartedCandidate,
@@ -435,7 +435,7 @@ fn until_steady(
             if end > patience {
                 return Ok((slices, Ending::Drifting));
             }
-            // A burst that began in the middle looks like a drift; it does not look so twice as long.
+            // A burst that began in the middle looks like a drift; at twice the length it does not.
             end = patience * 2;
         }
         let phase = burst(SLICE)?;

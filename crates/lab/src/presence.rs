@@ -1,12 +1,12 @@
 //! Proof that the allocator a run is named after is the one that serves.
 //!
-//! The dynamic linker goes on without a library it cannot load, static programs never look at
-//! `LD_PRELOAD`, wrapper scripts drop it: each gives a run that is plain glibc under another name.
-//! So, for every process that holds the listening socket: the library's code must be mapped, the
+//! The dynamic linker goes on without a library it cannot load, static programs never read
+//! `LD_PRELOAD`, wrapper scripts drop it: each gives a run of plain glibc under another name. So,
+//! for every process that holds the listening socket: the library's code must be mapped, the
 //! program must not define malloc itself (the linker would find that first), every address of
 //! malloc, calloc, realloc and free that the dynamic linker wrote must lead into the library
-//! (`interposition`), its settings must have reached the process, and with nothing
-//! preloaded no allocator may be there unnoticed. What cannot be proved is refused.
+//! (`interposition`), its settings must have reached the process, and with nothing preloaded no
+//! other allocator may be there. A run without this proof is refused.
 
 pub(crate) mod interposition;
 
@@ -28,7 +28,7 @@ use crate::process_tree::parent_of;
 use crate::suitability::Unsuitable;
 use crate::{process_tree, suitability};
 
-/// How often a process is looked at that is not as it should be.
+/// How often a process that is not as it should be is checked again.
 const LOOKS_MAX: u32 = 20;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -58,7 +58,7 @@ pub enum PresenceError {
     OwnMalloc {
         /// The program.
         program: PathBuf,
-        /// The library that is mapped in vain.
+        /// The library that is mapped but not used.
         library: PathBuf,
     },
     /// No preloaded library can serve this program.
@@ -81,7 +81,7 @@ pub enum PresenceError {
         pid: i32,
         /// The object that calls.
         from: PathBuf,
-        /// What it calls.
+        /// The called function.
         function: &'static str,
         /// Where that is.
         to: PathBuf,
@@ -121,7 +121,7 @@ pub enum PresenceError {
     NotTheCLibrary {
         /// Its program.
         program: PathBuf,
-        /// What it uses.
+        /// The allocator in use.
         native: String,
     },
     /// The process belongs to another user, or a file of it cannot be read.
@@ -129,26 +129,25 @@ pub enum PresenceError {
     Unreadable {
         /// The serving process.
         pid: i32,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// There was no process to look at, or all of them ended meanwhile.
+    /// There was no process to check, or all of them ended meanwhile.
     #[error("no process of the server was left when its allocator was checked")]
     NothingServes,
 }
 
-/// What was found in the processes that serve.
+/// The findings in the processes that serve.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Presence {
-    /// The processes that were looked at.
+    /// The checked processes.
     pub pids: Vec<i32>,
     /// The allocator that the target brings along by itself, if it is not the C library's.
     pub native: Option<String>,
 }
 
-/// Looks into every process of `pids` (those that serve) and demands `allocator` there. One that ends
-/// meanwhile (a worker that is replaced) serves no longer and is left out; if all do, that is
-/// [`PresenceError::NothingServes`].
+/// Checks that every process of `pids` (those that serve) uses `allocator`. One that ends meanwhile (a worker that is
+/// replaced) serves no longer and is left out; if all do, that is [`PresenceError::NothingServes`].
 pub fn prove(pids: &[i32], allocator: &Allocator) -> Result<Presence, PresenceError> {
     prove_behind(pids, allocator, None)
 }
@@ -167,7 +166,7 @@ pub fn prove_behind(
     })
 }
 
-/// What `look` finds in each process; one that has ended meanwhile is left out.
+/// The result of `look` for each process; one that has ended meanwhile is left out.
 fn each_living<T>(
     pids: &[i32],
     mut look: impl FnMut(i32) -> Result<T, PresenceError>,
@@ -184,8 +183,8 @@ fn each_living<T>(
     Ok(found)
 }
 
-/// The same in one process; `None` if it has ended, or is ending. One that replaces itself by another program has no memory
-/// to look at for a moment: it is looked at again before it is refused.
+/// The same in one process; `None` if it has ended, or is ending. One that replaces itself by another program has no
+/// memory to read for a moment: it is checked again before it is refused.
 fn look_again<T>(
     pid: i32,
     look: &mut impl FnMut(i32) -> Result<T, PresenceError>,
@@ -291,7 +290,7 @@ pub(crate) fn prove_variables(
     each_living(pids, look).map(drop)
 }
 
-/// What was read of files: workers run what their master runs, and a program may have 100 MB.
+/// The data read from files: workers run what their master runs, and a program may have 100 MB.
 #[derive(Default)]
 pub(crate) struct Seen {
     slots: Slots,
@@ -319,7 +318,7 @@ impl Program {
     }
 }
 
-/// What can be seen of one process.
+/// The visible data of one process.
 pub(crate) struct Process {
     pid: i32,
     pub(crate) program: PathBuf,
@@ -355,10 +354,10 @@ impl Process {
         };
         seen.programs.insert(program.clone(), Rc::clone(&file));
         calls.retain(|call| {
-            // What stands in front has its own business with the C library.
+            // An object in front makes its own calls to the C library.
             let is_in_front = Some(call.from.as_path()) == front;
-            // A program at a fixed address (python of Debian, node) that takes malloc's address lends
-            // everybody a place of its own for it, from where the call goes on through its own slot.
+            // A program at a fixed address (python of Debian, node) that takes malloc's address gives all objects a
+            // stub of its own for it, which calls through the program's slot.
             let goes_on = call.to == program && !file.defines(call.function);
             !is_in_front && !goes_on
         });
@@ -375,12 +374,12 @@ impl Process {
     /// stands in front of it.
     fn native(&self, preloaded: Option<&Path>, front: Option<&Path>) -> Option<String> {
         let others = self.code.iter().map(PathBuf::as_path);
-        // What was preloaded may have brought a second library of its kind, as the proxy of tbb does.
+        // A preloaded object may have loaded a second library of its kind, as the proxy of tbb does.
         let kind = preloaded.and_then(name_of_library);
         let is_its = |file: &Path| kind.is_some() && name_of_library(file) == kind;
         let others = others.filter(|&file| Some(file) != preloaded && !is_its(file));
         let known = native_allocator(others, self.file.elf.as_ref()).map(str::to_owned);
-        // One that we do not know by name is there as well, if nothing was preloaded over it.
+        // An allocator with an unknown name counts as well, if nothing was preloaded over it.
         known.or_else(|| {
             let foreign = |call: &&Call| {
                 preloaded.is_none()
@@ -514,7 +513,7 @@ fn was_given(pid: i32, name: &OsStr, value: &OsStr) -> bool {
         if is_intact(&given) {
             return variables(&given).contains(&wanted);
         }
-        // What a program has now may be less than it was given, never more that is ours.
+        // A program's current environment may be less than it was given, never more that is ours.
         if present(pid).is_some_and(|variables| variables.contains(&wanted)) {
             return true;
         }
@@ -529,9 +528,9 @@ fn was_given(pid: i32, name: &OsStr, value: &OsStr) -> bool {
 /// The variables of a process, and where they were found.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Variables {
-    /// What its program was started with.
+    /// The environment at its program's start.
     Given(Vec<Vec<u8>>),
-    /// What it has now: it wrote its title over what it was given.
+    /// Its current environment: it wrote its title over the original.
     Present(Vec<Vec<u8>>),
 }
 

@@ -1,7 +1,7 @@
-//! One question to a server: does it answer HTTP at one of these addresses, at this path?
+//! One request to a server: does it respond to HTTP at one of these addresses, at this path?
 //!
-//! `subject` asks it until a starting target serves. Over TLS it is the load generator that asks, as it will later.
-//! The correctness of responses is not looked at here; the load generator checks every one it gets.
+//! `subject` asks it until a starting target serves. Over TLS it is the load generator that asks, as it will later. The
+//! correctness of responses is not checked here; the load generator checks every one it gets.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ use crate::endpoint::connects;
 /// Bound on each step of one attempt. A server that needs longer for one response is not ready.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is read of a response whose head is wanted.
+/// How much of a response is read for its head.
 const HEAD_BYTES_MAX: u64 = 16 << 10;
 
 /// More than any server's metrics; a bound on what a broken one may send.
@@ -29,7 +29,7 @@ const BODY_BYTES_MAX: u64 = 1 << 20;
 /// Why an attempt was not a good response.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NotReady {
-    /// Nobody there, no response, or a server error: it may still be starting.
+    /// No listener, no response, or a server error: it may still be starting.
     #[error("{0}")]
     NotYet(String),
     /// Something listens and talks, or hangs up, but not in HTTP. Waiting seldom helps.
@@ -40,7 +40,7 @@ pub enum NotReady {
     Handshake(ConnectFailure),
 }
 
-/// What to ask, and where.
+/// The request, and its address.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// Where the server may listen; they are tried in turn.
@@ -53,7 +53,7 @@ pub struct Probe {
     pub tls: Option<TlsClient>,
 }
 
-/// By what two copies of a server are known to answer alike. Lengths and dates may differ.
+/// How two copies of a server are known to respond alike. Lengths and dates may differ.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Answer {
     status: u16,
@@ -124,7 +124,7 @@ impl Probe {
         Answer::read(&head).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// One GET. `Ok` for any HTTP answer below status 500; otherwise what came instead.
+    /// One GET. `Ok` for any HTTP response below status 500; otherwise what came instead.
     pub fn ask(&self) -> Result<(), NotReady> {
         if let Some(tls) = &self.tls {
             let record = self.ask_over_tls(tls)?;
@@ -145,7 +145,7 @@ impl Probe {
                 let seconds = STEP_TIMEOUT.as_secs();
                 return Err(NotReady::NotYet(format!("no response within {seconds} s")));
             }
-            // Some servers of other protocols hang up on a word they do not know.
+            // Some servers of other protocols close after a word they do not know.
             Err(error) => return Err(NotReady::NotHttp(error.to_string())),
         };
         match status_of(&line) {

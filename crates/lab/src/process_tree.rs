@@ -1,7 +1,7 @@
 //! Process trees: parents, descendants and listening sockets, read from `/proc`.
 //!
 //! The supervisor finds what a target left behind; `presence` and `sampler` find the processes that
-//! serve. Every answer is a snapshot: a process may end right after.
+//! serve. Every result is a snapshot: a process may end right after.
 
 use std::collections::HashSet;
 use std::fs;
@@ -39,8 +39,7 @@ fn parent_in_stat(stat: &[u8]) -> Option<i32> {
 /// `PF_EXITING` of a process's flags.
 const EXITING: u64 = 0x4;
 
-/// True for a process that exists and is neither a zombie nor on its way to be one: the maps of one that is are
-/// empty.
+/// True for a process that exists and is neither a zombie nor about to become one: the maps of one that is are empty.
 #[must_use]
 pub fn is_running(pid: i32) -> bool {
     fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_running_in_stat(&stat))
@@ -66,7 +65,7 @@ pub fn is_alive(pid: i32) -> bool {
     fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| parent_in_stat(&stat).is_some())
 }
 
-/// The parent of `pid`; `None` for a process that is gone or a zombie.
+/// The parent of `pid`; `None` for an ended process or a zombie.
 #[must_use]
 pub fn parent_of(pid: i32) -> Option<i32> {
     parent_in_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
@@ -146,7 +145,7 @@ fn listening_path_inode<'a>(line: &'a str, path: &Path) -> Option<&'a str> {
     (flags & ACCEPTS_CONNECTIONS != 0 && Path::new(name) == path).then_some(inode)
 }
 
-/// What else listens at `address` beside `pids`, in their network namespace: with `SO_REUSEPORT` two servers share a port
+/// Other listeners at `address` beside `pids`, in their network namespace: with `SO_REUSEPORT` two servers share a port
 /// without an error, and each gets a part of the connections.
 #[must_use]
 pub fn other_listener(pids: &[i32], address: SocketAddr) -> Option<i32> {
@@ -167,8 +166,8 @@ pub fn other_listener(pids: &[i32], address: SocketAddr) -> Option<i32> {
         .find(|&pid| holds_one(pid, &sockets))
 }
 
-/// How `/proc/net/tcp` and `tcp6` write the local addresses at which a connection to `ip` arrives: itself, itself as an
-/// IPv6 address, and those of everybody.
+/// How `/proc/net/tcp` and `tcp6` write the local addresses at which a connection to `ip` arrives: the address itself,
+/// the address as IPv6, and the wildcard addresses.
 fn names_in_tables(ip: IpAddr) -> Vec<String> {
     let words = |bytes: &[u8]| -> String {
         let words = bytes.chunks_exact(4).map(|word| {
@@ -220,7 +219,7 @@ fn holds_one(pid: i32, sockets: &HashSet<String>) -> bool {
     sockets_of(pid).any(|socket| sockets.contains(&socket))
 }
 
-/// What a process has open, by the names of their targets.
+/// The open files of a process, by the names of their targets.
 fn sockets_of(pid: i32) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd"));
     let entries = entries.into_iter().flatten().flatten();

@@ -1,5 +1,5 @@
-//! How it is told that a starting target serves: an HTTP answer, an open port, or a line of its log.
-//! `subject` asks until the answer is yes, or its patience ends.
+//! How it is detected that a starting target serves: an HTTP response, an open port, or a line of its log. `subject`
+//! asks until it serves, or the time limit is reached.
 
 use std::fmt;
 use std::fs;
@@ -12,7 +12,7 @@ use regex::Regex;
 use crate::endpoint::connects;
 use crate::probe::{NotReady, Probe};
 
-/// What is asked of a target that starts. The log is where its output goes.
+/// The question for a starting target. The log is where its output goes.
 pub trait ReadyCheck: fmt::Display {
     /// `Ok` if it serves.
     fn ask(&self, log: &Path) -> Result<(), NotReady>;
@@ -24,7 +24,7 @@ impl ReadyCheck for Probe {
     }
 }
 
-/// What the user wants asked.
+/// The user's choice.
 #[derive(Clone, Debug, Default)]
 pub enum Ready {
     /// One GET; of another path than the one that is measured, if there is one.

@@ -1,8 +1,8 @@
 //! A comparison that is to be checked against an earlier one: the same work and the same rates as then.
 //!
 //! `compare` refuses another question before anything is started, takes the plan's work from the
-//! earlier record, and puts the answer into the new one. Rates and requests that were found anew
-//! would be other ones each time, and latency and memory with them.
+//! earlier record, and puts the result into the new one. Newly found rates and request counts would
+//! differ each time, and latency and memory with them.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use millpond_measure::regression::RegressionRule;
 
 use crate::plan::Plan;
 
-/// What to check against, and how.
+/// The record to check against, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Earlier {
     /// The record of then.
     pub record: ComparisonRecord,
-    /// What is put side by side.
+    /// The compared values.
     pub rule: RegressionRule,
 }
 

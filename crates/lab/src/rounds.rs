@@ -1,13 +1,11 @@
-//! The rounds: every candidate once in each, in the order drawn, until the answer is known.
+//! The rounds: every candidate once in each, in the order drawn, until the result is known.
 //!
-//! `compare` makes the plan, this runs it. After the rounds that the plan names, and only then, the
-//! data are looked at: when every verdict of the three questions is decided, the comparison is
-//! over. The price of looking is in the plan's significance
-//! (`millpond_measure::statistics::InterimAnalyses`). A candidate all of whose verdicts are decided at an interim analysis
-//! takes no part in later rounds. Time that is left becomes more slices of each round, not more
-//! rounds. The number of rounds stays as planned: it may not depend on what was found. A candidate
-//! that fails twice is left out, with its cause; without the baseline, or without another
-//! candidate, the rounds end.
+//! `compare` makes the plan, this runs it. The data are analysed only after the rounds that the plan names: when every
+//! verdict of the three questions is decided, the comparison ends. The cost of these analyses is in the plan's
+//! significance (`millpond_measure::statistics::InterimAnalyses`). A candidate all of whose verdicts are decided at an
+//! interim analysis takes no part in later rounds. Time that is left becomes more slices of each round, not more
+//! rounds. The number of rounds stays as planned: it may not depend on what was found. A candidate that fails twice is
+//! left out, with its cause; without the baseline, or without another candidate, the rounds end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,17 +31,17 @@ use crate::plan::Reserve;
 use crate::preflight::nothing_to_compare;
 use crate::started_candidate::RunContext;
 
-/// So many failed runs of a candidate, and it is left out: in a row, if the machine or the load may be the reason; in
-/// all, if it is the candidate that crashes, hangs or answers wrongly. Each run that hangs takes its time from the others.
+/// A candidate is left out after so many failed runs: in a row, if the machine or the load may be the reason; in all,
+/// if the candidate crashes, hangs or responds wrongly. Each run that hangs takes its time from the others.
 const FAILURES_MAX: u32 = 2;
 /// After so many rounds there are intervals, and it is said how wide those of all rounds will be.
 const FORECAST_AFTER: u32 = 6;
 /// The widest interval is named if it is so many times as wide as the typical one.
 const WIDEST_NAMED: f64 = 1.5;
-/// Verdicts that are named while rounds go on; the others are counted.
+/// Verdicts that are named during the rounds; the others are counted.
 const OPEN_NAMED_MAX: usize = 3;
 
-/// What stays the same over all rounds.
+/// The constant data of all rounds.
 pub(crate) struct Course<'a> {
     pub(crate) candidates: &'a [Candidate],
     pub(crate) plan: &'a Plan,
@@ -63,7 +61,7 @@ pub(crate) struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// What the data are judged by at each interim analysis.
+    /// The rules for the data at each interim analysis.
     fn design(&self) -> Design {
         Design {
             looks: InterimAnalyses::planned(self.plan.looks.len()),
@@ -72,7 +70,7 @@ impl Course<'_> {
     }
 }
 
-/// What grows while rounds run.
+/// The growing data of running rounds.
 pub(crate) struct Rounds {
     pub(crate) collection: Collection,
     /// One sentence per run that failed.
@@ -81,13 +79,13 @@ pub(crate) struct Rounds {
     pub(crate) left_out: Vec<LeftOut>,
     /// Rounds begun.
     pub(crate) begun: u32,
-    /// The rounds after which the data were looked at.
+    /// The rounds after which the data were analysed.
     pub(crate) analysed_after: Vec<u32>,
     /// Why there were no more rounds.
     pub(crate) stopped: String,
     /// By candidate: after how many rounds all its verdicts were decided, so that it took no part in later ones.
     pub(crate) left_after: Vec<Option<u32>>,
-    /// What the rounds to come are made of.
+    /// The settings of the coming rounds.
     plan: Plan,
     /// By candidate.
     failed_runs: Vec<FailedRuns>,
@@ -141,7 +139,7 @@ impl Rounds {
         }
     }
 
-    /// Runs rounds until the data answer, the plan ends, or time or the user's patience does.
+    /// Runs rounds until the data decide, the plan ends, the time is used up or the user stops it.
     pub(crate) fn run(
         &mut self,
         course: &Course<'_>,
@@ -327,8 +325,8 @@ impl Rounds {
         self.end_by_failure(round + 1, failed_before, events)
     }
 
-    /// Without the baseline, or without anybody to compare with it, more rounds say nothing. What the baseline measured
-    /// before it failed still is an answer.
+    /// Without the baseline, or without a candidate to compare with it, more rounds say nothing. The values from before
+    /// the baseline failed are still a result.
     fn end_without_others(
         &mut self,
         course: &Course<'_>,
@@ -422,8 +420,8 @@ impl Rounds {
         Ok(done)
     }
 
-    /// A round in which all runs failed is the last one. What was measured before it still is an answer: an
-    /// hour's rounds are not thrown away for one; without any there is none to give.
+    /// A round in which all runs failed is the last one. The values from before are still a result: an hour's rounds
+    /// are not thrown away for one failure. Without any there is no result.
     fn end_by_failure(
         &mut self,
         round: u32,

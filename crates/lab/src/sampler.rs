@@ -1,11 +1,11 @@
 //! The memory of a target over time, up to twenty times a second while phases run.
 //!
-//! `outcome` and `generation` start it once the target serves and stop it before the target is stopped.
-//! Each sample is the quantity that the table shows, read from `smaps_rollup` of every process, so that the curve and the
-//! table cannot contradict each other: cheaper figures (resident less shared pages of `statm`) count what a pre-fork
-//! server's workers share once for each of them. A look costs about 1 ms of CPU time for 100 MB, so the pause after it
-//! grows with what it took, up to half a second: samples of a large server are fewer, never different. Where `smaps_rollup` cannot be read the samples
-//! are of RSS alone.
+//! `outcome` and `generation` start it once the target serves and stop it before the target is stopped. Each sample is
+//! the quantity that the table shows, read from `smaps_rollup` of every process, so that the curve and the table cannot
+//! contradict each other: cheaper figures (resident less shared pages of `statm`) count what a pre-fork server's
+//! workers share once for each of them. A reading costs about 1 ms of CPU time for 100 MB, so the pause after it grows
+//! with its cost, up to half a second: samples of a large server are fewer, never different. Where `smaps_rollup`
+//! cannot be read the samples are of RSS alone.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use crate::usage::Edge;
 
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// The longest pause between two looks: an idle phase of two seconds has samples however many servers are looked at, and
-/// however slow a look is.
+/// The longest pause between two readings: an idle phase of two seconds has samples however many servers are read, and
+/// however slow a reading is.
 const INTERVAL_MAX: Duration = Duration::from_millis(500);
 
-/// Looks, and searches for processes, each take at most this part of a CPU's time, all samplers together, unless that
-/// would need a longer pause than [`INTERVAL_MAX`]. No clock that is scored runs meanwhile, or this process is not the
-/// one whose clock it is. CPU time and not time on the clock: a look that waits for a CPU takes nothing from anybody, and
-/// on a busy machine all pauses would grow until a phase had no sample.
+/// Readings, and searches for processes, each take at most this part of a CPU's time, all samplers together, unless
+/// that would need a longer pause than [`INTERVAL_MAX`]. No scored clock runs meanwhile, or it is the clock of another
+/// process. CPU time and not time on the clock: a reading that waits for a CPU takes nothing from other threads, and on
+/// a busy machine all pauses would grow until a phase had no sample.
 const TIME_SHARE: u32 = 20;
 
 /// A running sampler; dropping it ends its thread at its next sample.
@@ -42,7 +42,7 @@ pub(crate) struct Sampler {
     thread: Option<JoinHandle<MemorySeries>>,
 }
 
-/// What its thread and its owner tell each other.
+/// State shared by its thread and its owner.
 #[derive(Debug, Default)]
 struct Progress {
     is_ended: AtomicBool,
@@ -86,7 +86,7 @@ impl Sampler {
         }
     }
 
-    /// Ends it and returns what it saw.
+    /// Ends it and returns its samples.
     pub(crate) fn finish(mut self) -> MemorySeries {
         self.progress.is_ended.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else {
@@ -104,14 +104,14 @@ impl Drop for Sampler {
 }
 
 /// The processes of the target: those that were found last. What a server shares with a worker that is not among them
-/// would be missing by half, so they are looked for as often as that is cheap.
+/// would be missing by half, so they are searched for as often as that is cheap.
 #[derive(Debug)]
 struct Members {
     tree: ProcessTree,
     procs: Option<PathBuf>,
     pids: Vec<u32>,
     next_search: Instant,
-    /// What it rests after a look is so many times as long.
+    /// The rest after a reading is so many times as long.
     rest_share: u32,
 }
 
@@ -171,7 +171,7 @@ fn thread_cpu() -> Duration {
     Duration::new(secs.unwrap_or(0), nanos.unwrap_or(0))
 }
 
-// The memory of one run on one clock: what the sampler saw, and what was read at the edges of phases.
+// The memory of one run on one clock: the sampler's samples, and the readings at the edges of phases.
 //
 // A reading at an edge is the same quantity as a sample, so both stand in one series, and what the table shows is a
 // point of the curve. The peak is the largest of them all: no sample of the run is above it. A peak between two of them
@@ -179,7 +179,7 @@ fn thread_cpu() -> Duration {
 // need not have been at the same moment. The mean is over the time of the equal work alone: how long a target idles is
 // the user's choice.
 
-/// What was read at the edges of a run, and the kernel's own peaks.
+/// The readings at the edges of a run, and the kernel's own peaks.
 #[derive(Debug, Default)]
 pub(crate) struct EdgeMemory {
     /// Those that are in no series yet.
@@ -198,7 +198,7 @@ impl EdgeMemory {
         self.cgroup_bytes = self.cgroup_bytes.max(edge.usage.cgroup.memory_peak_bytes);
     }
 
-    /// Ends `sampler`; what it saw, and the readings since it began.
+    /// Ends `sampler`; its samples, and the readings since it began.
     pub(crate) fn finish(&mut self, sampler: Sampler) -> MemorySeries {
         let began = sampler.began();
         let mut series = sampler.finish();
@@ -248,7 +248,7 @@ impl EdgeMemory {
     }
 }
 
-// What a run was at, and when: the marks on the drawing of its memory over time.
+// The phases of a run, and their times: the marks on the drawing of its memory over time.
 
 /// The phases of one run, in order. Memory is sampled on the same clock.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Slices: short stretches of load on fresh connections, and what those of one generation come to.
+//! Slices: short stretches of load on fresh connections, and the combined results of one generation.
 //!
 //! Which connections a run happens to get moves its throughput by 3 to 5 % for as long as it keeps them, and
 //! the machine drifts over seconds. So no slice is long, each has connections of its own, and those of one
@@ -31,7 +31,7 @@ use crate::usage::{Edge, MachineUse};
 
 /// A generator that had its CPU sends no request later than this after it was due.
 const LATE_NS_MAX: u64 = 2_000_000;
-/// The share of its window that a server may wait for a CPU that somebody else has.
+/// The share of its window that a server may wait for a CPU that another program has.
 const WAITED_SHARE_MAX: f64 = 0.01;
 /// A slice whose latency leaves out more of its responses is repeated.
 const LEFT_OUT_SHARE_MAX: f64 = 0.3;
@@ -40,7 +40,7 @@ const READ_SHARE_MIN: f64 = 0.5;
 /// The state of a CPU has changed between two readings that differ by more than this.
 const STATE_CHANGE_MIN: f64 = 0.08;
 
-/// What a slice measured.
+/// The results of a slice.
 #[derive(Debug)]
 pub(crate) struct Slice {
     /// Right responses in the window.
@@ -65,7 +65,7 @@ pub(crate) struct Slice {
     pub(crate) state: CpuState,
 }
 
-/// What a system call takes on the CPUs of server and generator, 0 where that cannot be measured, and a cache line
+/// The time of a system call on the CPUs of server and generator, 0 where that cannot be measured, and of a cache line
 /// between them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuState {
@@ -105,7 +105,7 @@ impl CpuState {
     }
 }
 
-/// Loads the target of `started_candidate`, which runs. `machine_use` gets what everybody used of the machine.
+/// Loads the running target of `started_candidate`. `machine_use` gets what all programs used of the machine.
 pub(crate) fn run(
     driver: &Driver,
     session: &mut StartedCandidate,
@@ -124,7 +124,7 @@ pub(crate) fn run(
     let is_target_watched = target_threads.is_some();
     let reader = EdgeReader {
         pids: &pids,
-        // What is watched all along needs no reading at the edges.
+        // Continuously watched values need no reading at the edges.
         reads_waits: !is_target_watched,
         session: RefCell::new(session),
         began: Cell::new(None),
@@ -142,8 +142,8 @@ pub(crate) fn run(
     let (Some(began), Some(ended)) = edges else {
         return Err(RunError::Load("a slice had no end".to_owned()));
     };
-    // A generator that cannot keep its own clock says nothing of the server. What met a stall is left out where stalls
-    // are watched for.
+    // A generator that cannot keep its own clock says nothing of the server. Requests that met a stall are left out
+    // where stalls are watched for.
     let is_late = is_paced
         && (record.verdict.status == LoadStatus::Invalid
             || (record.undisturbed.is_none() && record.lateness.max() > LATE_NS_MAX));

@@ -51,7 +51,7 @@ const RAW: &str = "raw";
 
 /// More than any layout effect's period; see the module's first lines.
 const PADDING_BYTES_MAX: usize = 4096;
-/// Where many servers look for their port.
+/// Where many servers search for their port.
 const PORT_VARIABLE: &str = "PORT";
 const PADDING_VARIABLE: &str = "MILLPOND_LAYOUT_PADDING";
 
@@ -61,7 +61,7 @@ const EMULATED_PATIENCE: u32 = 6;
 /// An object of ours in front of the allocator, with the file it writes to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Front<'a> {
-    /// What is preloaded first.
+    /// The object preloaded first.
     pub(crate) object: &'a Path,
     /// The variable that names the file.
     pub(crate) variable: &'a str,
@@ -72,7 +72,7 @@ pub(crate) struct Front<'a> {
 /// How a target is started, beside what its candidate says.
 #[derive(Clone, Copy, Debug, Default)]
 struct ResponseFraming<'a> {
-    /// What is preloaded in front of the allocator.
+    /// The object preloaded in front of the allocator.
     front: Option<Front<'a>>,
     /// Words of an emulator, before the command's.
     emulator: Option<&'a [OsString]>,
@@ -90,7 +90,7 @@ impl<'a> From<&'a Trace> for Front<'a> {
     }
 }
 
-/// What all sessions of a comparison share.
+/// The common context of all sessions of a comparison.
 #[derive(Debug)]
 pub(crate) struct RunContext {
     pub(crate) driver: Driver,
@@ -107,7 +107,7 @@ pub(crate) struct RunContext {
     pub(crate) random: fastrand::Rng,
     /// How copies of the target live at the same time.
     pub(crate) coexistence: Coexistence,
-    /// What disturbed slices so far.
+    /// The disturbances of slices so far.
     pub(crate) disturbances: Disturbances,
     /// The least distance of the CPUs of server and generator so far.
     pub(crate) nearest: CoreDistance,
@@ -278,7 +278,7 @@ pub(crate) struct StartedCandidate {
     pub(crate) presence: Presence,
     /// From the word to begin until the first good response.
     pub(crate) start_duration: Duration,
-    /// What became of its requests so far.
+    /// The outcomes of its requests so far.
     answers: Answers,
     /// The share of them that may fail.
     errors_allowed: f64,
@@ -433,7 +433,7 @@ impl StartedCandidate {
         })
     }
 
-    /// The processes of the target. A control group knows them without a look at all others of the machine.
+    /// The processes of the target. A control group lists them without reading all others of the machine.
     pub(crate) fn members(&self) -> Vec<u32> {
         let group = self.cgroup.as_ref().and_then(|group| group.members().ok());
         group.unwrap_or_else(|| self.tree.members())
@@ -450,15 +450,15 @@ impl StartedCandidate {
         Sampler::start(self.tree.clone(), procs, count)
     }
 
-    /// Takes in what became of the requests of a phase. An error if too many have failed so far, or if the target does
-    /// not answer any more.
+    /// Adds the outcomes of a phase's requests. An error if too many have failed so far, or if the target does not
+    /// respond any more.
     pub(crate) fn account<T: AsRef<Answers>>(
         &mut self,
         phase: Result<T, RunError>,
     ) -> Result<T, RunError> {
         let judged = match phase {
             Ok(phase) => self.judge(phase.as_ref()).map(|()| phase),
-            // It answered before, and now does not even accept connections.
+            // It responded before, and now does not even accept connections.
             Err(RunError::Unreachable {
                 cause: ConnectFailure::TimedOut { timeout_ns },
                 ..
@@ -499,7 +499,7 @@ impl StartedCandidate {
             .filter(|&backlog| (backlog as usize) < self.connections)
     }
 
-    /// How many connections may wait there; `None` where the kernel does not tell.
+    /// How many connections may wait there; `None` where the kernel does not report it.
     fn backlog(&self) -> Option<u32> {
         let port = self.endpoint.sockets().next()?.port();
         let backlog = self.endpoint.within(|| listen_backlog::of_port(port));
@@ -546,9 +546,9 @@ struct Start<'a> {
     workshop: &'a RunContext,
     endpoint: &'a Endpoint,
     candidate: &'a Candidate,
-    /// What it alone is started with.
+    /// The settings of this candidate alone.
     variables: Vec<(OsString, OsString)>,
-    /// What is preloaded in front of the allocator.
+    /// The object preloaded in front of the allocator.
     front: Option<&'a Path>,
     is_emulated: bool,
     ready_bound: Duration,
@@ -556,7 +556,7 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Lets it go, waits until it serves, and proves its allocator. What was proved, and how long it took to serve.
+    /// Lets it go, waits until it serves, and proves its allocator. The proved facts, and how long it took to serve.
     fn until_proved(&self, subject: &mut Subject) -> Result<(Presence, Duration), RunError> {
         let began = Instant::now();
         subject.go()?;
@@ -590,7 +590,7 @@ impl Start<'_> {
     }
 }
 
-/// What a candidate alone is started with, at `endpoint`: what it changes, and its allocator's settings.
+/// The settings of a candidate alone, at `endpoint`: its changes, and its allocator's settings.
 fn own_variables(candidate: &Candidate, endpoint: &Endpoint) -> Vec<(OsString, OsString)> {
     let port = endpoint.port.to_string();
     let variables = candidate.variables().into_iter();
@@ -636,7 +636,7 @@ impl DataDirectory {
 
 impl Drop for DataDirectory {
     fn drop(&mut self) {
-        // What cannot be removed now goes with the whole directory at the end.
+        // Files that cannot be removed now go with the whole directory at the end.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

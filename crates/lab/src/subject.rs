@@ -1,8 +1,8 @@
-//! One running target, from the lab's side: start, wait until it serves, see it alive, stop it.
+//! One running target, from the lab's side: start, wait until it serves, watch it, stop it.
 //!
 //! `run` prepares a subject (paused before its first instruction), attaches counters to its process
-//! id, lets it go, waits until it answers, drives it, and stops it. Invariant: a target exists only
-//! as long as its `Subject`. Dropping one, on any error or panic, stops every process of the
+//! id, lets it go, waits until it responds, drives it, and stops it. Invariant: a target exists
+//! only as long as its `Subject`. Dropping one, on any error or panic, stops every process of the
 //! target; should the lab be killed, the supervisor sees its stdin end and does the same.
 
 use std::ffi::OsString;
@@ -23,13 +23,13 @@ use crate::probe::NotReady;
 use crate::process_tree;
 use crate::readiness::ReadyCheck;
 
-/// Bound on the launcher's own answers; it does nothing slow.
+/// Bound on the launcher's own replies; it does nothing slow.
 const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a target may take from SIGTERM to its end before it is killed.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 /// The same for a target that is dropped: an error or an interruption is on its way to the user.
 pub(crate) const DROP_GRACE: Duration = Duration::from_millis(300);
-/// How long a response in another protocol is believed to be a passing thing.
+/// How long a response in another protocol is taken for a temporary state.
 const OTHER_PROTOCOL_BOUND: Duration = Duration::from_secs(2);
 /// How often a target that is starting is asked whether it serves.
 const PROBE_INTERVAL: Duration = Duration::from_millis(3);
@@ -44,7 +44,7 @@ pub enum SubjectError {
     Launcher {
         /// The program that was to be the launcher.
         program: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// The first process ended before or while it was measured.
@@ -70,7 +70,7 @@ pub enum SubjectError {
         /// One of the processes left behind.
         pid: i32,
     },
-    /// It runs, but does not answer.
+    /// It runs, but does not respond.
     #[error(
         "{title} was not ready at {target} within {waited_s} s (last try: {last_try}; any status below 500 will do, \
          --ready names another sign, --ready-within a longer time); {last_words}"
@@ -78,11 +78,11 @@ pub enum SubjectError {
     NeverReady {
         /// The command's short name.
         title: String,
-        /// What was asked.
+        /// The request.
         target: String,
         /// The bound.
         waited_s: u64,
-        /// What the last attempt got.
+        /// The result of the last attempt.
         last_try: String,
         /// The end of its output.
         last_words: Box<LastWords>,
@@ -111,7 +111,7 @@ impl Launcher {
     }
 }
 
-/// What the supervisor said (`launch::supervise` has the list).
+/// The supervisor's message (`launch::supervise` has the list).
 #[derive(Debug)]
 enum News {
     Started(i32),
@@ -120,7 +120,7 @@ enum News {
     Stopped { forced: bool },
 }
 
-/// How a target ended when it was told to.
+/// How a target ended on request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct StopReport {
     /// True if it ignored SIGTERM and had to be killed.
@@ -236,8 +236,8 @@ impl Subject {
         }
     }
 
-    /// A target that answers may all the same have gone into the background just before: its first
-    /// process is gone then, and the supervisor is about to say so.
+    /// A target that responds may have gone into the background just before: its first process is
+    /// gone then, and the supervisor is about to report that.
     pub(crate) fn ensure_stays(&mut self, when: &'static str) -> Result<(), SubjectError> {
         if !process_tree::is_alive(self.pid) {
             let deadline = Instant::now() + LAUNCHER_TIMEOUT;
@@ -266,9 +266,8 @@ impl Subject {
         millpond_measure::process::cpu_ns_with_children(self.supervisor.id()).unwrap_or(0)
     }
 
-    /// The target's processes that serve: those that listen on `port`, and those that run the same
-    /// program (workers of a node cluster get connections from one that listens). All of its processes
-    /// if none can be told.
+    /// The target's processes that serve: those that listen on `port`, and those that run the same program (workers of
+    /// a node cluster get connections from one that listens). All of its processes if none can be identified.
     #[must_use]
     pub fn serving(&self, port: u16) -> Vec<i32> {
         self.serving_as(|tree| process_tree::listeners(tree, port))
@@ -299,7 +298,7 @@ impl Subject {
     fn end(&mut self, grace: Duration) -> Result<StopReport, SubjectError> {
         let began = Instant::now();
         let ordered = self.order(&format!("stop {}", grace.as_millis()));
-        // Even without the order: the end of its stdin tells the supervisor to stop the target.
+        // Even without the command: at the end of its stdin the supervisor stops the target.
         drop(self.orders.take());
         ordered?;
         let deadline = began + grace + LAUNCHER_TIMEOUT;
@@ -325,7 +324,7 @@ impl Subject {
         }
     }
 
-    /// Collects the supervisor, which ends by itself once the target is gone.
+    /// Collects the supervisor, which ends by itself once the target has ended.
     fn collect(&mut self) {
         let deadline = Instant::now() + LAUNCHER_TIMEOUT;
         while matches!(self.supervisor.try_wait(), Ok(None)) {
@@ -394,7 +393,7 @@ impl Subject {
 impl Drop for Subject {
     fn drop(&mut self) {
         if self.orders.is_some() {
-            // Nobody is left to hear about a failure here.
+            // There is nowhere left to report a failure.
             let _ = self.end(DROP_GRACE);
         }
     }
@@ -473,7 +472,7 @@ impl fmt::Display for Exit {
     }
 }
 
-// What a target wrote before its end.
+// The output of a target before its end.
 
 /// How many last lines of a target's log an error repeats.
 const LAST_LINES: usize = 5;

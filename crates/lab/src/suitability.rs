@@ -1,6 +1,6 @@
-//! Programs that no preloaded allocator can serve, told by their file before anything is started.
+//! Programs that no preloaded allocator can serve, recognised by their file before anything is started.
 //!
-//! `compare` refuses such a command at once, and `presence` looks again at the program that really
+//! `compare` refuses such a command at once, and `presence` checks again the program that really
 //! serves, since a command may be a script.
 
 use std::ffi::{OsStr, OsString};
@@ -14,10 +14,10 @@ use millpond_measure::environment::InheritedVariables;
 
 use crate::elf::Elf;
 
-/// Why a program cannot be given another malloc; a sentence that goes on after the program's name.
+/// Why a program cannot be given another malloc; a sentence to be continued after the program's name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Unsuitable {
-    /// Nobody looks at `LD_PRELOAD`.
+    /// Nothing reads `LD_PRELOAD`.
     #[error("is statically linked and never looks at LD_PRELOAD; link it dynamically")]
     Static,
     /// Its heap is not malloc's.
@@ -58,7 +58,7 @@ const GO_SECTIONS: &[&str] = &[".go.buildinfo", ".note.go.buildid"];
 const SET_ID_BITS: u32 = 0o6000;
 
 /// Why the program at `path` is unsuitable; `None` if it is not, or if it is no program of this
-/// machine (a script: what it starts is looked at when it serves).
+/// machine (a script: what it starts is checked when it serves).
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -107,7 +107,7 @@ fn of_permissions(path: &Path) -> io::Result<Option<Unsuitable>> {
 // `options` holds one, `started_candidate` builds each target's environment by it, `allocator` asks
 // libraries about their settings without them.
 
-/// What is preloaded into every program that the shell starts.
+/// Objects preloaded into every program that the shell starts.
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// How the variables of an allocator are named.
@@ -174,7 +174,7 @@ pub(crate) fn reader_of(name: &OsStr) -> Option<&'static str> {
 /// A variable and its value.
 type Variable = (OsString, OsString);
 
-/// What was found in the environment of the shell.
+/// The findings in the environment of the shell.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Inherited {
     allocator: Vec<Variable>,
@@ -218,7 +218,7 @@ impl Inherited {
         }
     }
 
-    /// What every target gets beside its own settings, which come after these.
+    /// The variables of every target beside its own settings, which come after these.
     pub(crate) fn kept(&self) -> Vec<Variable> {
         let allocator = self.allocator.iter().filter(|_| self.is_kept);
         let all = allocator.chain(&self.runtime);
@@ -285,7 +285,7 @@ impl Inherited {
     }
 }
 
-/// Takes every variable of an allocator from `command`: what is asked of a library is its own answer.
+/// Removes every variable of an allocator from `command`, so that the result of a library is its own.
 pub(crate) fn remove_from(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if is_allocators(&name) {

@@ -1,4 +1,4 @@
-//! What is compared: our entity server, or the user's command behind URLs.
+//! The compared program: our entity server, or the user's command behind URLs.
 //!
 //! `config` holds one; `started_candidate` asks it for the words to start, the addresses to probe and the requests to send.
 
@@ -16,7 +16,7 @@ use crate::endpoint::Endpoint;
 use crate::error::LabError;
 use crate::probe::Probe;
 
-/// What stands in a command for the port that the lab chooses for each start.
+/// The placeholder in a command for the port that the lab chooses for each start.
 pub const PORT_PLACE: &str = "{port}";
 
 /// The server that is run under each allocator.
@@ -27,16 +27,16 @@ pub enum Target {
         /// More words for `serve entity`, such as `--sync off`.
         extra: Vec<OsString>,
     },
-    /// Somebody else's server.
+    /// A third-party server.
     Command {
         /// The program and its arguments; it must stay in the foreground.
         words: Vec<OsString>,
-        /// Where it then answers, and what it is asked.
+        /// Its address then, and the requests for it.
         requests: Box<ServerRequests>,
     },
 }
 
-/// What is asked of somebody else's server, and where.
+/// The requests for a third-party server, and its address.
 #[derive(Clone, Debug)]
 pub struct ServerRequests {
     /// The URLs as they were given, for sentences.
@@ -94,7 +94,7 @@ impl ServerRequests {
             .map(|address| address.port())
     }
 
-    /// Whether copies of the server can be told to listen in different places by `{port}` alone.
+    /// Whether `{port}` alone makes copies of the server listen in different places.
     fn has_port_place(&self) -> bool {
         self.plan
             .target
@@ -187,7 +187,7 @@ impl Target {
         }
     }
 
-    /// What its requests do, in the order in which a run measures them.
+    /// The operations of its requests, in the order in which a run measures them.
     #[must_use]
     pub fn operations(&self) -> &'static [Operation] {
         match self {
@@ -196,7 +196,7 @@ impl Target {
         }
     }
 
-    /// Whether it listens where the lab tells it to: our own does, others by `{port}` in a word of the command or in
+    /// Whether it listens where the lab wants: our own server does, others by `{port}` in a word of the command or in
     /// the value of a variable.
     #[must_use]
     pub fn takes_its_port(&self, environment: &[(OsString, OsString)]) -> bool {

@@ -30,14 +30,14 @@ use crate::embedded::PrivateDirectory;
 /// The variable that names the counters' file to the object.
 pub const PATH_VARIABLE: &str = "MILLPOND_TRACE_FILE";
 
-/// Mean distance of samples where nobody says otherwise: fine enough that a megabyte that lives is
-/// known to 9 %, coarse enough that taking samples costs less than counting does.
+/// Mean distance of samples by default: fine enough that a megabyte that lives is known to 9 %,
+/// coarse enough that taking samples costs less than counting does.
 pub const SAMPLE_MEAN_BYTES: u64 = 8192;
 
 const COUNTERS: &str = "heap-calls";
 const FILE_BYTES: u64 = size_of::<HeapFile>() as u64;
 
-/// What was counted, by all processes of a target together.
+/// The counts of all processes of a target together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct HeapCalls {
     /// malloc, calloc, the aligned ones, realloc of nothing, operator new.
@@ -134,8 +134,8 @@ impl Trace {
         Ok(self.read_heap(&|_| true)?.calls)
     }
 
-    /// The totals with sizes, lifetimes and what lives now, in those processes that `lives` says are
-    /// there: one that was killed could not say so itself.
+    /// The totals with sizes, lifetimes and what lives now, in those processes that `lives` reports: a killed one could
+    /// not report its end itself.
     pub fn read_heap(&self, lives: &dyn Fn(u64) -> bool) -> io::Result<HeapReading> {
         let bytes = fs::read(&self.counters)?;
         HeapReading::parse(&bytes, lives).ok_or_else(|| {
@@ -164,7 +164,7 @@ const WORD_BYTES: usize = size_of::<u64>();
 /// Live bytes known more roughly than this say nothing about fragmentation.
 const LIVE_ERROR_MAX: f64 = 0.10;
 
-/// What the file said at one moment.
+/// The contents of the file at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeapReading {
     /// The totals.
@@ -184,7 +184,7 @@ pub struct HeapReading {
     dropped: u64,
 }
 
-/// What lives, by the samples.
+/// The live blocks, by the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Live {
     blocks: f64,
@@ -284,7 +284,7 @@ impl HeapReading {
         }
     }
 
-    /// What happened since `earlier`, over `requests`; what lives is as now.
+    /// The changes since `earlier`, over `requests`; what lives is as now.
     #[must_use]
     pub fn profile_since(
         &self,

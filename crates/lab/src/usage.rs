@@ -1,5 +1,5 @@
-//! What a target has used, read so quickly that it can be done while the target is under load, and what it
-//! costs per request.
+//! The resources that a target has used, read so quickly that it can be done while the target is under load, and their
+//! cost per request.
 //!
 //! [`Edge`] adds what takes longer to read; `slice` reads [`Usage`] alone, at both ends of what it counts.
 
@@ -19,7 +19,7 @@ use crate::cgroup::{Cgroup, CgroupSample, GroupMemory, MemoryGroup};
 use crate::error::RunError;
 use crate::started_candidate::StartedCandidate;
 
-/// What the processor counts, and as what it is reported.
+/// The processor's counters, and their names in reports.
 const HARDWARE: [(Quantity, CounterKind); 8] = [
     (Quantity::Instructions, CounterKind::UserInstructions),
     (
@@ -54,7 +54,7 @@ impl Usage {
         }
     }
 
-    /// The same with a sample of the processes that somebody took.
+    /// The same with a sample of the processes that was taken elsewhere.
     pub(crate) fn with_sample(session: &mut StartedCandidate, process: ProcessSample) -> Self {
         let group = session.cgroup.as_ref();
         let mut cgroup = group.map(Cgroup::sample).unwrap_or_default();
@@ -70,9 +70,9 @@ impl Usage {
         }
     }
 
-    /// CPU time since `earlier`: of the kernel's task clock, which is exact; else of the control group, which
-    /// does not know what a running thread has had since the last tick; otherwise in the ticks of `/proc`. The
-    /// first two know processes that have ended as well.
+    /// CPU time since `earlier`: of the kernel's task clock, which is exact; else of the control group, which lacks a
+    /// running thread's time since the last tick; otherwise in the ticks of `/proc`. The first two include ended
+    /// processes as well.
     pub(crate) fn cpu_ns_since(&self, earlier: &Self) -> u64 {
         let pair = self.cgroup.cpu_ns.zip(earlier.cgroup.cpu_ns);
         let group = pair.map(|(now, before)| now.saturating_sub(before));
@@ -106,7 +106,7 @@ impl Usage {
         costs
     }
 
-    /// What the kernel itself accounts for.
+    /// The kernel's own accounting.
     fn kernel_costs(
         &self,
         earlier: &Self,
@@ -144,7 +144,7 @@ impl Usage {
     }
 }
 
-/// What some time of a target cost.
+/// The cost of some time of a target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Costs {
     sums: BTreeMap<Quantity, f64>,
@@ -163,7 +163,7 @@ impl Costs {
         self
     }
 
-    /// Both together. What one of them lacks, the sum lacks.
+    /// Both together. A value that one of them lacks is absent from the sum.
     pub(crate) fn plus(mut self, other: &Self) -> Self {
         self.sums
             .retain(|quantity, _| other.sums.contains_key(quantity));
@@ -206,7 +206,7 @@ const TICK_NS: u64 = 10_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) usage: Usage,
-    /// What the control group holds, where one counts memory.
+    /// The memory of the control group, where one counts memory.
     group: GroupMemory,
     machine: Option<CpuTimes>,
     own_cpu_ns: u64,
@@ -246,7 +246,7 @@ impl Edge {
         self.usage.cpu_ns_since(&earlier.usage)
     }
 
-    /// What other programs and the hypervisor took since `earlier`, beyond the limits.
+    /// The time that other programs and the hypervisor took since `earlier`, beyond the limits.
     /// `load_cpu_ns`: what a load program of the user's used, which is ours as well.
     pub(crate) fn noise_since(
         &self,
@@ -290,7 +290,7 @@ impl Edge {
         note(&values, measures);
     }
 
-    /// What memory is made of now.
+    /// The current parts of memory.
     pub(crate) fn memory_parts(&self) -> MemoryParts {
         let process = &self.usage.process;
         let memory = &process.memory;
@@ -325,7 +325,7 @@ fn own_cpu_ns() -> u64 {
     u64::try_from(own.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(own.tv_nsec).unwrap_or(0)
 }
 
-/// What everybody used of the machine's CPUs, over several stretches of time.
+/// What all programs used of the machine's CPUs, over several stretches of time.
 #[derive(Debug, Default)]
 pub(crate) struct MachineUse {
     all: CpuTimes,
@@ -351,14 +351,14 @@ impl MachineUse {
         self.ours_ns += other.ours_ns;
     }
 
-    /// Whether a slice of some 200 ms had somebody else in it: all but one of the kernel's ticks that others
-    /// or the hypervisor took.
+    /// Whether a slice of some 200 ms was disturbed by other programs: all but one of the kernel's ticks that others or
+    /// the hypervisor took.
     pub(crate) fn is_disturbed(&self) -> bool {
         let others_ns = self.all.busy_ns.saturating_sub(self.ours_ns);
         self.all.steal_ns + others_ns.saturating_sub(TICK_NS) > TICK_NS
     }
 
-    /// What others and the hypervisor took, beyond the limits.
+    /// The time that others and the hypervisor took, beyond the limits.
     pub(crate) fn flags(&self, phase: &str) -> Vec<NoiseFlag> {
         MachineNoise::between(&CpuTimes::default(), &self.all, self.ours_ns).flags(phase)
     }

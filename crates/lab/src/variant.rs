@@ -18,16 +18,16 @@ const FORM: &str =
 /// Names and values of a candidate stand in every table; longer ones are mistakes.
 const NAME_BYTES_MAX: usize = 100;
 
-/// What a candidate changes beside the allocator.
+/// The changes of a candidate beside the allocator.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Variant {
     /// The user's name for it.
     pub name: String,
-    /// What it changes.
+    /// The change.
     pub change: Change,
 }
 
-/// What is not as it is in the other candidates.
+/// The difference from the other candidates.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Change {
     /// More variables.
@@ -70,7 +70,7 @@ impl Variant {
         }
     }
 
-    /// The command that it runs, if that is its own.
+    /// The command that it runs, if it has its own.
     pub(crate) fn command(&self) -> Option<&[OsString]> {
         match &self.change {
             Change::Environment(_) => None,

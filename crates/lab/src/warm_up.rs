@@ -4,11 +4,10 @@
 //! found becomes the warm-up of every run of every candidate, so that memory is still compared at
 //! equal work. Servers that compile while they run (node, Java) are the reason.
 //!
-//! The quick rule looks at the best of three successive slices, because a neighbour can only make a slice
-//! slower than the target is: steady is what has four such values in a row within a tenth of each other.
-//! A machine with neighbours may never grant that. So when patience ends the question is turned round:
-//! not whether the slices agree, but whether they *drift* ([`Drift`]): only then is there no steady state.
-//! Slices that are merely noisy are as steady as that machine lets them be.
+//! The quick rule takes the best of three successive slices, because a neighbour can only make a slice slower than the
+//! target is: the target is steady after four such values in a row within a tenth of each other. On a machine with
+//! neighbours that may never happen. So at the time limit the test is whether the slices *drift* ([`Drift`]): only then
+//! is there no steady state. Slices that are noisy without drift are as steady as that machine permits.
 
 use millpond_measure::statistics::median;
 
@@ -34,7 +33,7 @@ const FEW_PARTS: usize = 8;
 /// Where the throughput of some slices goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Drift {
-    /// Nowhere that can be told.
+    /// Nowhere detectable.
     None,
     /// They get faster.
     Up,
@@ -50,7 +49,7 @@ pub(crate) struct Slices {
 }
 
 impl Slices {
-    /// One more: what it answered, and how fast.
+    /// Adds one: its responses, and the rate.
     pub(crate) fn push(&mut self, requests: u64, per_s: f64) {
         self.requests.push(requests);
         self.per_s.push(per_s);

@@ -1,4 +1,4 @@
-//! When requests of an open loop are meant to leave: a process fixed before the run.
+//! The intended start times of an open loop's requests: a process fixed before the run.
 //!
 //! On the path: `schedule` gives each arrival a number, and the thread that claims it asks its own
 //! cursor for the moment. A process is a *profile* (how many arrivals a second, over time) and a
@@ -88,8 +88,8 @@ impl Arrivals {
         }
     }
 
-    /// How many arrivals are meant to leave before `span_ns`, but at most `count_max`. O(1) for a
-    /// steady rate, else O(arrivals).
+    /// How many arrivals have their intended start before `span_ns`, but at most `count_max`. O(1)
+    /// for a steady rate, else O(arrivals).
     pub(crate) fn count_before(&self, span_ns: u64, count_max: u64) -> u64 {
         if let Some(rate) = self.steady_rate() {
             return rate.arrivals_before(span_ns).min(count_max);
@@ -124,7 +124,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// When arrival `number` is meant to leave, after the start; `None` when the process has fewer.
+    /// The intended start of arrival `number`, after the start; `None` when the process has fewer.
     /// O(numbers since the last call), which must not have asked for a later one.
     pub(crate) fn offset_ns(&mut self, number: u64) -> Option<u64> {
         if let Some(rate) = self.process.steady_rate() {

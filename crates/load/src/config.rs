@@ -1,4 +1,4 @@
-//! What a run is to do, checked before anything is connected.
+//! The settings of a run, checked before anything is connected.
 use crate::arrivals::{Arrivals, RATE_PER_S_MAX, Rate};
 use crate::connection_plan::ConnectionPlan;
 use crate::connection_plan::TargetThreads;
@@ -49,7 +49,7 @@ pub struct Target {
     pub path: String,
 }
 
-/// What lets the next request leave.
+/// The rule that starts the next request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
     /// A response lets the next request of that connection leave.
@@ -63,7 +63,7 @@ pub enum Mode {
     Open(Arrivals),
 }
 
-/// What ends the window; with both, whichever comes first.
+/// The end of the window; with both, whichever comes first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stop {
     /// Length of the window.
@@ -90,7 +90,7 @@ impl Stop {
     }
 }
 
-/// What the requests are.
+/// The kind of requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
     /// The same request each time.
@@ -137,7 +137,7 @@ pub enum Workload {
     Mix(RequestMix),
 }
 
-/// What comes before the window, uncounted.
+/// The time before the window, uncounted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WarmUp {
     /// So much time; 0: none.
@@ -174,19 +174,19 @@ pub struct LoadConfig {
     pub connections: usize,
     /// Most requests in flight per connection.
     pub pipeline: usize,
-    /// What lets the next request leave.
+    /// The rule that starts the next request.
     pub mode: Mode,
     /// An arrival that cannot be sent within this time of its intended start is dropped unsent, and
     /// counted apart. `None`: it is sent whenever there is a connection. Not for the closed loop.
     pub deadline_ns: Option<u64>,
     /// Uncounted time before the window.
     pub warm_up: WarmUp,
-    /// What ends the window.
+    /// The end of the window.
     pub stop: Stop,
     /// How often the whole of it, warm-up included, is measured on fresh connections; at least 1. The record is of
     /// all of them together.
     pub repeats: u64,
-    /// What the requests are.
+    /// The kind of requests.
     pub workload: Workload,
     /// Which responses are right.
     pub validation: Validation,
@@ -203,7 +203,7 @@ pub struct LoadConfig {
     /// How long is waited for all connections to be open before anything is sent. If some are not, they are abandoned,
     /// the others are measured, and the verdict is INVALID. With a ramp it is the first alone that is waited for.
     pub connect_within_ns: u64,
-    /// A target without any connection for this long is gone, and the run ends, unless it keeps going.
+    /// A target without any connection for this long is gone, and the run ends, unless it is to continue.
     pub gone_after_ns: u64,
     /// CPUs for the threads, in turn; `None` leaves placement to the kernel.
     pub cpus: Option<Vec<usize>>,
@@ -212,22 +212,22 @@ pub struct LoadConfig {
     /// Which kernel interface the threads use. Epoll unless asked otherwise: with it a request
     /// leaves in the moment it is stamped, with io_uring when its thread next waits.
     pub driver: DriverChoice,
-    /// How long a thread may look for responses before it sleeps, while that pays; 0: never. See
+    /// How long a thread may poll for responses before it sleeps, while polling pays; 0: never. See
     /// [`millpond_io::Driver::set_busy_poll`].
     pub busy_poll_ns: u64,
-    /// Whether a sample of the responses is stamped by the kernel on arrival, where the driver can, so
-    /// that a thread that woke late is told from a slow target. The kernel then stamps every packet
-    /// of the machine, which is cheap and not free.
+    /// Whether a sample of the responses is stamped by the kernel on arrival, where the driver can, to distinguish a
+    /// thread that woke late from a slow target. The kernel then stamps every packet of the machine, which is cheap but
+    /// not free.
     pub receive_stamps: bool,
-    /// Whether the run goes on without a target until its duration is over: see [`LoadRecord::outages`]. A request that
+    /// Whether the run continues without a target until its duration ends: see [`LoadRecord::outages`]. A request that
     /// no connection takes within `timeout_ns` of when it was due has failed then.
     ///
     /// [`LoadRecord::outages`]: crate::LoadRecord::outages
     pub keeps_going: bool,
-    /// What ends the run early.
+    /// The condition that ends the run early.
     pub abort: Option<AbortRule>,
-    /// Each connection is a user that keeps the server's cookies and sends them back; `None`: they
-    /// are not looked at. Not for scripts, which write their requests themselves.
+    /// Each connection is a user that keeps the server's cookies and sends them back; `None`:
+    /// cookies are ignored. Not for scripts, which write their requests themselves.
     pub cookies: Option<CookiePlan>,
     /// Whether batches of requests that left together are timed too, as a whole.
     pub batch_latency: bool,
@@ -443,7 +443,7 @@ impl LoadConfig {
             })
     }
 
-    /// What is read of responses, of a configuration that was checked.
+    /// The limits of responses, of a checked configuration.
     pub(crate) fn response_limits(&self) -> Limits {
         self.try_response_limits().unwrap_or_default()
     }
@@ -504,7 +504,7 @@ impl LoadConfig {
         }
     }
 
-    /// What makes requests due; refuses rates that cannot be kept.
+    /// The source of due requests; refuses rates that cannot be kept.
     pub(crate) fn pace(&self) -> Result<Pace, LoadError> {
         match &self.mode {
             Mode::ClosedLoop => Ok(Pace::Closed),

@@ -18,7 +18,7 @@ use crate::shared::Shared;
 use crate::validation::{Judgement, ResponseCheck};
 use crate::workload::{Asked, Requests};
 
-/// First wait before connecting again after a connection that answered nothing; doubles.
+/// First wait before reconnecting after a connection without any response; doubles.
 const BACKOFF_NS_FIRST: u64 = 10_000_000;
 /// Longest wait before connecting again.
 const BACKOFF_NS_MAX: u64 = 500_000_000;
@@ -64,7 +64,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// `requests_max`: after so many requests a connection is over.
+    /// `requests_max`: after so many requests a connection ends.
     pub(crate) fn new(pipeline: usize, requests_max: u64, limits: Limits) -> Self {
         Self {
             state: ConnectionState::Closed { retry_ns: 0 },
@@ -109,18 +109,18 @@ impl Session {
         self.answering.flights.len()
     }
 
-    /// Requests that were answered on this connection so far.
+    /// Responses on this connection so far.
     pub(crate) fn answered_count(&self) -> u64 {
         let taken = self.requests_max - self.requests_left;
         taken.saturating_sub(self.answering.flights.len() as u64)
     }
 
-    /// Whether all requests that it was for are answered.
+    /// Whether all requests that it was for have their response.
     pub(crate) fn is_used_up(&self) -> bool {
         self.requests_left == 0 && self.answering.flights.is_empty()
     }
 
-    /// The server announced that it closes; requests behind the last response will not be answered.
+    /// The server announced that it closes; requests behind the last response will get none.
     #[inline]
     pub(crate) fn is_last(&self) -> bool {
         self.answering.is_last
@@ -214,7 +214,7 @@ impl Session {
         Ok(is_first)
     }
 
-    /// Requests of the next batch will be answered.
+    /// Requests of the next batch that will get a response.
     #[inline]
     fn expect(&mut self, first: &Arrival, asked: &Asked, count: u64) {
         let Arrival {
@@ -331,7 +331,7 @@ impl Session {
             .map(|request| request.written_ns)
     }
 
-    /// Empties the queue: the connection is over. The caller says what becomes of each.
+    /// Empties the queue: the connection has ended. The caller decides the outcome of each.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = InFlight> + '_ {
         self.out = Buffer::new();
         // As if they had never been taken: nothing is asked on this connection any more.
@@ -343,7 +343,7 @@ impl Session {
         self.answering.flights.drain()
     }
 
-    /// The connection is gone; says when to try again. One that answered is replaced at once.
+    /// The connection is gone; returns when to try again. One that had a response is replaced at once.
     pub(crate) fn closed(&mut self, now_ns: u64) {
         debug_assert!(
             self.answering.flights.is_empty(),
@@ -368,18 +368,17 @@ impl Session {
     }
 }
 
-// What responses change of a session: which requests are on their way, and what is known of the response
-// that is arriving.
+// The part of a session that responses change: which requests are on their way, and the state of the arriving response.
 
-/// What responses are judged by and counted in; lent by the worker for one call.
+/// The rules and counters of responses; lent by the worker for one call.
 pub(crate) struct ResponseContext<'a> {
     pub(crate) shared: &'a Shared<'a>,
     pub(crate) outcome: &'a mut Outcome,
     pub(crate) now_ns: u64,
     pub(crate) in_window: bool,
-    /// Nobody looks at more of a response than its status.
+    /// Only the status of a response is used.
     pub(crate) wants_status_only: bool,
-    /// What else reads each response.
+    /// Another reader of each response.
     pub(crate) listener: Option<Listener<'a>>,
 }
 
@@ -486,7 +485,7 @@ impl Answering {
         }
     }
 
-    /// Whole responses, of which nobody wants to know more than the status.
+    /// Whole responses, of which only the status is used.
     #[inline]
     fn alike(&mut self, alike: &IdenticalResponses, desk: &mut ResponseContext<'_>) {
         let status = alike.status.code();
@@ -502,8 +501,8 @@ impl Answering {
         }
     }
 
-    /// Responses to requests that were written together are complete, all now. False: too late, whether
-    /// or not anybody had looked for them in the meantime.
+    /// Responses to requests that were written together are complete, all now. False: too late, whether or not a sweep
+    /// ran in the meantime.
     #[inline]
     fn count(
         &mut self,
@@ -526,7 +525,7 @@ impl Answering {
             let is_exception = self.connect_ns != 0 || self.head_ns != now_ns;
             if is_exception && judgement == Judgement::Right {
                 // A connection was opened for the first of them alone, and a head that came before
-                // its body is of one response.
+                // its body belongs to one response.
                 let connect_ns = std::mem::take(&mut self.connect_ns);
                 let phases = &mut outcome.phases;
                 phases.exception(&flight.request, connect_ns, self.head_ns, now_ns);

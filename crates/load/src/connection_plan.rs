@@ -192,12 +192,12 @@ impl FromStr for SourceRange {
 
 // How the requests of a run spread over its connections.
 
-/// Requests answered on each connection that stood, warm-up included.
+/// Responses on each connection that stood, warm-up included.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ConnectionUse {
     /// How many connections that was.
     pub connections: u64,
-    /// Requests answered on all of them.
+    /// Responses on all of them.
     pub requests: u64,
     /// Fewest on one; 0 without connections.
     pub requests_min: u64,
@@ -208,7 +208,7 @@ pub struct ConnectionUse {
 }
 
 impl ConnectionUse {
-    /// A connection is over, or the run is.
+    /// A connection has ended, or the run has.
     pub(crate) fn note(&mut self, requests: u64) {
         self.merge(&Self {
             connections: 1,
@@ -318,7 +318,7 @@ const THREADS_MAX: usize = 16;
 /// Time between two readings for each thread that is read, which takes about a microsecond.
 const PERIOD_NS_PER_THREAD: u64 = 50_000;
 const PERIOD_NS_MIN: u64 = 100_000;
-/// The first response after so long a silence, for each thread that is read, is looked at only after a reading: it and
+/// The first response after so long a silence, for each thread that is read, is handled only after a reading: it and
 /// those that come with it are the ones that a stall delayed most.
 const SILENCE_NS_PER_THREAD: u64 = 20_000;
 const SILENCE_NS_MIN: u64 = 50_000;
@@ -408,8 +408,8 @@ impl TargetWatch {
         }
     }
 
-    /// What kept the target from its CPU since the last reading, if it is time for the next; `has_events`: responses may
-    /// have come.
+    /// The time that the target waited for its CPU since the last reading, if it is time for the next; `has_events`:
+    /// responses may have come.
     #[inline]
     pub(crate) fn look(&mut self, has_events: bool, now_ns: u64) -> Option<Kept> {
         let count = self.threads.counters.len() as u64;

@@ -2,9 +2,9 @@
 //!
 //! With `--cookies` alone: `connection` shows each response's head here, `worker` has each request
 //! written here, which is the workload's with a Cookie field at the end of its head. A user is a
-//! place among the connections: the connection that takes the place of one that closed has its
-//! cookies. A run asks one server, so every cookie is that host's; and scripts, which write their
-//! requests themselves.
+//! place among the connections: the connection that replaces a closed one has its cookies. A run
+//! has one server, so every cookie is that host's. Scripts are excluded: they write their requests
+//! themselves.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -25,7 +25,7 @@ pub const COOKIE_BYTES_MAX: usize = 4 << 10;
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// What users begin with.
+/// The initial cookies of users.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CookiePlan {
     /// Names and values that every user has from the start, for all paths.
@@ -53,7 +53,7 @@ impl CookiePlan {
 pub(crate) struct Cookies {
     jars: Vec<Jar>,
     is_tls: bool,
-    /// What came of the fields that set cookies.
+    /// The counts of fields that set cookies.
     pub(crate) counts: LoadCookies,
     pool: BlockPool,
     /// The request in hand, before its cookies are in it.
@@ -97,7 +97,7 @@ impl Cookies {
         session.take_parts([fields, &self.field, rest], arrival, &asked, pool)
     }
 
-    /// The head of the response to `request` has come to user `index`.
+    /// The head of the response to `request` arrived for user `index`.
     pub(crate) fn head(
         &mut self,
         index: u32,
@@ -180,14 +180,14 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Until the run ends.
 const NEVER: u64 = u64::MAX;
 
-/// What came of a field.
+/// The effect of a field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Deed {
     /// The user has the cookie now.
     Set,
-    /// The server took it away.
+    /// The server removed it.
     Deleted,
-    /// There is no room for it; what was there under its name is gone.
+    /// There is no room for it; the cookie with its name is removed.
     Overflowed,
     /// It is no cookie, or one that may not be sent here.
     Unusable,
@@ -387,7 +387,7 @@ fn given(jar: &mut Jar, name: &str, value: &str) -> bool {
         && jar.put(&parts, NEVER, 0) == Deed::Set
 }
 
-/// What can be sent back: text without control characters, which a Cookie field may not hold.
+/// Values that can be sent back: text without control characters, which a Cookie field may not hold.
 fn parse(field: &[u8]) -> Option<Cookie<'_>> {
     let text = std::str::from_utf8(field).ok()?;
     if text.bytes().any(|byte| byte.is_ascii_control()) {

@@ -1,4 +1,4 @@
-//! Why a run did not start or could not go on.
+//! Why a run did not start or could not continue.
 //!
 //! A request that fails is not an error here: it is counted by phase in the record.
 
@@ -20,7 +20,7 @@ pub enum LoadError {
     Setting {
         /// Which setting.
         name: &'static str,
-        /// What is wrong and what would be right.
+        /// The mistake and the remedy.
         problem: String,
     },
     /// No connection came up; no request was sent.
@@ -86,7 +86,7 @@ pub enum LoadError {
         "a load thread failed: {message}; this is a bug in the load generator, please report it"
     )]
     Bug {
-        /// What it said.
+        /// Its message.
         message: String,
     },
 }
@@ -96,7 +96,7 @@ fn in_words(addresses: &[Address]) -> String {
     texts.join(" or ")
 }
 
-/// What of a command line would let the handshake succeed.
+/// The part of a command line that would let the handshake succeed.
 const fn flags_against(failure: HandshakeError) -> &'static str {
     match failure {
         HandshakeError::CertificateName => " (--sni, or --insecure)",
@@ -115,7 +115,7 @@ pub enum ConnectFailure {
     /// The connection stood and TLS did not come about.
     #[error("the TLS handshake failed: {0}{flags}", flags = flags_against(*.0))]
     Handshake(HandshakeError),
-    /// Nobody answered.
+    /// No server responded.
     #[error("no response within {} ms", timeout_ns / 1_000_000)]
     TimedOut {
         /// How long was waited.
@@ -123,14 +123,14 @@ pub enum ConnectFailure {
     },
 }
 
-// Why requests failed, by kind, with the first of each kind as an example. Nothing here is on the path of a request
-// that is answered successfully.
+// Why requests failed, by kind, with the first of each kind as an example. Nothing here is on the path of a successful
+// request.
 
 /// Bytes of a response that an example keeps.
 const EXAMPLE_BYTES_MAX: usize = 64;
 const KINDS: usize = LoadFailureKind::ALL.len();
 
-/// The causes that one thread saw.
+/// The causes of one thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FailureCauses {
     /// Of connections that were not opened: how many failed in the handshake.
@@ -221,7 +221,7 @@ impl FailureCauses {
     }
 }
 
-/// What kind of failure a response is that the parser refuses.
+/// The kind of failure of a response that the parser refuses.
 pub(crate) fn kind_of(error: &ClientError) -> LoadFailureKind {
     match error {
         ClientError::ClosedEarly { .. } => LoadFailureKind::Read,

@@ -1,6 +1,6 @@
 //! The load generator: closed and open loop, with three clocks that are always on.
 //!
-//! To begin: [`run`](fn@run) a [`LoadConfig`], which is made of a [`Target`] and a [`Workload`], and look at the
+//! To begin: [`run`](fn@run) a [`LoadConfig`], which is made of a [`Target`] and a [`Workload`], and read the
 //! [`LoadRecord`]. `millpond load` is flags around that.
 //!
 //! A run of a thousand connections or more needs that many open files: [`raise_descriptor_limit`] lifts this process's soft

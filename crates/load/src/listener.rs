@@ -1,8 +1,7 @@
-//! What else reads responses, besides the clocks: a script, the cookies of a user, the clock of
+//! Other readers of responses, besides the clocks: a script, the cookies of a user, the clock of
 //! batches, a table of requests.
 //!
-//! Only if one of them wants to: `worker` lends them for one call, `connection` shows them each part
-//! of a response.
+//! Only if one of them needs to: `worker` lends them for one call, `connection` shows them each part of a response.
 
 use std::collections::VecDeque;
 
@@ -141,7 +140,7 @@ impl Flights {
         self.requests == 0
     }
 
-    /// The one that is answered next.
+    /// The one whose response comes next.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<&InFlight> {
         (self.requests > 0).then_some(&self.front.request)
@@ -165,7 +164,7 @@ impl Flights {
         self.unwritten += 1;
     }
 
-    /// What was pushed is written now; `each` sees it with its stamp.
+    /// The pushed requests are written now; `each` gets them with the stamp.
     #[inline]
     pub(crate) fn written(
         &mut self,
@@ -188,7 +187,7 @@ impl Flights {
         }
     }
 
-    /// The oldest ones are answered: up to `count_max`, as many as are alike.
+    /// The oldest ones have their responses: up to `count_max`, as many as are alike.
     #[inline]
     pub(crate) fn take(&mut self, count_max: usize) -> Option<Flight> {
         let Flight { request, count } = self.front;

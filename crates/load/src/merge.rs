@@ -1,9 +1,9 @@
 //! Records of generators that ran at the same time, as one run's.
 //!
-//! Samples and counts are added; nothing is averaged. What a single generator of all threads and
-//! connections would have counted is what comes out, bin by bin, and it is judged anew.
-//! Runs of other commands, one after another, are not merged: their windows would have to be added, and a rate over
-//! both says little about either; the sets of connections of one run are added by `record`.
+//! Samples and counts are added; nothing is averaged. The result is what a single generator of all threads and
+//! connections would have counted, bin by bin, and it is judged again. Runs of other commands, one after another, are
+//! not merged: their windows would have to be added, and a rate over both says little about either; the sets of
+//! connections of one run are added by `record`.
 use crate::connection_plan::Openings;
 use crate::outcome::add_errors;
 use crate::record::{ClassRecord, Ended, LoadRecord};
@@ -134,7 +134,7 @@ impl LoadRecord {
         }
     }
 
-    /// One record of all. The longest window is everybody's.
+    /// One record of all. The longest window is the window of all.
     ///
     /// # Errors
     /// If there is none, or if closed and open loops stand side by side.
@@ -274,7 +274,7 @@ impl LoadRecord {
             _ => None,
         };
         LoadAddress::add(&mut self.addresses, &other.addresses);
-        // Each generator saw the same ones; one list stays readable.
+        // Each generator had the same ones; one list stays readable.
         if self.outages.is_empty() {
             self.outages.clone_from(&other.outages);
         }

@@ -1,4 +1,4 @@
-//! Times without a target, in a run that goes on through them: since when, how long, and what failed meanwhile.
+//! Times without a target, in a run that continues through them: since when, how long, and what failed meanwhile.
 //!
 //! A server that closes each connection after its response leaves moments without a connection, too. So an outage is a
 //! time in which none was open and an attempt to open one failed. All here is for connections that are lost or opened;
@@ -17,7 +17,7 @@ use crate::timeline::Clocks;
 /// Outages kept one by one; further ones are added to the last.
 const OUTAGES_MAX: usize = 1_000;
 
-/// What all threads see of outages.
+/// The shared view of outages of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Outages(Mutex<Log>);
 
@@ -63,7 +63,7 @@ impl Outages {
         });
     }
 
-    /// A connection is gone, and with it `failed` requests.
+    /// A connection has ended, and with it `failed` requests.
     pub(crate) fn lost(&self, now_ns: u64, failed: u64) {
         self.change(|log| {
             log.open = log.open.saturating_sub(1);
@@ -165,16 +165,16 @@ impl Log {
 // Another program that wakes, or a hypervisor, takes a CPU for 0.1 to 10 ms a few times a second. What was due in that
 // time leaves late, what arrived is seen late, and the target gets all of it at once afterwards. If that is more than
 // one request in a hundred, the p99 is that of the machine and says nothing of the target. So a generator thread
-// compares the clock with the last time it looked at it: awake it looks every few microseconds, and asleep it knows
-// when it wanted to wake. A target that pauses makes no such stall: the thread sleeps until a response comes. Of the
-// target the kernel tells how long its threads waited for others ([`crate::TargetThreads`]).
+// compares the clock with its previous reading: awake it reads the clock every few microseconds, and asleep it knows
+// its intended wake-up time. A target that pauses makes no such stall: the thread sleeps until a response comes. For
+// the target, the kernel reports how long its threads waited for others ([`crate::TargetThreads`]).
 //
 // Only right where the target has other CPUs: on a common one, a stall is the target at work.
 
-/// A thread at work looks at the clock more often than this.
+/// A thread at work reads the clock more often than this.
 const STALL_NS_MIN: u64 = 50_000;
-/// What was due meanwhile is sent at once and has to be worked off: at half load, that takes as long again. So many times
-/// the stall's length is left out after it.
+/// Requests that became due meanwhile are sent at once and have to be worked off: at half load, that takes as long
+/// again. So many times the stall's length is left out after it.
 const RECOVERY: u64 = 2;
 
 /// The clocks of the responses that no stall touched.
@@ -264,8 +264,8 @@ impl StallWatch {
         }
     }
 
-    /// Responses are complete. A request that was due before the end of the last stall, and is answered after its begin,
-    /// met it; an earlier stall is over for requests that did not.
+    /// Responses are complete. A request that was due before the end of the last stall, and has its response after its
+    /// begin, met it; an earlier stall is over for requests that did not.
     #[inline]
     pub(crate) fn answered(
         &mut self,
@@ -305,7 +305,7 @@ const ANSWERS_MIN: u64 = 10;
 const SLICES_MIN: usize = 16;
 /// Slices in a row that have to leave the series steady.
 const HOLDS_MIN: usize = 4;
-/// Slices that are looked at: a minute.
+/// Slices that are kept: a minute.
 const SLICES_MAX: usize = 240;
 /// Slices that MSER leaves at least: a few at the end may be alike by chance.
 const KEPT_MIN: usize = 5;
@@ -321,7 +321,7 @@ pub(crate) struct Steadiness {
     /// The slice that has too few responses yet.
     open: LatencyHistogram,
     open_ns: u64,
-    /// Time that is no longer looked at.
+    /// Time that is no longer considered.
     forgotten_ns: u64,
     /// How often in a row the rule has held, and the transient that it found last.
     holds: usize,
@@ -329,7 +329,7 @@ pub(crate) struct Steadiness {
 }
 
 impl Steadiness {
-    /// A quarter of a second is over.
+    /// A quarter of a second has ended.
     pub(crate) fn quarter(&mut self, duration_ns: u64, clocks: &Clocks) {
         self.open.merge(&clocks.response);
         self.open_ns += duration_ns;
@@ -434,8 +434,8 @@ fn trend_z(series: &[f64]) -> f64 {
     (s.abs() - 1.0).max(0.0) * s.signum() / variance.sqrt()
 }
 
-// How busy a generator thread is. Time spent looking for responses (`--busy-poll`) is free time: the
-// thread would have slept.
+// How busy a generator thread is. Time spent polling for responses (`--busy-poll`) is free time: the thread would have
+// slept.
 
 /// CPU time of the calling thread over wall time, between the first and the last sample.
 #[derive(Debug, Default)]
@@ -446,12 +446,12 @@ pub(crate) struct CpuShare {
 
 impl CpuShare {
     /// Reads the calling thread's CPU clock, which is a system call: not per request. `spun_ns` is
-    /// how long it has looked for responses so far.
+    /// how long it has polled for responses so far.
     pub(crate) fn sample(&mut self, now_ns: u64, spun_ns: u64) {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         // Neither part of a thread's CPU time is ever negative.
         let cpu_ns = cpu.tv_sec.cast_unsigned() * 1_000_000_000 + cpu.tv_nsec.cast_unsigned();
-        // A thread that lost its CPU while it looked has used less than the time that took.
+        // A thread that lost its CPU while it polled has used less CPU time than the elapsed time.
         self.last = (now_ns, cpu_ns.saturating_sub(spun_ns));
         self.first.get_or_insert(self.last);
     }

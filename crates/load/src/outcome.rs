@@ -1,4 +1,4 @@
-//! What became of the requests of one thread: three clocks, and failures by phase.
+//! The outcomes of one thread's requests: three clocks, and failures by phase.
 //!
 //! ```text
 //! intended ------ slip ------ written ------ service ------ last byte
@@ -35,7 +35,7 @@ pub(crate) struct InFlight {
     /// 0 until the bytes are handed to the kernel.
     pub(crate) written_ns: u64,
     pub(crate) counted: bool,
-    /// What it is counted as; see [`crate::workload`].
+    /// The class it counts for; see [`crate::workload`].
     pub(crate) class: u16,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Outcome {
     pub(crate) lateness: LatencyHistogram,
     /// The rest of the send delay: no connection was free.
     pub(crate) blocked: LatencyHistogram,
-    /// `None`: nobody wants to know. On the heap: most runs have none.
+    /// `None`: not requested. On the heap: most runs have none.
     pub(crate) stalls: Option<Box<StallWatch>>,
     /// The parts of service, of a sample.
     pub(crate) wake: WakeDelays,
@@ -107,7 +107,7 @@ pub(crate) struct Outcome {
     pub(crate) sent: u64,
     /// Of those, how many were written after the window.
     pub(crate) sent_late: u64,
-    /// Requests written again because the server announced it would not answer them.
+    /// Requests written again because the server announced that it would not respond to them.
     pub(crate) resent: u64,
     /// Connections that were closed for bytes that no request had asked for.
     pub(crate) unasked: u64,
@@ -301,7 +301,7 @@ impl Outcome {
         self.response.record_many(response_ns, count);
     }
 
-    /// A request will not be answered.
+    /// A request will get no response.
     pub(crate) fn failed(&mut self, request: &InFlight, phase: Phase, now_ns: u64) {
         if !request.counted {
             if self.is_warm_up {
@@ -384,7 +384,7 @@ impl Outcome {
         punctual.clear();
     }
 
-    /// Takes the clocks away and goes on with empty ones.
+    /// Takes the clocks away and continues with empty ones.
     pub(crate) fn change(&mut self, mut empty: Clocks) -> (Clocks, Counts) {
         self.taken = self.requests_so_far();
         self.share_out();
@@ -478,7 +478,7 @@ pub(crate) fn add_errors(sum: &mut LoadErrors, part: &LoadErrors) {
     *sum = sum.plus(part);
 }
 
-// What became of the requests of one class in one thread.
+// The outcomes of one class's requests in one thread.
 
 /// Counts of one class.
 #[derive(Clone, Debug, Default)]

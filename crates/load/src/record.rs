@@ -1,4 +1,4 @@
-//! What a run found out.
+//! The results of a run.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -41,19 +41,19 @@ pub struct LoadRecord {
     pub stuck_threads: usize,
     /// Connections asked for.
     pub connections: usize,
-    /// How many of them were open at the start and at the end; `None`: nobody has told.
+    /// How many of them were open at the start and at the end; `None`: unknown.
     pub connections_open: Option<LoadConnectionsOpen>,
     /// How many connections each of the target's addresses took; empty where it has one.
     pub addresses: Vec<LoadAddress>,
-    /// Times without a target, of a run that goes on through them.
+    /// Times without a target, of a run that continues through them.
     pub outages: Vec<LoadOutage>,
-    /// What each set of connections came to; `None`: there was one.
+    /// The results of each set of connections; `None`: there was one.
     pub connection_sets: Option<LoadConnectionSets>,
     /// Most requests in flight per connection.
     pub pipeline: usize,
     /// The kernel interface that its threads used: `epoll`, `uring`.
     pub driver: &'static str,
-    /// How long a thread looked for responses before it slept, at most; 0: not at all.
+    /// How long a thread polled for responses before it slept, at most; 0: not at all.
     pub busy_poll_ns: u64,
     /// Busy polls that found something, of all threads.
     pub spins_paid: u64,
@@ -65,14 +65,14 @@ pub struct LoadRecord {
     pub rate_per_s: Option<f64>,
     /// The arrival process in words; `None` in a closed loop.
     pub arrivals: Option<String>,
-    /// Requests that were answered successfully: the samples of the three clocks.
+    /// Successful requests: the samples of the three clocks.
     pub requests: u64,
     /// Right responses that the rate is of: those of `rate_window`, whenever their requests left.
     pub answered_in_window: u64,
     /// Requests written (each once, see `resent`).
     pub sent: u64,
     /// Requests written again after the server had announced, by closing the connection, that it
-    /// would not answer them.
+    /// would not respond to them.
     pub resent: u64,
     /// Connections that were closed because bytes came that no request had asked for: a second response, or bytes behind
     /// one.
@@ -83,10 +83,10 @@ pub struct LoadRecord {
     pub sent_late: u64,
     /// Requests due but never written, among the timeouts.
     pub unsent: u64,
-    /// Requests due but dropped unsent because they were later than the deadline: neither answered
-    /// nor failed, their ages among `unanswered`.
+    /// Requests due but dropped unsent because they were later than the deadline: without response
+    /// and not failed, their ages among `unanswered`.
     pub shed: u64,
-    /// Requests under way when the run was cut off; neither answered nor failed.
+    /// Requests under way when the run was cut off; without response and not failed.
     pub abandoned: u64,
     /// Why the last connection that could not be opened was not; empty if all were.
     pub connect_failure: String,
@@ -106,7 +106,7 @@ pub struct LoadRecord {
     pub openings: Openings,
     /// How the requests spread over the connections.
     pub connection_use: ConnectionUse,
-    /// What came of the cookies that the server set; `None`: nobody kept any.
+    /// The outcome of the cookies that the server set; `None`: cookies were ignored.
     pub cookies: Option<LoadCookies>,
     /// Each class of requests by itself; empty if there is one.
     pub classes: Vec<ClassRecord>,
@@ -124,7 +124,7 @@ pub struct LoadRecord {
     pub duration_ns: u64,
     /// Right responses per second of `rate_window`.
     pub requests_per_s: f64,
-    /// What the rate is of: the window, or when a count ended it the part of it before the first connection found
+    /// The time span of the rate: the window, or when a count ended it the part of it before the first connection found
     /// no request left to send.
     pub rate_window: LoadRateWindow,
     /// From the intended start to the last byte.
@@ -175,9 +175,9 @@ pub struct LoadRecord {
     pub opening: LatencyHistogram,
     /// Handshakes of all connections; `None` in plaintext.
     pub tls: Option<LoadTls>,
-    /// What each second was like, warm-up included.
+    /// The results of each second, warm-up included.
     pub seconds: Vec<LoadSecond>,
-    /// CPU of the busiest thread as a share of one CPU, without what it spent looking for responses.
+    /// CPU of the busiest thread as a share of one CPU, without the time it polled for responses.
     pub generator_cpu_share: f64,
     /// CPU time the hypervisor withheld, as a share of the machine; `None` if unknown.
     pub steal_share: Option<f64>,

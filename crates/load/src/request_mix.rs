@@ -19,7 +19,7 @@ pub struct KeySpace {
     pub count: u64,
     /// How requests are spread over them.
     pub distribution: KeyDistribution,
-    /// What stands before the number.
+    /// The text before the number.
     pub prefix: String,
     /// Digits of the number, with zeros in front; `None`: nine, or as many as it takes.
     pub digits: Option<usize>,
@@ -46,14 +46,14 @@ pub enum KeyUse {
     New,
 }
 
-/// What follows the head of a request.
+/// The part after the head of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RequestBody {
     /// A template; empty: no body.
     Template(Vec<u8>),
     /// The value of the key.
     Value,
-    /// Bytes that look random, others for each request, as long as values are.
+    /// Random-looking bytes, different for each request, as long as values are.
     Generated,
 }
 
@@ -73,7 +73,7 @@ pub struct RequestClass {
     pub target: String,
     /// Fields besides Host and Content-Length; the values are templates.
     pub fields: Vec<(String, String)>,
-    /// What follows the head.
+    /// The part after the head.
     pub body: RequestBody,
     /// Which key it is about.
     pub key: KeyUse,

@@ -1,4 +1,4 @@
-//! What is asked and how the server is reached: the part of a run that says nothing of its length and rate.
+//! The requests and how the server is reached: the part of a run without its length and rate.
 //!
 //! `millpond load` makes one run of a plan; a comparison makes many short ones, each towards another server.
 
@@ -16,12 +16,12 @@ use crate::script::ScriptConfig;
 use crate::validation::{Validation, sha256_hex};
 use crate::workload::Requests;
 
-/// What is asked of a server.
+/// The requests for a server.
 #[derive(Clone, Debug)]
 pub struct RequestPlan {
     /// Where requests go.
     pub target: Target,
-    /// What they are; with a script only what it finds in its table.
+    /// Their kinds; with a script only what it finds in its table.
     pub workload: Workload,
     /// Which responses are right.
     pub validation: Validation,
@@ -181,9 +181,9 @@ impl RequestPlan {
 
 /// Longer than the 64 KiB window of LZ4, so one value never repeats within reach of compression.
 const TABLE_BYTES: usize = 65_536 + 4_096;
-/// Bytes that identify the key at the head of its value.
+/// Bytes at the beginning of a value that identify its key.
 const MARK_BYTES: usize = 8;
-/// Keys look like `k000000123`; more digits only beyond a billion keys.
+/// Keys are like `k000000123`; more digits only beyond a billion keys.
 const KEY_DIGITS_MIN: usize = 9;
 
 /// Finaliser of splitmix64: every input bit changes every output bit.

@@ -71,7 +71,7 @@ pub struct Connecting {
     pub last_failure: Option<ConnectFailure>,
 }
 
-/// Sees a run while it goes on, on the thread that started it.
+/// Observes a running run, on the thread that started it.
 ///
 /// Of several sets of connections one after another the window's edges are those of each.
 pub trait Observer {
@@ -82,10 +82,10 @@ pub trait Observer {
     /// The window has begun, some 50 us ago on a quiet machine, and any time ago on a busy one: for readings
     /// that are to cover it. They take their time from a CPU that the threads of the run may need.
     fn window_began(&self) {}
-    /// The window is over, as above, or all of its requests are answered. Not called if the run is cut short.
+    /// The window is over, as above, or all of its requests have their response. Not called if the run is cut short.
     fn window_ended(&self) {}
-    /// All requests are answered, and with [`LoadConfig::holds_connections`] all connections are open still. Not called
-    /// if the run is cut short.
+    /// All responses came, and with [`LoadConfig::holds_connections`] all connections are open still. Not called if the
+    /// run is cut short.
     fn connections_held(&self) {}
     /// About four times a second.
     fn progress(&self, _now: &Progress) {}
@@ -95,8 +95,8 @@ pub trait Observer {
     }
     /// Once for every second, in order, within some 30 ms of its end; warm-up included.
     fn second(&self, _second: &Second<'_>) {}
-    /// The run is over, but threads are not: their script does not come back. `record` is all there
-    /// is and ever will be. If this returns, the run waits for them, perhaps for ever.
+    /// The run has ended, but threads have not: their script does not return. `record` is the final
+    /// one. If this returns, the run waits for them, perhaps for ever.
     fn stuck(&self, _record: &LoadRecord) {}
 }
 
@@ -149,7 +149,7 @@ pub fn run_observed(
 /// for this `config`.
 ///
 /// # Errors
-/// As for [`run()`]. What the script does wrong meanwhile is in [`Script::errors`].
+/// As for [`run()`]. The script's errors meanwhile are in [`Script::errors`].
 pub fn run_script(
     config: &LoadConfig,
     script: &mut Script,
@@ -188,14 +188,14 @@ pub fn run_script(
     Ok(run_part(&part, Some(script), observer, &mut abort, stop)?.record)
 }
 
-/// What one set of connections does.
+/// The work of one set of connections.
 struct Part<'a> {
     config: &'a LoadConfig,
-    /// What earlier sets have done.
+    /// The work of earlier sets.
     origin: Origin,
 }
 
-/// What became of it.
+/// Its result.
 struct PartEnd {
     record: LoadRecord,
     /// How much of the run it took.
@@ -281,7 +281,7 @@ fn share_of(config: &LoadConfig, threads: usize, index: usize) -> usize {
     config.connections / threads + usize::from(index < config.connections % threads)
 }
 
-/// What a thread leaves behind.
+/// The results of a thread.
 struct WorkerEnd {
     leftover: Option<Arrival>,
     outcome: Outcome,
@@ -426,7 +426,7 @@ fn join(worker: WorkerHandle<'_>) -> Result<WorkerEnd, LoadError> {
 
 /// Of each thread: its ring or epoll, what wakes it, a timer, a spare one.
 const FILES_PER_THREAD: u64 = 4;
-/// Of the process, where the kernel does not tell which are open.
+/// Of the process, where the kernel does not report which are open.
 const FILES_OPEN_DEFAULT: u64 = 16;
 
 /// Refuses more connections than there are descriptors or ports for.
@@ -483,7 +483,7 @@ fn ports_in(range: &str) -> Option<u64> {
 
 // When a warm-up of unknown length ends: as soon as it is steady, or at its limit.
 
-/// From the decision to the window: every thread looks at the schedule several times meanwhile.
+/// From the decision to the window: every thread reads the schedule several times meanwhile.
 const NOTICE_NS: u64 = 100_000_000;
 
 /// Watches over one warm-up.
@@ -524,7 +524,7 @@ impl WarmUpWatch {
         });
     }
 
-    /// What became of it by `end_ns`; `None`: there was none.
+    /// Its outcome by `end_ns`; `None`: there was none.
     fn outcome(&self, schedule: &Schedule, end_ns: u64) -> Option<LoadWarmUp> {
         let end_ns = end_ns.min(schedule.window_start_ns());
         let duration_ns = end_ns.saturating_sub(schedule.start_ns());
@@ -544,9 +544,9 @@ impl WarmUpWatch {
     }
 }
 
-// Threads whose script does not come back: the run goes on to its results without them.
+// Threads whose script does not return: the run continues to its results without them.
 
-/// How long a thread may take to notice that the run is over.
+/// How long a thread may take to notice the end of the run.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Waits until all have ended, but not for ever. True: they have.
@@ -578,7 +578,7 @@ fn split_stuck(
     (ends, lost)
 }
 
-/// Adds what is known of those that are lost, but for their clocks, which the seconds hold.
+/// Adds what is known of the lost ones, except their clocks, which the seconds hold.
 fn add(total: &mut Outcome, lost: &[Lost]) {
     for Lost { counts, answers } in lost {
         add_errors(&mut total.errors, &counts.errors);
@@ -590,7 +590,7 @@ fn add(total: &mut Outcome, lost: &[Lost]) {
     }
 }
 
-/// What they had sent and never told of is under way as far as anybody knows.
+/// What they had sent and not reported counts as under way.
 fn close(record: &mut LoadRecord, lost: usize) {
     if lost == 0 {
         return;

@@ -1,7 +1,7 @@
 //! Single requests, for outputs with a row of each: `--print requests`, ab's `-g`.
 //!
-//! Only if asked for: `connection` shows each response here, and `worker` the kernel's stamp of those
-//! that have one. What comes when the room is full is counted.
+//! Only if asked for: `connection` shows each response here, and `worker` the kernel's stamp of those that have one.
+//! Samples beyond the room are counted only.
 
 use millpond_measure::histogram::LatencyHistogram;
 
@@ -11,12 +11,12 @@ use crate::outcome::InFlight;
 /// Requests that are kept at most by all threads together: some 200 MB.
 pub const SAMPLES_MAX: usize = 4_000_000;
 
-/// A request that was answered successfully.
+/// A successful request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestSample {
     /// When it was written.
     pub written_ns: u64,
-    /// From when it was meant to be written until it was.
+    /// From its intended write to the actual one.
     pub slip_ns: u64,
     /// How long connecting took, if the connection was opened for it; else 0. It came before the
     /// write.
@@ -68,7 +68,7 @@ impl Samples {
         });
     }
 
-    /// The last one that was answered was stamped by the kernel.
+    /// The kernel stamped the last response.
     pub(crate) fn stamped(&mut self, request: &InFlight, kernel_service_ns: u64) {
         // Without room it is not the last one kept.
         if let Some(last) = self.kept.last_mut()
@@ -150,7 +150,7 @@ impl Batches {
     }
 }
 
-// What ab tells of a request besides its time: connecting, and waiting for the first byte.
+// What ab reports of a request besides its time: connecting, and waiting for the first byte.
 
 /// The exceptions from the rule.
 #[derive(Clone, Debug, Default)]
@@ -175,7 +175,7 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    /// A right response to a counted request; `connect_ns` is 0 but for a connection's first.
+    /// A right response to a counted request; `connect_ns` is 0 except for a connection's first.
     #[cold]
     pub(crate) fn exception(
         &mut self,

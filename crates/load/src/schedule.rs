@@ -15,7 +15,7 @@ use crate::outages::SLICE_NS;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What makes a request due.
+/// The rule that makes a request due.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
     /// The next request leaves as soon as a connection is free.
@@ -35,12 +35,12 @@ pub struct Arrival {
     pub counted: bool,
 }
 
-/// How much of the run earlier sets of connections have had; the schedule goes on behind it.
+/// How much of the run earlier sets of connections have had; the schedule continues after it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Origin {
     /// Counted requests.
     pub requests: u64,
-    /// Time of the arrival process. What lies between two sets is not in it.
+    /// Time of the arrival process. The time between two sets is not in it.
     pub time_ns: u64,
 }
 
@@ -64,7 +64,7 @@ pub struct Schedule {
     window_start_ns: AtomicU64,
     /// `u64::MAX` when only a count ends the run.
     duration_ns: u64,
-    /// What the warm-up is cut into.
+    /// The slices of the warm-up.
     warm_up_cut_ns: u64,
     /// `u64::MAX` when only time ends the run.
     requests_max: u64,
@@ -96,7 +96,7 @@ impl Schedule {
         if let Pace::Open(arrivals) = &pace {
             warm_up_rate = arrivals.first_rate();
             warm_up_end = warm_up_rate.map_or(0, |rate| rate.arrivals_before(warm_up_ns));
-            // Of other processes the end is known when someone gets there.
+            // Of other processes the end is known when the first thread gets there.
             if let (Some(rate), Some(span_ns)) = (arrivals.steady_rate(), duration_ns) {
                 counted_max = counted_max.min(rate.arrivals_before(span_ns));
             }
@@ -118,8 +118,8 @@ impl Schedule {
         }
     }
 
-    /// The same behind `origin`: numbers and the arrival process go on there. For a schedule that nobody has
-    /// claimed from.
+    /// The same behind `origin`: numbers and the arrival process continue there. For a schedule from which nothing was
+    /// claimed.
     pub(crate) fn behind(self, origin: Origin) -> Self {
         let mut counted_max = self.requests_max;
         if let Pace::Open(arrivals) = &self.pace
@@ -151,18 +151,18 @@ impl Schedule {
         }
     }
 
-    /// Ends the warm-up of [`Self::warming_up`]: counting begins at the end of a slice, so far ahead
-    /// that every thread sees it before. Says when.
+    /// Ends the warm-up of [`Self::warming_up`]: counting begins at the end of a slice, so far ahead that every thread
+    /// reads it before. Returns when.
     pub(crate) fn begin_window(&self, not_before_ns: u64) -> u64 {
         let slices = (not_before_ns - self.start_ns).div_ceil(self.warm_up_cut_ns);
         let window_start_ns = self.start_ns + slices * self.warm_up_cut_ns;
-        // A thread that sees it needs to see nothing else.
+        // A thread that reads it needs to read nothing else.
         self.window_start_ns
             .store(window_start_ns, Ordering::Relaxed);
         window_start_ns
     }
 
-    /// What the warm-up is cut into.
+    /// The slices of the warm-up.
     pub(crate) fn warm_up_cut_ns(&self) -> u64 {
         self.warm_up_cut_ns
     }
@@ -194,7 +194,7 @@ impl Schedule {
         (self.requests_max != u64::MAX).then_some(self.requests_max)
     }
 
-    /// What makes requests due.
+    /// The rule that makes requests due.
     pub fn pace(&self) -> &Pace {
         &self.pace
     }
@@ -316,7 +316,7 @@ impl Schedule {
         !arrival.counted && arrival.intended_ns >= self.window_start_ns()
     }
 
-    /// When arrival `index` of the window is meant to leave, after the window's start.
+    /// The intended start of arrival `index` of the window, after the window's start.
     fn offset_ns(&self, index: u64, cursor: &mut Cursor<'_>) -> Option<u64> {
         let Origin { requests, time_ns } = self.origin;
         let offset_ns = cursor.offset_ns(requests.saturating_add(index))?;
@@ -419,7 +419,7 @@ fn take_many(next: &AtomicU64, end: u64, count_max: u64) -> Option<(u64, u64)> {
     (index < end).then(|| (index, count_max.min(end - index)))
 }
 
-// How early to wake for an arrival, learnt from how late wake-ups have been.
+// How early to wake for an arrival, derived from how late wake-ups have been.
 
 /// Widest window: what is later than this is not a timer's lateness but a busy CPU.
 const SPIN_NS_MAX: u64 = 100_000;

@@ -1,11 +1,11 @@
-//! wrk's Lua scripts: what they are told, and what became of them.
+//! wrk's Lua scripts: their input, and their outcome.
 //!
 //! [`Script::load`] runs the file in every state, then `setup` and `init`, and asks the first
 //! thread for a request as a proof; `run` lends each worker its `Runner`; [`Script::done`] hands
 //! the figures to the script.
 //!
-//! With the feature `lua` all of that is in `lua`. Without it LuaJIT is not built, and no script can
-//! be loaded, so that nothing else of the generator has to know.
+//! With the feature `lua` all of that is in `lua`. Without it LuaJIT is not built, and no script can be loaded, and the
+//! rest of the generator is unchanged.
 #[cfg_attr(not(feature = "lua"), path = "script/absent.rs")]
 mod lua;
 
@@ -16,12 +16,12 @@ use crate::error::LoadError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which script, and what it is told.
+/// Which script, and its arguments.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ScriptConfig {
     /// The Lua file, for messages.
     pub file: PathBuf,
-    /// What it says, read once by the caller: a pipe has its text once, and a comparison runs it many times.
+    /// Its text, read once by the caller: a pipe has its text once, and a comparison runs it many times.
     pub source: Arc<[u8]>,
     /// `args[0]` of `init(args)`.
     pub url: String,
@@ -52,11 +52,11 @@ impl ScriptConfig {
     }
 }
 
-/// What a script did wrong while the run went on.
+/// The errors of a script during the run.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ScriptErrors {
     /// How often.
     pub count: u64,
-    /// What the first one said.
+    /// The message of the first one.
     pub first: Option<String>,
 }

@@ -1,9 +1,8 @@
 //! The highest rate at which objectives hold: step up, bisect, vote again where it matters.
 //!
 //! `cli` calls [`find_max`]; it asks a `Bracket` for the next rate, makes one [`run`](crate::run())
-//! there, judges it, and tells the bracket, until that is narrow. Every step is a run of
-//! its own, with a warm-up and new connections, so that the backlog of one that was too fast is not
-//! in the next.
+//! there, judges it, and updates the bracket, until that is narrow. Every step is a run of its own,
+//! with a warm-up and new connections: the backlog of one that was too fast is not in the next.
 //!
 //! The response is a rate that was offered and held, twice.
 
@@ -29,7 +28,7 @@ use crate::verdict::{CPU_SHARE_MAX, ERROR_SHARE_INVALID, STEAL_SHARE_INVALID, fa
 /// The first rate, as a share of what a closed loop reaches. The steps up from there are chosen not
 /// to meet that figure itself: at exactly what a target can do, no vote is worth anything.
 const FIRST_SHARE: f64 = 1.05 / 8.0;
-/// Where to begin when a closed loop has not answered anything.
+/// Where to begin when a closed loop got no response.
 const FIRST_PER_S: f64 = 100.0;
 /// Samples beyond the strictest percentile that make a step long enough.
 const SAMPLES_BEYOND: u64 = 10;
@@ -39,7 +38,7 @@ const STEP_STRETCH_MAX: u64 = 4;
 /// How to search.
 #[derive(Clone, Debug)]
 pub struct SearchPlan {
-    /// What has to be kept.
+    /// The objectives.
     pub slo: Slo,
     /// The first rate; `None`: an eighth of what a closed loop reaches.
     pub first_per_s: Option<f64>,
@@ -51,7 +50,7 @@ pub struct SearchPlan {
     pub precision: f64,
 }
 
-/// What a search tells while it runs.
+/// The progress of a running search.
 #[derive(Clone, Copy, Debug)]
 pub enum SearchNews<'a> {
     /// A run begins: at this rate, or as a closed loop.
@@ -61,16 +60,16 @@ pub enum SearchNews<'a> {
     },
     /// How far that run is.
     Progress(&'a Progress),
-    /// A step is over.
+    /// A step has ended.
     Step(&'a SearchStep),
 }
 
-/// Searches with `config`, whose mode is not looked at and whose window is that of each step.
-/// `stop` ends it as it ends a run, with what is known until then.
+/// Searches with `config`, whose mode is ignored and whose window is that of each step. `stop` ends
+/// it as it ends a run, with what is known until then.
 ///
 /// # Errors
-/// If nothing was measured: a setting is wrong or the target cannot be reached. What fails once a step was
-/// made ends the search, and the report says what.
+/// If nothing was measured: a setting is wrong or the target cannot be reached. A failure after the first step ends the
+/// search, and the report contains it.
 pub fn find_max(
     config: &LoadConfig,
     plan: &SearchPlan,
@@ -137,7 +136,7 @@ impl Search<'_> {
                 Err(LoadError::Unreachable { .. }) if !steps.is_empty() => {
                     break SearchEnd::TargetGone;
                 }
-                // What was measured before it is worth no less.
+                // Earlier measurements keep their value.
                 Err(error) if !steps.is_empty() => {
                     failure = Some(error.to_string());
                     break SearchEnd::Failed;
@@ -149,7 +148,7 @@ impl Search<'_> {
         Ok(SearchReport { failure, ..report })
     }
 
-    /// What the connections can ask for at most, if the generator can.
+    /// The most that the connections can request, if the generator can.
     fn closed_loop(&self) -> Result<f64, LoadError> {
         (self.news)(&SearchNews::Begins { rate_per_s: None });
         let config = LoadConfig {
@@ -277,7 +276,7 @@ fn curve(bracket: &Bracket, steps: &[SearchStep]) -> Vec<CurvePoint> {
     points
 }
 
-// Between which two rates the limit lies, and where to look next.
+// Between which two rates the limit lies, and where to search next.
 
 /// Equal votes that decide about a rate.
 const VOTES: u32 = 2;
@@ -302,7 +301,7 @@ struct Tried {
 }
 
 impl Tried {
-    /// What the votes came to, if enough agree.
+    /// The result of the votes, if enough agree.
     fn decided(&self) -> Option<StepOutcome> {
         if self.met >= VOTES {
             Some(StepOutcome::Met)
@@ -315,7 +314,7 @@ impl Tried {
         }
     }
 
-    /// What the votes lean to.
+    /// The tendency of the votes.
     fn leaning(&self) -> StepOutcome {
         self.decided().unwrap_or({
             if self.met > 0 && self.missed + self.rejected == 0 {
@@ -396,7 +395,7 @@ impl Bracket {
         }
     }
 
-    /// A step at `per_s` is over.
+    /// A step at `per_s` has ended.
     fn observe(&mut self, per_s: f64, outcome: StepOutcome) {
         self.steps += 1;
         let place = self.tried.iter().position(|tried| tried.per_s == per_s);
@@ -427,7 +426,7 @@ impl Bracket {
         self.lowest_failed().map(|tried| tried.per_s)
     }
 
-    /// Every rate that was tried, and what its votes came to or lean to.
+    /// Every tried rate, and the result or tendency of its votes.
     fn rates(&self) -> impl Iterator<Item = (f64, StepOutcome)> + '_ {
         self.tried
             .iter()
@@ -459,7 +458,7 @@ impl Bracket {
     }
 }
 
-// What one step says about the target: that the rate holds, that it does not, or nothing.
+// The statement of one step about the target: that the rate holds, that it does not, or nothing.
 //
 // `search` asks after each run. A step that keeps its objectives counts even if the generator sent late, since that is
 // inside the response time. One that misses them counts against the target only if the generator sent on time. How
@@ -470,7 +469,7 @@ impl Bracket {
 const LATE_SHARE_MAX: f64 = 0.01;
 /// Share of the offered requests by which those on their way may have become more in the window.
 const GROWTH_SHARE_MAX: f64 = 0.005;
-/// What is on its way at one moment varies by its root; by so many times that, it does by chance.
+/// The number of requests on their way at one moment varies by its root; by so many times that, it does by chance.
 const GROWTH_ROOTS: f64 = 2.0;
 
 /// Judges a finished step, before whose window the rate was offered for `warm_up_ns`.
@@ -525,9 +524,8 @@ fn missed_rate(record: &LoadRecord) -> Option<String> {
 /// a long step for that to show in the latencies: the looser the objective and the shorter the step,
 /// the further above the limit a rate would hold.
 ///
-/// What came in and did not go out is the growth. By Little's law, rate times mean response time is
-/// what is on its way at a usual moment; as far as the warm-up was too short for that to build up, the
-/// window has to.
+/// Requests that arrived and were not finished are the growth. By Little's law, rate times mean response time is what
+/// is on its way at a usual moment; as far as the warm-up was too short for that to build up, the window has to.
 fn growing_backlog(record: &LoadRecord, warm_up_ns: u64) -> Option<String> {
     let offered = record.offered.filter(|&offered| offered > 0)? as f64;
     let errors = &record.errors;

@@ -1,4 +1,4 @@
-//! What the threads of a run share: read-only plans, one schedule, and a few counters.
+//! The data shared by the threads of a run: read-only plans, one schedule, and a few counters.
 //!
 //! `run` makes it, every `worker` reads it. A request touches only the schedule's index; boards are
 //! written fifty times a second.
@@ -25,7 +25,7 @@ use crate::workload::Requests;
 pub(crate) struct Shared<'run> {
     pub(crate) config: &'run LoadConfig,
     pub(crate) pace: Pace,
-    /// What earlier sets of connections have done.
+    /// The work of earlier sets of connections.
     pub(crate) origin: Origin,
     pub(crate) requests: Requests,
     /// By class.
@@ -90,7 +90,7 @@ impl Shared<'_> {
     }
 }
 
-/// What each class's responses are held to.
+/// The expected responses of each class.
 fn validators_of(config: &LoadConfig) -> Box<[Validator]> {
     match &config.workload {
         Workload::Mix(mix) => {
@@ -112,11 +112,11 @@ pub(crate) struct ConnectStatistics {
     pub(crate) open: AtomicUsize,
     /// Sessions that have had a connection, each counted once.
     pub(crate) reached: AtomicUsize,
-    /// The wait for connections is over and some are missing: they are abandoned.
+    /// The wait for connections has ended and some are missing: they are abandoned.
     pub(crate) is_short: AtomicBool,
-    /// Connections that were open when their threads learned that sending begins.
+    /// Connections that were open when their threads read that sending begins.
     pub(crate) open_at_start: AtomicUsize,
-    /// Connections that ever came up: tells a dead target from one that closes after each response.
+    /// Connections that ever came up: distinguishes a dead target from one that closes after each response.
     pub(crate) opened: AtomicU64,
     last_failure: Mutex<Option<ConnectFailure>>,
 }
@@ -184,10 +184,10 @@ impl ThreadStatistics {
     }
 }
 
-// Where threads that are done wait, their connections open, until the supervising thread has looked at the target.
+// Where finished threads wait, their connections open, until the supervising thread has examined the target.
 //
-// What a server holds for its connections (buffers, threads with arenas of their own) is gone a moment after they
-// close, so its memory has to be read before.
+// A server's memory for its connections (buffers, threads with arenas of their own) is gone a moment after they close,
+// so its memory has to be read before.
 
 /// Closed at first; opened once.
 #[derive(Debug)]
@@ -240,7 +240,7 @@ impl Gate {
     }
 }
 
-/// Opens the gate when it is dropped, on whatever way: nobody waits for a thread that has panicked.
+/// Opens the gate when it is dropped, in whatever way: no thread waits for one that has panicked.
 #[derive(Debug)]
 pub(crate) struct Opener<'a>(pub(crate) &'a Gate);
 
@@ -258,7 +258,7 @@ impl Drop for Opener<'_> {
 //     \---------------------------- service -----------------------------/
 // ```
 
-/// Stamps of a thread that answers faster: about a thousand a second.
+/// Stamps of a thread with more responses: about a thousand a second.
 const NS_PER_STAMP: u64 = 1_000_000;
 /// One receive in so many until the rate is known: a fast thread must not take most of its sample in the first moment.
 const EVERY_AT_FIRST: u32 = 16;
@@ -287,7 +287,7 @@ impl WakeDelays {
         kernel_service_ns
     }
 
-    /// Adds what another thread saw.
+    /// Adds the results of another thread.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.delay.merge(&other.delay);
         self.kernel_service.merge(&other.kernel_service);
@@ -317,7 +317,7 @@ impl Sampling {
     }
 }
 
-// When a run is not worth going on with: too many failures, or responses far too late.
+// When a run is to be ended: too many failures, or responses far too late.
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -359,7 +359,7 @@ impl<'run> AbortWatch<'run> {
         }
     }
 
-    /// A second is over.
+    /// A second has ended.
     pub(crate) fn second(&mut self, second: &Second<'_>) {
         let Some(rule) = self.rule else { return };
         let figures = second.figures;

@@ -142,7 +142,7 @@ pub(crate) struct Counts {
     pub(crate) received_bytes: u64,
 }
 
-/// What a thread sends off at the end of a second.
+/// The record that a thread sends at the end of a second.
 pub(crate) struct Handed {
     worker: usize,
     span: Span,
@@ -239,7 +239,7 @@ impl Seconds {
     ) {
         let Some(span) = self.span.take() else { return };
         let (clocks, counts) = outcome.change(exchange.empty_clocks());
-        // Only a supervisor that has gone receives nothing, and then nobody wants to know.
+        // Only a supervisor that has gone receives nothing, and then the record is not needed.
         let _ = exchange.outbox.send(Handed {
             worker: self.worker,
             span,
@@ -251,7 +251,7 @@ impl Seconds {
     }
 }
 
-/// What a thread had handed over when it was abandoned.
+/// The records that a thread had handed over when it was abandoned.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lost {
     pub(crate) counts: Counts,
@@ -275,7 +275,7 @@ pub(crate) struct Timeline<'run> {
     rows: BTreeMap<u64, Row>,
     /// The slices so far of a second that is not over.
     slices: Option<Row>,
-    /// What a warm-up that ends by itself is judged by.
+    /// The rule for a warm-up that ends by itself.
     pub(crate) steadiness: Steadiness,
     /// Sum of the rows that count.
     pub(crate) totals: Clocks,
@@ -296,8 +296,8 @@ impl<'run> Timeline<'run> {
         }
     }
 
-    /// Takes in what the threads sent off; `each` sees every second that it completed. `start_ns`
-    /// is when sending began.
+    /// Takes in what the threads sent; `each` gets every second that it completed. `start_ns` is
+    /// when sending began.
     pub(crate) fn collect(&mut self, start_ns: u64, each: &mut dyn FnMut(&Second<'_>)) {
         while let Some(handed) = self.exchange.receive() {
             self.take(handed);
@@ -324,7 +324,7 @@ impl<'run> Timeline<'run> {
         *lost
     }
 
-    /// Slices of a warm-up are shown to its judge, and to everybody else as seconds.
+    /// Slices of a warm-up go to its judge; all other readers get seconds.
     fn join(&mut self, row: Row, start_ns: u64, each: &mut dyn FnMut(&Second<'_>)) {
         let is_slice = row.span.is_slice;
         if is_slice {

@@ -35,7 +35,7 @@ pub struct Validation {
     pub body: BodyCheck,
     /// How long bodies are; `None`: any length.
     pub length: Option<u64>,
-    /// What bodies add up to; `None`: anything.
+    /// The sum of bodies; `None`: anything.
     pub checksum: Option<Checksum>,
     /// The key of the request must occur in the body.
     pub has_echo: bool,
@@ -71,12 +71,12 @@ impl Validation {
     }
 }
 
-/// What became of one response.
+/// The outcome of one response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Judgement {
     /// Status and body are right.
     Right,
-    /// A status outside the set; its body was not looked at.
+    /// A status outside the set; its body was not checked.
     WrongStatus,
     /// The status is right, the body is not what was stored or what others got.
     WrongBody,
@@ -118,7 +118,7 @@ impl Validator {
         self.is_status_only
     }
 
-    /// What a response is of which nothing but this matters.
+    /// The kind of a response of which nothing but this matters.
     #[inline]
     pub(crate) fn judge_status(&self, status: u16) -> Judgement {
         if self.validation.statuses.contains(status) {
@@ -140,7 +140,7 @@ impl Validator {
     }
 }
 
-/// What a body is compared with that the user knows.
+/// A known body that bodies are compared with.
 #[derive(Debug, Default)]
 struct Known {
     hasher: Option<Hasher>,
@@ -172,7 +172,7 @@ impl ResponseCheck {
         self.collected.clear();
     }
 
-    /// The next bytes of a body arrived that nobody looks at.
+    /// The next bytes of a body arrived that no check reads.
     #[inline]
     pub(crate) fn skip(&mut self, part: &[u8]) {
         self.received_bytes += part.len() as u64;
@@ -221,7 +221,7 @@ impl ResponseCheck {
             Some(first) if first.status == self.status => {
                 let kept = first.body.get(offset..).unwrap_or_default();
                 let len = kept.len().min(part.len());
-                // What lies beyond the kept part is judged by length alone.
+                // Bytes beyond the kept part are judged by length alone.
                 self.body_differs = self.body_differs || kept[..len] != part[..len];
             }
             Some(_) => {}
@@ -233,8 +233,8 @@ impl ResponseCheck {
         }
     }
 
-    /// The response is complete. Of several mistakes the first of this order is told: status, length,
-    /// checksum, echo, content.
+    /// The response is complete. Of several mistakes the first in this order is reported: status, length, checksum,
+    /// echo, content.
     pub(crate) fn finish(
         &mut self,
         validator: &Validator,
@@ -345,9 +345,9 @@ impl StatusSet {
     }
 }
 
-// Checksums that a user knows of a body.
+// Checksums of a body that are known to the user.
 
-/// What the bytes of a body add up to.
+/// The sum of a body's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Checksum {
     /// Of `cksum -a crc32b`, gzip and PNG.
@@ -461,7 +461,7 @@ impl EchoSearch {
         self.is_found
     }
 
-    /// Looks for `key`, the same for all parts of a body, in the next part.
+    /// Searches for `key`, the same for all parts of a body, in the next part.
     fn look(&mut self, key: &[u8], part: &[u8]) {
         if self.is_found {
             return;

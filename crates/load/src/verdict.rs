@@ -1,8 +1,8 @@
 //! Whether a run's figures can be relied on, by the run itself.
 //!
-//! A generator that was late, busy or stalled prints a healthy-looking p99 all the same; so each
-//! run says OK, SUSPECT (usable with care) or INVALID (something else was measured) and why. A slow
-//! target measured well is OK.
+//! A generator that was late, busy or stalled still prints a healthy-looking p99; so each run says
+//! OK, SUSPECT (usable with care) or INVALID (something else was measured) and why. A slow target
+//! measured well is OK.
 use crate::cookies::{COOKIE_BYTES_MAX, COOKIES_MAX};
 use crate::record::{Ended, LoadRecord};
 use millpond_measure::histogram::LatencyHistogram;
@@ -25,7 +25,7 @@ const STEAL_SHARE_MAX: f64 = 0.02;
 /// Above this, the machine was not there to be measured.
 pub(crate) const STEAL_SHARE_INVALID: f64 = 0.10;
 
-/// What objectives ask of a record.
+/// The objectives' requirements on a record.
 #[must_use]
 pub fn facts_of(record: &LoadRecord) -> SloFacts<'_> {
     SloFacts {
@@ -134,7 +134,7 @@ fn judge_errors(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
 }
 
-/// What does not make a run suspect is said all the same.
+/// Notes that do not make a run suspect are still reported.
 fn note_errors(record: &LoadRecord) -> Option<String> {
     failures_in_words(record).filter(|_| error_share(record) <= ERROR_SHARE_NOTED)
 }
@@ -231,8 +231,8 @@ fn judge_lateness(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
 }
 
-/// Waiting for a free connection is in the response times, as it says, so the figures are right; but a target that
-/// is asked over more connections may answer sooner.
+/// Waiting for a free connection is in the response times, as the note says, so the figures are right; but a target
+/// with more connections may respond sooner.
 fn note_blocked(record: &LoadRecord) -> Option<String> {
     let blocked_p99 = record.blocked.percentile(99.0);
     let response_p50 = record.response.percentile(50.0);
@@ -273,7 +273,7 @@ fn judge_wake(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
 }
 
-/// What was dropped unsent has no latency, so the latencies are of a selection.
+/// Requests dropped unsent have no latency, so the latencies are of a selection.
 fn judge_shed(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(offered) = record.offered.filter(|_| record.shed > 0) else {
         return;
@@ -292,8 +292,8 @@ fn judge_missed_rate(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(offered) = record.offered.filter(|&offered| offered > 0) else {
         return;
     };
-    // An interrupted run leaves requests under way; that is not the target's doing. What an outage kept from leaving
-    // has failed, as the failures say.
+    // An interrupted run leaves requests under way; that is not the target's doing. Requests that an outage kept from
+    // being sent have failed, as the failures say.
     let unsent = match record.outages.is_empty() {
         true => record.unsent,
         false => 0,
@@ -310,7 +310,7 @@ fn judge_missed_rate(record: &LoadRecord, verdict: &mut LoadVerdict) {
     }
 }
 
-/// A server that misses its cookies is asked something else than was meant.
+/// A server that misses its cookies gets other requests than intended.
 fn judge_cookies(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(cookies) = record.cookies.filter(|cookies| cookies.overflowed > 0) else {
         return;
@@ -322,7 +322,7 @@ fn judge_cookies(record: &LoadRecord, verdict: &mut LoadVerdict) {
     note(verdict, LoadStatus::Suspect, reason);
 }
 
-/// What still changes when counting begins has no single rate and latency.
+/// A target that still changes when counting begins has no single rate and latency.
 fn judge_warm_up(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(warm_up) = record.warm_up else {
         return;
@@ -338,7 +338,7 @@ fn judge_warm_up(record: &LoadRecord, verdict: &mut LoadVerdict) {
     note(verdict, LoadStatus::Suspect, reason);
 }
 
-/// What fewer connections carry is not what was asked about.
+/// Fewer connections than requested are another measurement.
 fn judge_connections(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let Some(open) = record
         .connections_open

@@ -1,11 +1,10 @@
 //! One thread of the generator: an io shard that gives arrivals to its free connections.
 //!
-//! Per tick: events are taken in (responses free connections), then due arrivals are spread over the
-//! free connections, then each connection that got some sends them in one call, stamped just before
-//! it. Between ticks the thread sleeps until its next arrival (see `schedule`). A thread with a free
-//! connection holds at most one arrival that is not due yet, so an arrival wakes one thread and not
-//! all of them. What is never answered is found by a sweep, late by up to a sixteenth of the
-//! timeout and a housekeeping; a response that comes in between is too late all the same.
+//! Per tick: events are taken in (responses free connections), then due arrivals are spread over the free connections,
+//! then each connection that got some sends them in one call, stamped just before it. Between ticks the thread sleeps
+//! until its next arrival (see `schedule`). A thread with a free connection holds at most one arrival that is not due
+//! yet, so an arrival wakes one thread and not all of them. Requests without a response are found by a sweep, late by
+//! up to a sixteenth of the timeout and one housekeeping period; a response that comes in between is still too late.
 mod connections;
 mod sending;
 #[cfg(test)]
@@ -39,11 +38,11 @@ use millpond_io::{Driver, Errno, Event, IoError, Protocol, ShardContext, WaitPla
 use millpond_measure::record::LoadFailureKind;
 use std::collections::VecDeque;
 
-/// How often flags are looked at and totals published.
+/// How often flags are read and totals published.
 const HOUSEKEEPING_NS: u64 = 20_000_000;
 /// The same while the run has not begun, so that it begins on time.
 const HOUSEKEEPING_NS_BEFORE_START: u64 = 1_000_000;
-/// How often memory is given back that nobody used in between.
+/// How often memory is given back that was not used in between.
 const TRIM_NS: u64 = 1_000_000_000;
 /// Connections being opened at once: more would overflow a listener's queue and wait a second.
 const CONNECTING_MAX: usize = 128;
@@ -85,41 +84,40 @@ pub(crate) struct Worker<'run> {
     /// When the wait before this tick was to end at the latest.
     wait_until_ns: Option<u64>,
     had_events: bool,
-    /// The clock when it was last looked at.
+    /// The last reading of the clock.
     now_ns: u64,
     next_housekeeping_ns: u64,
     next_sweep_ns: u64,
     next_trim_ns: u64,
     cpu: CpuShare,
-    /// What the last response of each class looked like, which the next one mostly does too.
+    /// The last response of each class, which the next one mostly equals.
     last_heads: Box<[LastHead]>,
     /// `None`: receives are not stamped.
     stamps: Option<Sampling>,
     is_done: bool,
     is_closed_loop: bool,
-    /// Responses need no more than a comparison with the last one, if nobody listens and no script made
-    /// their requests: nothing but their status matters, and connections are not closed after a number
-    /// of them.
+    /// Responses need only a comparison with the last one, if there is no listener and no script made their requests:
+    /// only their status matters, and connections are not closed after a number of them.
     takes_alike: bool,
     /// A closed loop whose requests differ in nothing but their numbers, without script and cookies.
     has_equal_requests: bool,
     /// Where the requests come from, if not from the workload. On the heap: most runs have none.
     pub(crate) script: Option<Box<Runner>>,
-    /// What each connection keeps of what the server sets; `None`: nothing.
+    /// The server's cookies of each connection; `None`: nothing.
     pub(crate) cookies: Option<Box<Cookies>>,
-    /// The clock of whole batches, if that is wanted.
+    /// The clock of whole batches, if requested.
     pub(crate) batches: Option<Box<Batches>>,
-    /// Single requests, if they are wanted.
+    /// Single requests, if requested.
     pub(crate) samples: Option<Box<Samples>>,
     /// Parts of opening connections; empty in plaintext.
     pub(crate) openings: Openings,
-    /// Connections that are over.
+    /// Connections that have ended.
     pub(crate) connection_use: ConnectionUse,
-    /// Whether anything but the clocks looks at responses.
+    /// Whether anything but the clocks reads responses.
     has_listener: bool,
     /// The arrivals of the string of requests in hand.
     batch: Vec<Arrival>,
-    /// Why the run cannot go on.
+    /// Why the run cannot continue.
     pub(crate) failure: Option<LoadError>,
 }
 
@@ -232,7 +230,7 @@ impl<'run> Worker<'run> {
         }
     }
 
-    /// A second is over. Called for events too, so that each is counted in its own.
+    /// A second has ended. Called for events too, so that each is counted in its own.
     #[cold]
     fn turn_second(&mut self, now_ns: u64) {
         let shared = self.shared;
@@ -388,7 +386,7 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
 }
 
 impl Worker<'_> {
-    /// How long to wait for events: until the next arrival is due, or until it is time to look around.
+    /// How long to wait for events: until the next arrival is due, or until the next housekeeping.
     fn next_wait(&mut self) -> WaitPlan {
         let start_ns = self.shared.schedule.get().map(Schedule::start_ns);
         let due_ns = match (start_ns, self.held) {

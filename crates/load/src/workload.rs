@@ -145,7 +145,7 @@ impl Requests {
         }
     }
 
-    /// What is known of the response to request `number` of this class, if that is looked at.
+    /// What is known of the response to request `number` of this class, if that is checked.
     pub(crate) fn expected(&self, number: u64, class: u16) -> Option<Expected<'_>> {
         match &self.kind {
             Kind::Fixed(_) => None,
@@ -197,7 +197,7 @@ struct Class {
     template: Template,
     key: KeyUse,
     expects_value: bool,
-    /// Whether anything of the response is known beforehand that is looked at.
+    /// Whether anything checked in the response is known beforehand.
     is_known: bool,
 }
 
@@ -265,7 +265,7 @@ impl Varied {
         }
     }
 
-    /// Reads of the newest keys keep away from those that may still be on their way.
+    /// Reads of the newest keys avoid those whose write may still be on its way.
     fn key(&self, class: &Class, choice: &Choice) -> u64 {
         match class.key {
             KeyUse::New => self.picker.count() + choice.ordinal,
@@ -333,7 +333,7 @@ fn refuse<T>(name: &'static str, problem: String) -> Result<T, LoadError> {
     Err(LoadError::Setting { name, problem })
 }
 
-/// What can be said before anything is compiled.
+/// The checks before anything is compiled.
 fn check(mix: &RequestMix) -> Result<(), LoadError> {
     let classes = &mix.classes;
     if classes.is_empty() || classes.len() > CLASSES_MAX {
@@ -437,8 +437,8 @@ fn compile(
     Ok((head, body))
 }
 
-/// The request line and the fields, each with its line end. A generator asks for what it is told, so that
-/// targets may have more bytes than RFC 3986 allows; none that ends a line (see `LoadConfig::check`).
+/// The request line and the fields, each with its line end. A generator sends the target it is given, so targets may
+/// have more bytes than RFC 3986 allows; none that ends a line (see `LoadConfig::check`).
 fn head_lines(target: &Target, method: Method, fields: &[(String, String)]) -> String {
     let (path, host) = (&target.path, &target.host);
     let mut lines = format!("{} {path} HTTP/1.1\r\nHost: {host}\r\n", method.as_str());
@@ -558,7 +558,7 @@ fn chunked_encode(
     wire
 }
 
-// What all requests of a run are written from: ids of keys, values, lines of files.
+// The data of all requests of a run: ids of keys, values, lines of files.
 
 /// Longest text before the digits of a key.
 pub(crate) const KEY_PREFIX_BYTES_MAX: usize = 64;
@@ -591,7 +591,7 @@ impl Sources {
         }
     }
 
-    /// What is known of the response about `key`, its value included.
+    /// The expected response about `key`, its value included.
     #[cfg(test)]
     pub(crate) fn expected(&self, key: u64) -> Expected<'_> {
         Expected {
@@ -625,7 +625,7 @@ impl Sources {
     }
 }
 
-/// What is known beforehand of the response to one request.
+/// The expected response to one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
     sources: &'a Sources,

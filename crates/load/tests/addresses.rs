@@ -87,7 +87,7 @@ fn either_family_stands_in_for_the_other() {
     let port_of = |server: &TestServer| server.address.port();
     for (server, place) in [(&v6, 0), (&v4, 1)] {
         let port = port_of(server);
-        // Nothing listens on this port in the other family, as long as nobody else takes it there.
+        // Nothing listens on this port in the other family, as long as no other program takes it there.
         let addresses = [
             SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], port)),
             SocketAddr::from(([127, 0, 0, 1], port)),

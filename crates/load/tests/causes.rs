@@ -8,7 +8,7 @@ use millpond_measure::record::LoadFailureKind as Kind;
 use millpond_measure::report::wrk;
 use support::{MS, Reply, TestServer, check_identities, run};
 
-/// What a server answers before it closes, and what has to be said: the kind of failure, a part of the example's
+/// What a server sends before it closes, and the expected report: the kind of failure, a part of the example's
 /// sentence, the mode's name, and the bytes. `{ok}` is the beginning of a right response, `{x:N}` so many letters x,
 /// `{fields:N}` so many fields; escapes are those of Rust.
 const ANSWERS: &str = r"

@@ -49,8 +49,8 @@ fn n_requests_are_exactly_n() {
     }
 }
 
-/// Goal: the rate of a number of requests is of what is answered before a connection finds none to send; where that
-/// is nothing, of all of them.
+/// Goal: the rate of a number of requests is of the responses before a connection finds none to send; where there are
+/// none, of all of them.
 #[test]
 fn the_rate_is_of_the_time_with_requests_left() {
     let rate_window = |connections, requests| {
@@ -325,7 +325,7 @@ fn silent_closes_fail_their_requests_and_slow_the_reconnects() {
     let record = run(&config);
     check_identities(&record);
     assert_eq!((record.requests, record.errors.read), (0, 5));
-    // What the last of them left behind may be connected again or not.
+    // The connection of the last one may be open again or not.
     assert_eq!(server.requests(), 5);
     assert!(server.connections() >= 5);
     // Waits of 10, 20, 40 and 80 ms, or longer on a busy machine: a spinning client has none.
@@ -339,7 +339,7 @@ fn silent_closes_fail_their_requests_and_slow_the_reconnects() {
     );
 }
 
-/// Goal: a server that never answers yields timeouts with their ages, and the run ends.
+/// Goal: a server that never responds yields timeouts with their ages, and the run ends.
 #[test]
 fn a_silent_server_yields_timeouts() {
     let server = TestServer::start(|_| Reply::silence());
@@ -372,12 +372,12 @@ fn run_connected(config: &LoadConfig) -> LoadRecord {
     run(config)
 }
 
-/// Goal: a response that comes after the timeout is a timeout and no sample, also when it comes before
-/// anybody has looked for it; with a pipeline as without.
+/// Goal: a response that comes after the timeout is a timeout and no sample, also when it comes before the sweep; with
+/// a pipeline and without.
 #[test]
 fn an_answer_after_the_timeout_is_a_timeout() {
     for pipeline in [1, 4] {
-        // Soon enough to be there before the next look, which is 20 ms away at most.
+        // Soon enough to be there before the next sweep, which is 20 ms away at most.
         let server = TestServer::start(|_| Reply::ok(b"late").after(Duration::from_millis(62)));
         let mut config = get(server.address);
         config.connections = 5;
@@ -418,7 +418,7 @@ fn an_unreachable_target_is_one_clear_error() {
     );
 }
 
-/// Goal: a target that dies ends the run soon, with what was measured and the errors counted.
+/// Goal: a target that dies ends the run soon, with the measurements until then and the errors counted.
 #[test]
 fn a_target_that_dies_ends_the_run_soon() {
     let server = TestServer::start(|_| Reply::ok(b"hello"));
@@ -592,7 +592,8 @@ fn wrong_settings_are_refused_by_name() {
 }
 
 /// Goal: single requests are kept with their parts, as many as there is room for; in a pipeline
-/// without a script what left together is a batch. Not asked for, there is none of either.
+/// without a script requests that left together are a batch. Without the options there is none of
+/// either.
 #[test]
 fn single_requests_and_batches_are_kept_if_asked_for() {
     let server = TestServer::start(|_| Reply::ok(b"hello"));

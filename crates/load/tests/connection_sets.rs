@@ -57,7 +57,7 @@ fn reconnecting_keeps_the_number_of_requests() {
             (record.connections, record.ended),
             (connections, Ended::Complete)
         );
-        // Whatever the times: of a set at most the other places are not answered when its window ends.
+        // Whatever the times: of a set at most the other places are without a response when its window ends.
         let places = (connections * pipeline) as u64;
         if every >= 10 + places && every >= 2 * places {
             assert_eq!(sets.sets.len() as u64, requests / every);
@@ -82,7 +82,7 @@ fn reconnecting_by_time_keeps_the_number_too() {
     assert_eq!(server.connections() as u64, 2 * opened);
 }
 
-/// Goal: numbers of requests go on behind a reconnect, so each key is written once, in a schedule as well.
+/// Goal: numbers of requests continue after a reconnect, so each key is written once, in a schedule as well.
 #[test]
 fn requests_go_on_where_they_were() {
     for mode in [Mode::ClosedLoop, Mode::ConstantRate { per_s: 2_000.0 }] {
@@ -106,7 +106,7 @@ fn requests_go_on_where_they_were() {
     }
 }
 
-/// Counts what it is told.
+/// Counts its calls.
 #[derive(Default)]
 struct Told {
     started: RefCell<u64>,
@@ -126,7 +126,7 @@ impl Observer for Told {
     }
 }
 
-/// Goal: repetitions are the same run again on fresh connections, and who watches sees one run.
+/// Goal: repetitions are the same run again on fresh connections, and the observer sees one run.
 #[test]
 fn repetitions_are_added_up() {
     let server = TestServer::start(|_| Reply::ok(b"fine"));
@@ -164,7 +164,7 @@ fn repetitions_are_added_up() {
     assert!(seconds.is_sorted_by_key(|&(_, start_ns)| start_ns));
 }
 
-/// Goal: a target that has gone between two sets ends the run with what was measured until then.
+/// Goal: a target that stops between two sets ends the run with the measurements until then.
 #[test]
 fn a_target_that_goes_leaves_what_was_measured() {
     let server = TestServer::start(|_| Reply::ok(b"fine"));
@@ -184,7 +184,7 @@ fn a_target_that_goes_leaves_what_was_measured() {
     assert_eq!(record.connection_sets.unwrap().opened, 1);
 }
 
-/// Goal: what cannot be is refused under its name before anything is opened.
+/// Goal: an invalid setting is refused under its name before anything is opened.
 #[test]
 fn wrong_settings_are_named() {
     let server = TestServer::start(|_| Reply::ok(b"fine"));

@@ -1,4 +1,4 @@
-//! How connections come and go, as a server sees them.
+//! How connections open and close, as a server sees them.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;
@@ -54,8 +54,8 @@ fn connections_end_after_their_requests() {
     }
 }
 
-/// Goal: all connections of a ramp come while the run goes on, and none before it is due. (That others
-/// send meanwhile is shown in simulated time, beside `worker`.)
+/// Goal: all connections of a ramp are opened during the run, and none before it is due. (That others send meanwhile is
+/// shown in simulated time, beside `worker`.)
 #[test]
 fn every_connection_of_a_ramp_comes() {
     let server = TestServer::start(|_| Reply::ok(b"fine").after(Duration::from_millis(1)));
@@ -139,7 +139,7 @@ fn connections_come_from_their_sources() {
     assert!(error.unwrap_err().to_string().contains("192.0.2.1"));
 }
 
-/// A server that knows how many of its connections are open.
+/// A server that counts its open connections.
 fn counting_server() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -162,7 +162,7 @@ fn counting_server() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     (address, open)
 }
 
-/// What the server has open when the observer is told that all requests are answered.
+/// What the server has open when the observer is called after all responses.
 struct HeldConnections<'a> {
     open: &'a AtomicUsize,
     seen: Mutex<Vec<usize>>,
@@ -175,9 +175,9 @@ impl Observer for HeldConnections<'_> {
     }
 }
 
-/// Goal: who wants to look at a server after the last response finds all connections open, over several threads and
-/// sets of connections; memory was read when a server with a thread for each connection had ended them. A run that
-/// is cut short ends all the same.
+/// Goal: an observer of a server after the last response finds all connections open, over several threads and sets of
+/// connections; memory was once read when a server with a thread for each connection had ended them. A run that is cut
+/// short still ends.
 #[test]
 fn connections_stay_open_for_the_observer() {
     let (address, open) = counting_server();

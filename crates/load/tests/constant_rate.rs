@@ -33,7 +33,7 @@ fn a_stall_is_not_omitted() {
     assert!(record.response.percentile(99.0) >= 150 * MS);
     assert!(record.response.percentile(90.0) >= 80 * MS);
     assert!(record.service.max() >= 199 * MS);
-    // Only one of them was served slowly: the server answered the others as soon as it got them.
+    // Only one of them was served slowly: the server responded to the others as soon as it got them.
     let slow = |histogram: &millpond_measure::histogram::LatencyHistogram, limit_ns: u64| {
         histogram
             .bins()
@@ -52,7 +52,7 @@ fn a_stall_is_not_omitted() {
     assert!(slow(&record.slip, 150 * MS) >= 20);
 }
 
-/// Goal: N requests at a rate are as long as N/R for the rate, whenever the last of them is answered.
+/// Goal: N requests at a rate are as long as N/R for the rate, whenever the last response comes.
 #[test]
 fn the_rate_of_a_count_is_of_its_arrivals() {
     let server = TestServer::start(|_| Reply::ok(b"hello"));
@@ -174,12 +174,12 @@ fn overload_is_told_with_every_request_accounted_for() {
             .iter()
             .any(|reason| reason.contains("rate was missed"))
     );
-    // The rate is what the window saw, not what the drain added.
+    // The rate is of the window, without the responses of the drain.
     assert!(record.requests_per_s <= 52.0, "{}", record.requests_per_s);
 }
 
-/// Goal: what is unanswered when the drain ends is a timeout of at least its age, not a success
-/// and not lost.
+/// Goal: a request without a response at the end of the drain is a timeout of at least its age, not
+/// a success and not lost.
 #[test]
 fn requests_open_at_the_end_are_timeouts_with_their_age() {
     let server = TestServer::start(|seen| {
@@ -196,7 +196,7 @@ fn requests_open_at_the_end_are_timeouts_with_their_age() {
     config.timeout_ns = 500 * MS;
     let record = run(&config);
     check_identities(&record);
-    // A server that stalls may leave some of the first ten unanswered too, none of the others answered.
+    // A server that stalls may leave some of the first ten without a response too, and respond to none of the others.
     let (answered, timeouts) = (record.requests, record.errors.timeout);
     assert!(answered <= 10, "{record:?}");
     assert_eq!(answered + timeouts, 30, "{:?}", record.errors);
@@ -252,7 +252,7 @@ fn a_dying_target_leaves_no_arrival_unaccounted() {
 }
 
 /// Goal: with a deadline an overloaded run sends what is fresh, and every arrival is in exactly one
-/// count: answered, failed, dropped late, or under way at the end.
+/// count: successful, failed, dropped late, or under way at the end.
 #[test]
 fn a_deadline_sheds_what_is_late_and_counts_it_apart() {
     let server = TestServer::start(|_| Reply::ok(b"hello").after(Duration::from_millis(20)));
@@ -298,7 +298,7 @@ fn a_poisson_process_reaches_the_server_whole() {
     );
 }
 
-/// Goal: a trace needs no other end, and ends the run when it is over.
+/// Goal: a trace needs no other end, and ends the run at its own end.
 #[test]
 fn a_trace_ends_the_run() {
     let server = TestServer::start(|_| Reply::ok(b"hello"));

@@ -1,4 +1,4 @@
-//! Cookies as a server sees them that sets some and counts on getting them back.
+//! Cookies as seen by a server that sets some and expects them back.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;
@@ -27,7 +27,7 @@ fn setting(cookies: &[String]) -> Reply {
 }
 
 /// Goal: each connection is a user of its own: it sends back exactly what it was given, replaced by
-/// name and path, gone when the server says so, and only where the path fits.
+/// name and path, gone when the server removes it, and only where the path fits.
 #[test]
 fn each_connection_keeps_its_own_cookies() {
     let server = TestServer::start(|seen| {

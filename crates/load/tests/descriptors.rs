@@ -8,7 +8,7 @@ use std::net::TcpListener;
 
 #[test]
 fn too_many_connections_are_one_clear_error() {
-    // Nobody accepts: the kernel completes the connections in the queue.
+    // Nothing accepts: the kernel completes the connections in the queue.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let limit = Rlimit {
@@ -32,11 +32,11 @@ fn too_many_connections_are_one_clear_error() {
         "{error:?}"
     );
     assert!(error.to_string().contains("ulimit"), "{error}");
-    // Nobody came: the queue is empty.
+    // No connection came: the queue is empty.
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err());
 
-    // What a caller does about it, where the hard limit has room for as many.
+    // The caller's remedy, where the hard limit has room for as many.
     millpond_load::raise_descriptor_limit();
     let limit = getrlimit(Resource::Nofile);
     assert_eq!(limit.current, limit.maximum);

@@ -12,7 +12,7 @@ use support::{check_identities, run};
 
 const REQUESTS: u64 = 200;
 
-/// Reads a head and none of the body, answers, and closes: the kernel sends a reset behind the response.
+/// Reads a head and none of the body, responds, and closes: the kernel sends a reset behind the response.
 fn start_refusing_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -59,7 +59,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Answers every `request_bytes` received with `answer`, from buffers on its threads' stacks.
+/// Sends `answer` for every `request_bytes` received, from buffers on its threads' stacks.
 fn start_server(request_bytes: impl Fn(SocketAddr) -> usize, answer: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -139,7 +139,7 @@ fn check_templates() {
         "/{{key}}/{{rand:100:999}}/{{file:{}}}?end={{scan_end:9}}",
         file.display()
     );
-    // What the server of this check answers.
+    // The response of this check's server.
     let hello = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
     let class = |name: &str, checksum| RequestClass {
         validation: Validation {

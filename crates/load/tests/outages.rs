@@ -1,4 +1,4 @@
-//! A target that goes away and comes back, in a run that goes on.
+//! A target that stops and returns, in a run that continues.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;
@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use support::{MS, Reply, TestServer, check_identities, eventually, run};
 
-/// How long the target is away at least.
+/// How long the target is stopped at least.
 const AWAY: Duration = Duration::from_millis(300);
 
 fn listen_again(address: SocketAddr) -> TcpListener {
@@ -98,7 +98,7 @@ fn a_restart_is_an_outage() {
 }
 
 /// Goal: at a rate, what was due in the outage and found no connection in time has failed, and is counted with it; what
-/// was in time is answered, and its response time has the wait in it.
+/// was in time gets a response, and its response time includes the wait.
 #[test]
 fn requests_due_in_an_outage_wait_or_fail() {
     let patient = run_through_a_restart(|config| config.mode = Mode::ConstantRate { per_s: 400.0 });

@@ -43,7 +43,7 @@ fn failing_slowly_keeps_no_objective() {
     assert!(met("p99<1h", SloPopulation::Successful));
 }
 
-/// A script's POST against a server that knows GET alone: the text said `0 requests`.
+/// A script's POST against a server that accepts GET alone: the text said `0 requests`.
 ///
 /// Goal: wrk's lines count every response, with the wrong statuses beside them, and our own say which are right.
 #[test]

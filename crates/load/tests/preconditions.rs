@@ -1,4 +1,4 @@
-//! What a run needs before it begins: all of its connections, open.
+//! The needs of a run before it begins: all of its connections, open.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;
@@ -21,7 +21,7 @@ fn narrow_listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Answers every request on the connection and counts it.
+/// Responds to every request on the connection and counts it.
 fn answer_all(mut stream: TcpStream, answered: &AtomicUsize) {
     let mut request = [0; 4_096];
     while stream.read(&mut request).is_ok_and(|count| count > 0) {

@@ -31,7 +31,7 @@ fn is_near(one: f64, two: f64) -> bool {
     (one - two).abs() <= 0.01 + one.abs().max(two.abs()) * 0.002
 }
 
-/// What must hold between the texts of one run, whatever happened.
+/// The relations between the texts of one run, whatever happened.
 fn check_texts(record: &LoadRecord, connections: usize) {
     check_identities(record);
     let report = record.to_report();
@@ -82,7 +82,7 @@ fn check_texts(record: &LoadRecord, connections: usize) {
     assert!(
         number_behind(&text, "Total transferred:") >= number_behind(&text, "HTML transferred:")
     );
-    // So many connections cannot answer more often than each of them does.
+    // So many connections cannot get more responses than each of them alone.
     let mean_ms = taken_s * 1e3 * connections as f64 / complete;
     let fastest_ms = record.service.min() as f64 / 1e6;
     assert!(
@@ -141,7 +141,7 @@ fn texts_agree_with_slow_answers() {
 
 /// `-R 0.1 -d 3s` printed 531 requests a second and ended at once; `-R 2 -d 3s` 2.40.
 ///
-/// Goal: a run at a rate lasts as long as it was asked to, and its rate is what was answered over that time.
+/// Goal: a run at a rate lasts as long as requested, and its rate is the responses over that time.
 #[test]
 fn a_run_at_a_low_rate_lasts_as_long_as_asked() {
     let server = TestServer::start(|_| Reply::ok(b"fine"));

@@ -29,8 +29,8 @@ impl Observer for Keeper {
     }
 }
 
-/// Goal: what was shown second by second while the run went on is, bin by bin, the run: in an open
-/// and in a closed loop, with warm-up apart, over threads, with failures.
+/// Goal: the seconds shown during the run are, bin by bin, the run: in an open and in a closed
+/// loop, with warm-up apart, over threads, with failures.
 #[test]
 fn shown_seconds_are_the_run() {
     for mode in [Mode::ClosedLoop, Mode::ConstantRate { per_s: 1_000.0 }] {
@@ -65,7 +65,7 @@ fn shown_seconds_are_the_run() {
         // One in which the machine let no thread of the generator run is not shown.
         assert!(cuts.iter().all(|cut| planned.contains(cut)), "{cuts:?}");
         assert!(cuts.is_sorted_by_key(|cut| cut.1), "{cuts:?}");
-        // Warm-up is shown, with its failures; what of it was answered after its end is not.
+        // Warm-up is shown, with its failures; responses to it after its end are not.
         let answers = |one: &LoadSecond| one.requests + one.errors.status;
         let shown: u64 = seconds.iter().map(answers).sum();
         let counted = record.requests + record.errors.status;
@@ -84,7 +84,7 @@ fn shown_seconds_are_the_run() {
     }
 }
 
-/// Notes when it was told of the window's ends.
+/// Records when it was called for the window's ends.
 #[derive(Default)]
 struct Ends {
     told: Mutex<Vec<&'static str>>,
@@ -100,8 +100,8 @@ impl Observer for Ends {
     }
 }
 
-/// Goal: both ends of the window are told of, once and in order, in a closed loop and at a constant rate, whose
-/// threads are done with the last response, before the window's time is over.
+/// Goal: the observer is called at both ends of the window, once and in order, in a closed loop and at a constant rate,
+/// whose threads are done with the last response, before the window's time is over.
 #[test]
 fn both_ends_of_the_window_are_told() {
     let server = TestServer::start(|_| Reply::ok(b"yes"));

@@ -1,4 +1,4 @@
-//! A warm-up that ends by itself, as the seconds show it and the record tells it.
+//! A warm-up that ends by itself, as the seconds and the record show it.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;
@@ -30,8 +30,8 @@ fn run(config: &LoadConfig) -> (LoadRecord, Vec<LoadSecond>) {
     (record, shown)
 }
 
-/// What holds for every warm-up that ends by itself, wherever it ended: its seconds lie in it, are at
-/// most seconds, and count for nothing.
+/// The conditions for every warm-up that ends by itself, wherever it ended: its seconds lie in it, are at most seconds,
+/// and are not counted.
 fn check(record: &LoadRecord, seconds: &[LoadSecond], server: &TestServer) {
     let warm_up = record.warm_up.unwrap();
     let (before, window): (Vec<&LoadSecond>, Vec<&LoadSecond>) =
@@ -92,8 +92,8 @@ fn an_open_loop_warms_up() {
     assert_eq!((record.offered, record.sent), (Some(50), 50));
 }
 
-/// Goal: where too little comes to tell, the limit ends it, and the verdict says so. An arrival
-/// that a thread had taken for the time after the limit is not lost and not sent twice.
+/// Goal: where too few samples come, the limit ends it, and the verdict says so. An arrival that a
+/// thread had taken for the time after the limit is not lost and not sent twice.
 #[test]
 fn the_limit_makes_a_run_suspect() {
     let server = TestServer::start(|_| Reply::ok(b"x"));

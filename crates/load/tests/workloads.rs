@@ -1,4 +1,4 @@
-//! What is asked: templates, keys and classes as a server sees them.
+//! The requests: templates, keys and classes as a server sees them.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 
 mod support;

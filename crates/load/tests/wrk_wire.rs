@@ -53,7 +53,7 @@ fn server() -> TestServer {
         if seen.in_connection >= ANSWERS_MAX {
             return Reply::silence();
         }
-        // wrk takes what comes after HEAD for its body, if the head says that there is one.
+        // wrk waits for a body after HEAD, if the head announces one.
         let body = if seen.head.starts_with("HEAD ") {
             ""
         } else {
@@ -66,7 +66,7 @@ fn server() -> TestServer {
     })
 }
 
-/// Whether the real wrk is here; says so once if not.
+/// Whether the real wrk is here; prints a message once if not.
 fn has_wrk() -> bool {
     let found = Command::new("wrk").arg("-v").output().is_ok();
     if !found {
@@ -248,7 +248,7 @@ function request()
 end
 ";
 
-/// What wrk prepares is taken as a whole, and replaced at run time.
+/// The requests that wrk prepares are taken as a whole, and replaced at run time.
 const REPLACED: &str = "
 function init(args)
    wrk.path = '/replaced/' .. args[1] .. '/' .. #args

@@ -1,4 +1,4 @@
-//! Writes a report of SYNTHETIC data, to look at the layout without measuring anything:
+//! Writes a report of SYNTHETIC data, to check the layout without measuring anything:
 //! `cargo run -p millpond-measure --example sample_report -- DIRECTORY`.
 
 #[path = "../tests/synthetic/mod.rs"]
@@ -28,7 +28,7 @@ fn main() -> std::io::Result<()> {
     std::fs::write(directory.join("results.json"), quiet.to_json()?)
 }
 
-/// The same stopped by Ctrl-C after four rounds, on a machine where somebody compiled meanwhile.
+/// The same stopped by Ctrl-C after four rounds, on a machine where another program compiled meanwhile.
 fn disturbed(quiet: &ComparisonRecord) -> ComparisonRecord {
     let mut record = quiet.clone();
     record.interrupted = true;

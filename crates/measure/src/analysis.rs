@@ -2,8 +2,8 @@
 //!
 //! `lab` fills [`CandidateRounds`] and calls [`analyse`] (or
 //! [`ComparisonRecord::analyse`](crate::record::ComparisonRecord::analyse)); the reports show what
-//! comes out. Pure: the same rounds always give the same words. A missing measure, a failed run, a
-//! comparison cut short by Ctrl-C are ordinary input; they make the answer weaker, never wrong.
+//! comes out. Pure: the same rounds always give the same words. A missing measure, a failed run, or
+//! a comparison cut short by Ctrl-C is ordinary input: it makes the answer weaker, never wrong.
 
 mod trust;
 mod standing;
@@ -22,10 +22,10 @@ use crate::record::{
 };
 use crate::statistics::{Comparison, InterimAnalyses, smallest_rounds};
 
-/// What was settled before the first round: how often the data are looked at, and what counts as the same.
+/// What was fixed before the first round: how often the data are analysed, and what counts as the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Design {
-    /// How often these rounds are looked at in all.
+    /// How often these rounds are analysed in all.
     pub looks: InterimAnalyses,
     /// Up to which difference two candidates count as the same.
     pub margins: Margins,
@@ -137,7 +137,7 @@ impl<'a> Field<'a> {
         std::iter::once(self.baseline).chain(self.others.iter().copied())
     }
 
-    /// Those that can be best: everyone but the baseline's double.
+    /// Those that can be best: all but the baseline's double.
     fn all_candidates(&self) -> impl Iterator<Item = &'a CandidateRounds> + '_ {
         self.all()
             .filter(|candidate| candidate.role != Role::BaselineAgain)
@@ -152,7 +152,7 @@ impl<'a> Field<'a> {
     }
 
     /// Every other candidate against the baseline in the geometric mean of `measures`, all of one
-    /// quantity. If the baseline differs from itself, nobody's difference is believed.
+    /// quantity. If the baseline differs from itself, no difference is trusted.
     fn compare(&self, measures: &[Measure]) -> Vec<Comparison> {
         let Some(rule) = trust::rule(measures, self.design) else {
             return Vec::new();

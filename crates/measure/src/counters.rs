@@ -39,13 +39,13 @@ pub struct CounterValues {
     pub kernel_instructions: Option<u64>,
     /// Cycles in the kernel.
     pub kernel_cycles: Option<u64>,
-    /// Branches in user mode that went the other way than foretold.
+    /// Mispredicted branches in user mode.
     pub branch_misses: Option<u64>,
-    /// Loads in user mode that the first level data cache did not answer.
+    /// Loads in user mode that missed the first level data cache.
     pub l1d_misses: Option<u64>,
-    /// Accesses in user mode that no cache answered.
+    /// Accesses in user mode that missed every cache.
     pub cache_misses: Option<u64>,
-    /// Loads in user mode whose page the first level data TLB did not know.
+    /// Loads in user mode whose page missed the first level data TLB.
     pub dtlb_misses: Option<u64>,
     /// Page faults.
     pub page_faults: Option<u64>,
@@ -93,7 +93,7 @@ impl CounterValues {
         self.scaled & (1 << kind as u32) != 0
     }
 
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let (mut now, mut before) = (*self, *earlier);
@@ -248,7 +248,7 @@ impl Scaled {
     }
 }
 
-/// What a counter says: its count, and for how long it was to count and did, since it was attached.
+/// The reading of a counter: its count, and for how long it was to count and did, since it was attached.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     count: u64,
@@ -256,8 +256,8 @@ struct Reading {
     running: u64,
 }
 
-/// What a counter has counted, scaled up stretch by stretch between two readings. Scaled as a whole, a
-/// phase would get a part of what start and warm-up were scaled by: the less it did itself, the more.
+/// The count of a counter, scaled up stretch by stretch between two readings. Scaled as a whole, a phase would get a
+/// part of what start and warm-up were scaled by: the less it did itself, the more.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     last: Reading,
@@ -288,7 +288,7 @@ impl Sum {
     }
 }
 
-// What can be counted, and how the kernel is asked for it.
+// The countable events, and how the kernel is asked for them.
 
 /// Where the kernel shows its tracepoints, and where it did before.
 const TRACEPOINTS: [&str; 2] = [
@@ -296,7 +296,7 @@ const TRACEPOINTS: [&str; 2] = [
     "/sys/kernel/debug/tracing/events",
 ];
 
-/// What can be counted.
+/// The countable events.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum CounterKind {
     /// Instructions in user mode.
@@ -307,14 +307,14 @@ pub enum CounterKind {
     KernelInstructions,
     /// Cycles in the kernel.
     KernelCycles,
-    /// Branches in user mode that went the other way than foretold.
+    /// Mispredicted branches in user mode.
     BranchMisses,
-    /// Loads in user mode that the first level data cache did not answer.
+    /// Loads in user mode that missed the first level data cache.
     L1dMisses,
-    /// Accesses in user mode that no cache answered: what stands in where loads of the first level
-    /// cannot be counted.
+    /// Accesses in user mode that missed every cache: used where loads of the first level cannot be
+    /// counted.
     CacheMisses,
-    /// Loads in user mode whose page the first level data TLB did not know.
+    /// Loads in user mode whose page missed the first level data TLB.
     DtlbMisses,
     /// Page faults of both sorts.
     PageFaults,
@@ -400,7 +400,7 @@ impl CounterKind {
         }
     }
 
-    /// What asks the kernel for it.
+    /// The kernel's code for it.
     fn builder(self) -> io::Result<Builder<'static>> {
         let load_misses = |which| {
             Builder::new(Cache {
@@ -446,7 +446,7 @@ fn tracepoint(name: &str) -> io::Result<Tracepoint> {
     Ok(Tracepoint::with_id(id))
 }
 
-// Why a counter is missing, and the lines that say what stands in for it.
+// Why a counter is missing, and the lines that name its replacement.
 
 /// Why a counter is missing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

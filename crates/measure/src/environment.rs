@@ -1,7 +1,7 @@
 //! The machine a measurement was made on, as far as it changes the numbers.
 //!
-//! `lab` captures it once at the start; it is part of every record. What cannot be read is left
-//! out: a container that hides `/sys` must not stop a measurement.
+//! `lab` captures it once at the start; it is part of every record. Unreadable values are left out:
+//! a container that hides `/sys` must not stop a measurement.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ impl InheritedVariables {
     }
 }
 
-/// What is known of the machine.
+/// The known facts about the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Environment {
@@ -61,7 +61,7 @@ pub struct Environment {
     pub governor: Option<String>,
     /// Whether turbo frequencies are allowed.
     pub turbo: Option<bool>,
-    /// Whether idle processors were kept from sleeping; `None`: nobody said.
+    /// Whether idle processors were kept from sleeping; `None`: unknown.
     pub idle_cpus_awake: Option<bool>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub transparent_huge_pages: Option<String>,
@@ -78,9 +78,9 @@ pub struct Environment {
     pub mappings_max: Option<u64>,
     /// Size of a page of memory.
     pub page_bytes: Option<u64>,
-    /// The C library whose malloc is the baseline, and its version; `None`: nobody said.
+    /// The C library whose malloc is the baseline, and its version; `None`: unknown.
     pub c_library: Option<String>,
-    /// Variables of the shell that change allocators; `None`: nobody looked.
+    /// Variables of the shell that change allocators; `None`: not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inherited_variables: Option<InheritedVariables>,
 }

@@ -28,7 +28,7 @@ pub struct LatencyHistogram {
     inner: Histogram<u64>,
 }
 
-/// The figures: thousands of bins tell a reader nothing.
+/// The figures: thousands of bins are unreadable.
 impl std::fmt::Debug for LatencyHistogram {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.summary().fmt(formatter)

@@ -1,7 +1,7 @@
 //! Numbers: what was measured, what it says, and how sure one can be. No sockets, nothing of ours.
 //!
-//! To begin: [`histogram`] for latencies; [`statistics`] for what two series of rounds tell; and for a
-//! `results.json`, `examples/read_results.rs`, which analyses one again and writes its reports.
+//! To begin: [`histogram`] for latencies; [`statistics`] to compare two series of rounds; and for a `results.json`,
+//! `examples/read_results.rs`, which analyses one again and writes its reports.
 //!
 //! `load` records its three clocks into [`histogram`]; `lab` reads [`process`], [`counters`] and
 //! [`noise`] at the edges of each phase, fills the types of [`record`], asks [`analysis`] for the

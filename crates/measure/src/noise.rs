@@ -1,4 +1,4 @@
-//! How much of the machine somebody else used while we measured.
+//! How much of the machine other programs used while we measured.
 //!
 //! `lab` reads [`CpuTimes`] at the edges of each phase together with the CPU time of server and
 //! generator, and writes the flags into the round. Instruction counts and memory survive a busy
@@ -24,7 +24,7 @@ pub const FREQUENCY_CHANGE_LIMIT: f64 = 0.05;
 /// share of the phase.
 pub const PRESSURE_LIMIT: f64 = 0.05;
 
-/// What this machine does not let us watch, one sentence each.
+/// The values that this machine does not let us watch, one sentence each.
 #[must_use]
 pub fn unwatched() -> Vec<String> {
     let absences = [
@@ -53,7 +53,7 @@ pub fn unwatched() -> Vec<String> {
 pub struct CpuTimes {
     /// Spent in programs, user mode and kernel.
     pub busy_ns: u64,
-    /// Taken by the hypervisor while we wanted to run.
+    /// Taken by the hypervisor while a thread of ours was ready to run.
     pub steal_ns: u64,
     /// Everything, idle included.
     pub total_ns: u64,
@@ -90,7 +90,7 @@ impl CpuTimes {
     }
 }
 
-/// What happened on the machine between two points, as shares of all its CPU time.
+/// The use of the machine between two points, as shares of all its CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MachineNoise {
     /// Used by programs that are not ours.
@@ -217,7 +217,7 @@ impl Usual {
     }
 }
 
-// What the scheduler counts for each thread (`/proc/PID/task/TID/schedstat`).
+// The scheduler's counts for each thread (`/proc/PID/task/TID/schedstat`).
 
 /// CPU time and time of waiting of one thread since its start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -239,7 +239,7 @@ impl ThreadTimes {
         })
     }
 
-    /// What was added since `earlier`; nothing where a counter went back.
+    /// The increase since `earlier`; nothing where a counter went back.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -253,7 +253,7 @@ impl ThreadTimes {
 //
 // Read right after a phase, while the load is still warm; what an idle processor says means nothing.
 
-/// Where the kernel says so; absent in most virtual machines.
+/// Where the kernel reports it; absent in most virtual machines.
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// The frequency of the fastest processor at this moment, which is one that works. `None` where the

@@ -1,8 +1,8 @@
 //! How far memory falls after a burst, how soon, and whether it grows from burst to burst.
 //!
-//! [`floor_after`] reads one burst of one run, [`growth_per_cycle`] the floors of one run. What runs of a candidate say
-//! together is a Hodges-Lehmann estimate with its exact signed-rank interval ([`of_all`]): samples and cycles of one run
-//! depend on each other, runs do not.
+//! [`floor_after`] reads one burst of one run, [`growth_per_cycle`] the floors of one run. The combined result of a
+//! candidate's runs is a Hodges-Lehmann estimate with its exact signed-rank interval ([`of_all`]): samples and cycles
+//! of one run depend on each other, runs do not.
 
 use crate::record::{
     CandidateRounds, Floor, GrowthCause, Held, Holder, Measure, MemoryParts, Operation, PhaseHeap,
@@ -26,10 +26,10 @@ const FALL_SHARE_MIN: f64 = 0.02;
 const LATE_SHARE: f64 = 0.9;
 /// Growth per cycle below this share of the floor is none for operators of a service.
 const GROWTH_SHARE_MIN: f64 = 0.002;
-/// From this share on growth is put down to one cause.
+/// From this share on growth is attributed to one cause.
 const CAUSE_SHARE_MIN: f64 = 0.5;
 
-/// What became of the memory of a burst from `burst_ns.0` to `burst_ns.1`, until `until_ns`; `None` with too few samples.
+/// The course of a burst's memory from `burst_ns.0` to `burst_ns.1`, until `until_ns`; `None` with too few samples.
 #[must_use]
 pub fn floor_after(
     memory: &Series,
@@ -109,7 +109,7 @@ pub fn measures_of(floors: &[Floor]) -> Vec<(Measure, f64)> {
         .iter()
         .filter_map(|one| Some(one.reached_ns? as f64))
         .collect();
-    // Where most bursts gave nothing back there is no time to speak of.
+    // Where most bursts gave nothing back there is no meaningful time.
     let has_time = times.len() * 2 > floors.len();
     let of = |quantity, value: Option<f64>| Some((Measure::whole(quantity), value?));
     [
@@ -124,7 +124,7 @@ pub fn measures_of(floors: &[Floor]) -> Vec<(Measure, f64)> {
     .collect()
 }
 
-/// What the phases say of every candidate, the baseline's double left out.
+/// The phases' results of every candidate, the baseline's double left out.
 #[must_use]
 pub fn of_all(candidates: &[CandidateRounds], plan: &PhasePlan) -> Vec<PhasesAnswer> {
     let once = candidates
@@ -222,13 +222,13 @@ fn estimate(values: Vec<f64>) -> Option<RoundsEstimate> {
     })
 }
 
-/// What malloc held of memory that the program had given back, at the end of the traced run's last cycle.
+/// The memory that malloc held of blocks that the program had freed, at the end of the traced run's last cycle.
 pub(crate) fn retained_bytes(candidate: &CandidateRounds) -> Option<u64> {
     let heap = HeapGrowth::of(&candidate.phase_heaps)?;
     Some(heap.malloc_bytes.saturating_sub(heap.live_bytes?))
 }
 
-/// What the traced run had at the end of its last cycle, and how it came there.
+/// The traced run's memory at the end of its last cycle, and how it came there.
 struct HeapGrowth {
     live_bytes: Option<u64>,
     malloc_bytes: u64,
@@ -281,7 +281,7 @@ fn held_by(heap: &PhaseHeap, holder: &Holder) -> u64 {
     held.map(|held| held.bytes).sum()
 }
 
-/// Whether the floor grows from cycle to cycle, by more than nobody notices.
+/// Whether the floor grows from cycle to cycle, by more than a negligible amount.
 fn grows(answer: &PhasesAnswer) -> bool {
     let floor = answer.floor_bytes.map_or(0.0, |floor| floor.value);
     answer.growth_bytes.is_some_and(|growth| {
@@ -359,7 +359,7 @@ fn sentence(answer: &PhasesAnswer) -> String {
     text + &aged + "."
 }
 
-/// What age does to CPU time, if the heap was aged.
+/// The effect of age on CPU time, if the heap was aged.
 fn aged_text(answer: &PhasesAnswer) -> Option<String> {
     let ratio = answer.aged_cpu_ratio?;
     let RoundsEstimate {

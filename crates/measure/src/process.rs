@@ -1,8 +1,8 @@
 //! A process seen from outside: its memory, faults, CPU time and mapped files.
 //!
-//! `lab` reads a [`ProcessTree`] at the edges of each phase and looks into [`maps`] for proof that
-//! the allocator is in place. A process may vanish at any moment, also between two files of the
-//! same sample; that is [`ProcessError::Gone`], never a wrong number.
+//! `lab` reads a [`ProcessTree`] at the edges of each phase and [`maps`] to prove that the
+//! allocator is in use. A process may vanish at any moment, also between two files of the same
+//! sample; that is [`ProcessError::Gone`], never a wrong number.
 //!
 //! Nothing is cached: each call reads `/proc` anew (about 1 ms for 100 MB with exact memory).
 
@@ -32,23 +32,23 @@ pub enum ProcessError {
     Refused {
         /// The file.
         path: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The kernel's text is not what we know.
+    /// The kernel's text has an unknown form.
     #[error("{path} does not look as expected: no {wanted}")]
     Malformed {
         /// The file.
         path: String,
-        /// What was looked for.
+        /// The missing item.
         wanted: &'static str,
     },
 }
 
-/// One look at one process. Sums since its start, except for memory and threads.
+/// One reading of one process. Sums since its start, except for memory and threads.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSample {
-    /// What it holds.
+    /// Its memory.
     pub memory: MemorySample,
     /// Resident pages of mapped files; of several processes, of the one that has most. Files that only one program maps
     /// count in full here, where PSS divides them by all processes of the machine that map them.
@@ -60,7 +60,7 @@ pub struct ProcessSample {
     pub mappings: Option<u64>,
     /// Most resident memory ever.
     pub peak_rss_bytes: u64,
-    /// Page faults answered without a disk.
+    /// Page faults that needed no disk.
     pub minor_faults: u64,
     /// Page faults that had to wait for a disk.
     pub major_faults: u64,
@@ -72,7 +72,7 @@ pub struct ProcessSample {
     pub voluntary_switches: u64,
     /// Times its living threads were put off the CPU.
     pub involuntary_switches: u64,
-    /// Times its living threads went to another CPU; `None` where the kernel does not tell.
+    /// Times its living threads went to another CPU; `None` where the kernel does not report it.
     #[serde(default)]
     pub migrations: Option<u64>,
     /// Threads now.
@@ -133,8 +133,8 @@ impl ProcessSample {
         })
     }
 
-    /// Pages of mapped files, at least: the shares of all processes together, or what the process that has most
-    /// maps of them, whichever is more. `None` where the kernel does not tell.
+    /// Pages of mapped files, at least: the shares of all processes together, or the pages of the process with most of
+    /// them, whichever is more. `None` where the kernel does not report it.
     #[must_use]
     pub fn file_bytes(&self) -> Option<u64> {
         let shares = self.memory.file_bytes?;
@@ -148,7 +148,7 @@ impl ProcessSample {
     }
 
     /// Both processes together. Peaks add up too, though they need not have been at the same
-    /// moment: an upper bound. What is known of one only is known of neither.
+    /// moment: an upper bound. Values that are known of one only are known of neither.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let both = |one: Option<u64>, two: Option<u64>| one.zip(two).map(|(a, b)| a + b);
@@ -170,7 +170,7 @@ impl ProcessSample {
         }
     }
 
-    /// What happened since `earlier`: sums become differences, memory and threads stay as now.
+    /// The change since `earlier`: sums become differences, memory and threads stay as now.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -193,8 +193,8 @@ impl ProcessSample {
     }
 }
 
-/// Resident memory alone, cheaply (0.1 ms), of any process, also one that may not be looked into. May lag by
-/// the kernel's per-CPU batches.
+/// Resident memory alone, cheaply (0.1 ms), of any process, also one that may not be examined. May lag by the kernel's
+/// per-CPU batches.
 ///
 /// # Errors
 /// [`ProcessError`].
@@ -272,7 +272,7 @@ fn read_file(pid: u32, path: &str) -> Result<String, ProcessError> {
         })
 }
 
-/// How many lines `maps` has, counted without looking at them; 0.5 us each.
+/// How many lines `maps` has, counted without parsing them; 0.5 us each.
 fn mappings(pid: u32) -> Option<u64> {
     let bytes = fs::read(format!("/proc/{pid}/maps")).ok()?;
     Some(bytes.iter().filter(|&&byte| byte == b'\n').count() as u64)
@@ -314,13 +314,13 @@ pub(crate) fn ticks_to_ns(ticks: u64) -> u64 {
     (u128::from(ticks) * 1_000_000_000 / u128::from(per_s)) as u64
 }
 
-// What a process holds, by kind, as the kernel's `smaps_rollup` tells it.
+// What a process holds, by kind, from the kernel's `smaps_rollup`.
 //
-// RSS answers another question: it counts a page that eight workers share eight times, and the pages of mapped files,
-// which the kernel takes back when it needs them, like a heap. What a program costs is what nothing but the program
-// keeps in memory: its anonymous pages, those of them that were swapped out, memory that it shares with its kin, and
-// huge pages it took from the kernel's pool. [`MemorySample::private_bytes`] is their sum; shared pages are divided by
-// their users, so that a sum over a tree counts each once.
+// RSS is not the cost of a program: it counts a page that eight workers share eight times, and counts pages of mapped
+// files, which the kernel takes back when it needs them, like a heap. The cost of a program is what only the program
+// keeps in memory: its anonymous pages, those of them that were swapped out, memory that it shares with related
+// processes, and huge pages it took from the kernel's pool. [`MemorySample::private_bytes`] is their sum; shared pages
+// are divided by their users, so that a sum over a tree counts each once.
 //
 // Files on tmpfs are shared memory to the kernel. Those of a [`DataDirectory`] are found by their mappings.
 // Page tables, kernel memory, and the page cache of files that are read and not mapped are in no figure.
@@ -369,7 +369,7 @@ pub struct MemorySample {
     pub shared_bytes: Option<u64>,
     /// Pages of mapped files, divided by their users: programs, libraries, data.
     pub file_bytes: Option<u64>,
-    /// What was taken of the kernel's pool of huge pages (hugetlbfs) by this process alone; in no other figure here.
+    /// The memory from the kernel's pool of huge pages (hugetlbfs) of this process alone; in no other figure here.
     pub hugetlb_bytes: Option<u64>,
     /// Of the memory without a file: what lies in transparent huge pages.
     pub huge_page_bytes: Option<u64>,
@@ -386,14 +386,14 @@ impl MemorySample {
         let text = match read_file(pid, &format!("/proc/{pid}/smaps_rollup")) {
             Ok(text) => text,
             Err(ProcessError::Refused { .. }) => return Self::resident_only(pid),
-            // Kernels before 4.14 have no such file, for nobody.
+            // Kernels before 4.14 have no such file for any process.
             Err(_) if !fs::exists("/proc/self/smaps_rollup").unwrap_or(false) => {
                 return Self::resident_only(pid);
             }
             Err(error) => return Err(error),
         };
         let sample = Self::parse(&text).ok_or(ProcessError::Gone { pid })?;
-        // A look at every mapping costs as much again: only where shared memory may be data.
+        // Reading every mapping costs as much again: only where shared memory may be data.
         let Some(data) = data.filter(|_| sample.shared_bytes.is_some_and(|bytes| bytes > 0)) else {
             return Ok(sample);
         };
@@ -443,7 +443,7 @@ impl MemorySample {
     }
 
     /// What the program keeps in memory by itself: anonymous, swapped and shared memory, and huge pages of the pool.
-    /// `None` where the kernel does not tell it from mapped files.
+    /// `None` where the kernel does not distinguish it from mapped files.
     #[must_use]
     pub fn private_bytes(&self) -> Option<u64> {
         let (anonymous, shared) = self.anonymous_bytes.zip(self.shared_bytes)?;
@@ -496,7 +496,7 @@ const PF_EXITING: u64 = 0x4;
 /// The fields used of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Stat {
-    /// As the kernel writes it; `X` (dead) also for a process that is on its way there.
+    /// As the kernel writes it; `X` (dead) also for a process that is about to be dead.
     state: char,
     parent: u32,
     process_group: u32,
@@ -509,7 +509,7 @@ struct Stat {
     threads: u64,
 }
 
-/// What a process has inherited from children that it waited for.
+/// The sums that a process has inherited from children that it waited for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Ended {
     minor_faults: u64,
@@ -554,7 +554,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     value.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The value after `name:` as it stands.
+/// The value after `name:`, unparsed.
 fn number(text: &str, name: &str) -> Option<u64> {
     line_value(text, name)?.parse().ok()
 }
@@ -572,7 +572,7 @@ fn line_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
-/// What a line of `/proc/PID/maps` maps: a path, `[heap]`, or nothing.
+/// The target of a line of `/proc/PID/maps`: a path, `[heap]`, or nothing.
 fn mapped(line: &str) -> &str {
     // address perms offset dev inode path; the path is the rest of the line, blanks included.
     let mut rest = line;

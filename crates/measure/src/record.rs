@@ -1,4 +1,4 @@
-//! What is written to disk: the types of `results.json` and of `load --json`.
+//! The data written to disk: the types of `results.json` and of `load --json`.
 //!
 //! `lab` and `load` fill these, `analysis` adds the verdicts, the reports only read. The JSON is a
 //! contract (DESIGN.md, section 1): times end in `_ns`, sizes in `_bytes`, rates in `_per_s`;

@@ -35,13 +35,13 @@ use crate::units::{format_bytes, format_percent, format_rate};
 /// How the other record is called where a baseline's name stands.
 pub const EARLIER: &str = "the earlier record";
 
-/// A question and what may answer it, the best evidence first.
+/// A question and its possible evidence, the best first.
 const QUESTIONS: [(&str, &[Quantity]); 4] = [
     ("throughput", &[Quantity::Throughput]),
     ("latency", &[Quantity::ResponseP99, Quantity::ResponseP50]),
     (
         "memory",
-        // What both records have: earlier ones have RSS alone.
+        // The common part of both records: earlier ones have RSS alone.
         &[
             Quantity::MemoryAfterWork,
             Quantity::RssAfterWork,
@@ -58,11 +58,11 @@ const QUESTIONS: [(&str, &[Quantity]); 4] = [
     ),
 ];
 
-/// What a check may be told.
+/// The settings of a check.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RegressionRule {
-    /// Compare the clock's values themselves: sees what changed for all candidates alike, and takes the
-    /// machine's own drift for a change.
+    /// Compare the clock's values themselves: detects changes that hit all candidates alike, and takes the machine's
+    /// own drift for a change.
     pub by_value: bool,
 }
 
@@ -360,7 +360,7 @@ fn middle(rounds: &PairedRounds) -> Option<f64> {
     crate::statistics::median(&mut values.filter(|value| value.is_finite()).collect::<Vec<_>>())
 }
 
-/// What ratios cannot see, if it is more than would count as equal.
+/// The changes that ratios cannot show, if they exceed the margin.
 fn drift_warning(question: &RegressionQuestion, sessions: &Sessions<'_>) -> Option<String> {
     let drift = question.baseline_drift?;
     let quantity = question.measures.first()?.quantity;
@@ -422,8 +422,8 @@ fn sentence(regression: &Regression) -> String {
     )
 }
 
-/// What would have been seen: by the coarsest of those that could see anything, and whether all could.
-/// Empty if none could.
+/// The smallest detectable change: by the coarsest of those that could see anything, and whether all could. Empty if
+/// none could.
 fn would_have_shown<'a>(all: impl Iterator<Item = &'a Comparison>) -> String {
     let (mut seen, mut is_everywhere): (Option<f64>, bool) = (None, true);
     for one in all {
@@ -448,8 +448,9 @@ fn would_have_shown<'a>(all: impl Iterator<Item = &'a Comparison>) -> String {
 
 // Whether two records asked the same question on the same machine.
 //
-// What would make every number another one is refused, with a sentence that says what to do; what
-// may have changed them is a warning. That it changed is why one asks.
+// Differences that would change every number are refused, with a sentence that says what to do;
+// differences that may have changed them give a warning. The change itself is the reason for the
+// check.
 
 /// Rates that differ by more are another question.
 const RATE_TOLERANCE: f64 = 0.01;
@@ -473,7 +474,7 @@ pub enum Incomparable {
     /// Another server.
     #[error("the earlier record is of another subject: {what} was {earlier}, and is {now}")]
     Subject {
-        /// What of it.
+        /// The part of it.
         what: &'static str,
         /// Then.
         earlier: String,
@@ -486,7 +487,7 @@ pub enum Incomparable {
          record that is compared with on this one"
     )]
     Machine {
-        /// What of it.
+        /// The part of it.
         what: &'static str,
         /// Then.
         earlier: String,
@@ -499,14 +500,14 @@ pub enum Incomparable {
          flags as then"
     )]
     Load {
-        /// What of it.
+        /// The part of it.
         what: &'static str,
         /// Then.
         earlier: String,
         /// Now.
         now: String,
     },
-    /// Nobody is in both.
+    /// No candidate is in both.
     #[error("no candidate is in both records; the earlier one has {earlier}")]
     Candidates {
         /// The names.
@@ -518,8 +519,8 @@ fn shown<T: ToString>(value: Option<&T>) -> String {
     value.map_or_else(|| "none".to_owned(), T::to_string)
 }
 
-/// Refuses what is known to be another question. What `now` does not know yet (rates and work, before
-/// they are planned) is passed over.
+/// Refuses what is known to be another question. Values that `now` does not know yet (rates and work, before they are
+/// planned) are passed over.
 ///
 /// # Errors
 /// With the first thing that differs.
@@ -638,7 +639,7 @@ fn load(now: &ComparisonRecord, earlier: &ComparisonRecord) -> Result<(), Incomp
     Ok(())
 }
 
-/// What may have changed the numbers without making them another question's.
+/// Differences that may have changed the numbers without changing the question.
 fn warnings(now: &ComparisonRecord, earlier: &ComparisonRecord) -> Vec<String> {
     let facts = |record: &ComparisonRecord| {
         let machine = &record.environment;
@@ -673,7 +674,7 @@ fn warnings(now: &ComparisonRecord, earlier: &ComparisonRecord) -> Vec<String> {
         .collect()
 }
 
-/// What old records do not have: it differs only where both say it.
+/// Fields that old records lack: they differ only where both have them.
 fn known_facts(record: &ComparisonRecord) -> [(&'static str, Option<String>); 3] {
     let machine = &record.environment;
     let inherited = machine.inherited_variables.as_ref();

@@ -1,4 +1,4 @@
-//! What people read: the same record for a terminal, for a browser, and in wrk's format.
+//! Reports for people: the same record for a terminal, for a browser, and in wrk's format.
 //!
 //! The last station. Everything here only reads; no number is computed that is not in the record,
 //! so that two readers of one record cannot disagree.
@@ -18,7 +18,7 @@ use crate::record::{ComparisonRecord, Measure, Quantity};
 use crate::statistics::{Comparison, Verdict};
 use crate::units::format_bytes;
 
-/// One character that says what a comparison came to.
+/// One character for the result of a comparison.
 pub(crate) const fn mark(verdict: &Verdict) -> char {
     match verdict {
         Verdict::Better => '+',
@@ -29,7 +29,7 @@ pub(crate) const fn mark(verdict: &Verdict) -> char {
     }
 }
 
-/// What the marks mean.
+/// The meaning of the marks.
 pub(crate) const MARKS: &str =
     "+ better, - worse than the baseline, = equivalent, ? undecided, ! not to be trusted";
 
@@ -60,7 +60,7 @@ pub(crate) fn cpus_line(record: &ComparisonRecord) -> Option<String> {
     ))
 }
 
-/// What the user allowed candidates less than the machine does.
+/// Limits by the user that are below the machine's.
 pub(crate) fn limits(record: &ComparisonRecord) -> Vec<String> {
     let settings = &record.settings;
     let memory = settings.memory_limit_bytes;
@@ -72,7 +72,7 @@ pub(crate) fn limits(record: &ComparisonRecord) -> Vec<String> {
     memory.into_iter().chain(pages).collect()
 }
 
-/// The smallest memory limit of each candidate, where that was looked for.
+/// The smallest memory limit of each candidate, if searched for.
 pub(crate) fn limit_sentences(record: &ComparisonRecord) -> Vec<String> {
     let candidates = record.candidates.iter();
     candidates

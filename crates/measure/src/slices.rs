@@ -5,12 +5,12 @@
 //! request is a ratio of sums with nothing left out, since a pause that falls into one slice of twenty is part
 //! of what an allocator costs.
 //!
-//! Half of a core belongs to somebody else on a shared machine, and its state can change between two slices of
-//! a cycle. It shows in what a system call takes on the CPU. And virtual CPUs are moved: what a cache line takes
-//! from the server's CPU to the generator's and back says how far apart they are, which moves throughput by half.
-//! All three are measured around each slice, and no candidate has an influence on them. So both figures are adjusted for it, as in any analysis of covariance: the slope
-//! comes from all slices of the comparison, each against the mean of its own candidate and round, and every
-//! slice is moved along it to the mean state of its round.
+//! On a shared machine half of a core belongs to another user, and its state can change between two slices of a cycle.
+//! It shows in the time of a system call on the CPU. Virtual CPUs are also moved: the time of a cache line from the
+//! server's CPU to the generator's and back says how far apart they are, which moves throughput by half. All three are
+//! measured around each slice, and no candidate has an influence on them. So both figures are adjusted for it, as in
+//! any analysis of covariance: the slope comes from all slices of the comparison, each against the mean of its own
+//! candidate and round, and every slice is moved along it to the mean state of its round.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ pub fn work_out(candidates: &mut [CandidateRounds]) {
 }
 
 /// Throughput and CPU time per request, as logarithms: of a candidate's slices in one round, or of its block.
-/// What was not measured is absent.
+/// Unmeasured values are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) throughput: Option<f64>,
@@ -92,7 +92,7 @@ impl Figures {
     }
 }
 
-/// What one round says of one candidate.
+/// The figures of one candidate in one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundFigures {
     pub(crate) round: u32,
@@ -111,7 +111,7 @@ pub(crate) struct RoundFigures {
 }
 
 impl RoundFigures {
-    /// How far the blocks' answer lies from that of the slices.
+    /// How far the blocks' result lies from that of the slices.
     pub(crate) fn disagreement(&self) -> Figures {
         self.block.relative_to(self.slices)
     }
@@ -218,7 +218,7 @@ impl<'a> Fit<'a> {
                     ratio(&both.0, &both.1),
                 )
             }
-            // Its own level is all there is.
+            // Only its own level is known.
             None => (alone(slices), Figures::SAME, Figures::SAME),
         };
         let blocks = block(entry).zip(others.and_then(block));
@@ -274,7 +274,7 @@ fn state(slices: &SliceColumns, index: usize) -> State {
         &slices.core_distance_ns,
     ];
     columns.map(|column| {
-        // What was not measured does not vary.
+        // Unmeasured values do not vary.
         Some(column[index])
             .filter(|&ns| ns > 0.0)
             .map_or(0.0, f64::ln)
@@ -328,7 +328,7 @@ fn slopes(
     solve(sums.squares, sums.products, STATE_VARIANCE_MIN * sums.count)
 }
 
-/// What least squares need.
+/// The sums for least squares.
 #[derive(Default)]
 struct Sums {
     squares: [[f64; DIMENSIONS]; DIMENSIONS],
@@ -395,7 +395,7 @@ fn adjusted_logs(
     slopes: &State,
     mean: &State,
 ) -> BTreeMap<u32, f64> {
-    // What was not measured has no logarithm.
+    // Unmeasured values have no logarithm.
     let measured = values.iter().enumerate().filter(|(_, value)| **value > 0.0);
     let adjusted = measured.map(|(index, value)| {
         let state = state(slices, index);
@@ -428,7 +428,7 @@ fn mean_cost(slices: &SliceColumns, costs: &BTreeMap<u32, f64>) -> Option<f64> {
     (requests > 0.0).then(|| sum / requests)
 }
 
-/// What `of` is per request, weighted by requests; `None` of nothing.
+/// The value of `of` per request, weighted by requests; `None` of nothing.
 fn mean_per_request(slices: &SliceColumns, of: fn(&SliceColumns) -> &[f64]) -> Option<f64> {
     let requests: u64 = slices.requests.iter().sum();
     let values = of(slices);
@@ -450,16 +450,16 @@ pub(crate) fn trimmed_mean(mut values: Vec<f64>) -> Option<f64> {
 
 // From slices at the constant rate to the percentiles of a round.
 //
-// The 99th percentile is that of all answers of a round together: a pause that falls into one slice of several belongs
-// to a server's p99, and a mean or a median of slices' own would hide it. The median is compared within cycles, whose
-// slices follow each other at once and, as far as the lab can tell, at one distance of the CPUs of server and
+// The 99th percentile is that of all responses of a round together: a pause that falls into one slice of several
+// belongs to a server's p99, and a mean or a median of slices' own would hide it. The median is compared within cycles,
+// whose slices follow each other at once and, as far as the lab can measure, at one distance of the CPUs of server and
 // generator: a round's ratio is the mean of the cycles' log ratios, trimmed by a tenth at each end and by one value at
 // least. Where responses come in two groups, the median of all together jumps from one to the other.
 //
-// While the CPUs are far apart, a p99 is several times as large and varies by several times from slice to slice.
-// Whether they are is nobody's doing, so where enough rounds have cycles measured near, only those count.
+// While the CPUs are far apart, a p99 is several times as large and varies by several times from slice to slice. No
+// candidate causes that, so where enough rounds have cycles measured near, only those count.
 
-/// With fewer answers in a slice, the median is that of all slices together.
+/// With fewer responses in a slice, the median is that of all slices together.
 const ANSWERS_MIN: u64 = 40;
 
 /// The medians, and where each is in the columns.
@@ -578,7 +578,7 @@ fn note_medians(
     }
 }
 
-// Whether slices tell what uninterrupted blocks tell.
+// Whether slices show what uninterrupted blocks show.
 //
 // While one candidate is measured in slices the others stand still, but the clock runs on: what a server or an
 // allocator does every second of it comes several times as often per unit of work. So each round has one block

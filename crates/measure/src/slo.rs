@@ -15,7 +15,7 @@ use crate::units::{
 use std::fmt;
 use std::str::FromStr;
 
-/// What a run came to, as far as objectives ask.
+/// The results of a run, as far as objectives need them.
 #[derive(Clone, Copy, Debug)]
 pub struct SloFacts<'a> {
     /// From the intended start to the last byte; in a closed loop from the actual send.
@@ -38,7 +38,7 @@ pub enum SloPopulation {
     /// All: those that failed are slower than any objective.
     #[default]
     All,
-    /// Those that were answered successfully, and those without a response with their ages.
+    /// Successful requests, and those without a response with their ages.
     Successful,
 }
 
@@ -98,7 +98,7 @@ enum Figure {
 pub struct SloOutcome {
     /// The objective, as `p99 < 5 ms`.
     pub objective: String,
-    /// What was measured, in words.
+    /// The measured value, in words.
     pub measured: String,
     /// Whether it was kept.
     pub is_met: bool,
@@ -177,7 +177,8 @@ impl Objective {
 }
 
 impl Subject {
-    /// Whether failed requests are among those it is about. What they waited for before they were sent is not known.
+    /// Whether failed requests are among those it is about. The time that they waited before they were sent is not
+    /// known.
     fn counts_failures(self) -> bool {
         matches!(self, Self::Time(Clock::Response | Clock::Service, _))
     }

@@ -1,12 +1,11 @@
 //! From rounds to an answer: how large a difference is, how sure one can be, what it takes to know.
 //!
-//! `analysis` pairs the runs of each round and asks [`compare_all`]. The differences are `d =
-//! ln(candidate) - ln(baseline)` of the same round, so that what disturbed a whole round drops out.
-//! Estimate: [`hodges_lehmann`]; interval: exact signed-rank ([`signed_rank_interval`]); p: exact
-//! sign-flip permutation ([`sign_flip_p`]); several candidates: [`holm`]; "the same": two one-sided
-//! tests, done as inclusion of the 90 % interval in the margin; several interim analyses of data that grow:
-//! [`InterimAnalyses`]; two sessions, whose rounds are not paired: [`rank_sum_p`]. What the rounds can show
-//! is simulated: [`detectable`].
+//! `analysis` pairs the runs of each round and asks [`compare_all`]. The differences are
+//! `d = ln(candidate) - ln(baseline)` of the same round, so that what disturbed a whole round drops out. Estimate:
+//! [`hodges_lehmann`]; interval: exact signed-rank ([`signed_rank_interval`]); p: exact sign-flip permutation
+//! ([`sign_flip_p`]); several candidates: [`holm`]; "the same": two one-sided tests, done as inclusion of the 90 %
+//! interval in the margin; several interim analyses of data that grow: [`InterimAnalyses`]; two sessions, whose rounds
+//! are not paired: [`rank_sum_p`]. The power of the rounds is simulated: [`detectable`].
 
 mod rank_sum;
 mod signed_rank;

@@ -11,9 +11,9 @@ pub enum UnitError {
     /// Not a number with a known suffix.
     #[error("cannot read \"{text}\" as {what}; write for example {example}")]
     Unreadable {
-        /// What was given.
+        /// The given text.
         text: String,
-        /// What was wanted.
+        /// The expected form.
         what: &'static str,
         /// A correct spelling.
         example: &'static str,
@@ -21,9 +21,9 @@ pub enum UnitError {
     /// Larger than the type holds.
     #[error("{what} \"{text}\" is too large")]
     TooLarge {
-        /// What was given.
+        /// The given text.
         text: String,
-        /// What was wanted.
+        /// The expected form.
         what: &'static str,
     },
 }
@@ -267,7 +267,7 @@ pub fn format_change(ratio: f64) -> String {
 /// The confidence of an interval in tenths of a percent, never rounded up: `98.3 %`, `95 %`.
 #[must_use]
 pub fn format_confidence(share: f64) -> String {
-    // What is 0.95 on paper may be a little less in binary.
+    // A value of 0.95 on paper may be a little less in binary.
     let tenths = (share * 1_000.0 + 1e-6).floor() / 10.0;
     format!("{tenths} %")
 }

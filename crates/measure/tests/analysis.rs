@@ -1,5 +1,5 @@
 //! The analysis of awkward comparisons: what is missing, failed, disturbed or cut short makes the
-//! answer weaker and says so; it never makes it wrong or makes it fail.
+//! answer weaker and is reported; it never makes it wrong or makes it fail.
 
 mod synthetic;
 
@@ -96,7 +96,7 @@ fn no_pmu() {
 }
 
 /// Goal: a candidate that always fails is not judged, costs the others nothing, and its reason is
-/// told; one failed run of ten is left out and warned of.
+/// reported; one failed run of ten is left out and warned of.
 #[test]
 fn failed_runs() {
     let mut all = nine();
@@ -156,9 +156,9 @@ fn scattered(of_each: [(f64, f64); 3], seed: u64) -> Vec<CandidateRounds> {
     names.into_iter().zip(factors).map(candidate).collect()
 }
 
-/// Goal: no answer contradicts a comparison with the baseline that it rests on. Where the candidate with
-/// the best estimate scattered much, others that were proved faster than the baseline, or slower, made no
-/// difference to the answer: "no difference that 10 rounds can show", with all of them among the best.
+/// Goal: no answer contradicts a comparison with the baseline that it rests on. Where the candidate with the best
+/// estimate scattered much, others that were proved faster than the baseline, or slower, did not change the answer: "no
+/// difference that 10 rounds can show", with all of them among the best.
 #[test]
 fn an_answer_contradicts_no_comparison() {
     let beaten = [(1.13, 0.25), (1.10, 0.01), (1.10, 0.01)];
@@ -186,8 +186,8 @@ fn an_answer_contradicts_no_comparison() {
     assert!(scattering_leads > 20, "{scattering_leads}");
 }
 
-/// Goal: a candidate that died at once is not among "all the same", and the rounds of the others are not
-/// called too few because it has none.
+/// Goal: a candidate that died at once is not among "all the same", and the rounds of the others are not called too few
+/// because of it.
 #[test]
 fn who_was_not_judged_is_left_out_by_name() {
     let mut all = scattered([(1.001, 0.005), (1.0, 0.005), (1.2, 0.01)], 7);
@@ -293,7 +293,7 @@ fn next_to_nothing() {
 }
 
 /// Goal: a busy machine takes away every answer that depends on time, and only those; the sentence
-/// says why and what work per request says instead.
+/// says why and what work per request shows instead.
 #[test]
 fn a_busy_machine() {
     let mut all = nine();
@@ -370,7 +370,7 @@ fn flags_touch_what_they_can_have_changed() {
     );
 }
 
-/// Goal: if the baseline differs from itself, no difference of that measure is believed, but "the
+/// Goal: if the baseline differs from itself, no difference of that measure is trusted, but "the
 /// same" still is, and the A/A line shows the false alarm.
 #[test]
 fn a_baseline_unlike_itself() {
@@ -467,7 +467,7 @@ fn zeros() {
     );
 }
 
-/// Goal: somebody else's server: one kind of request, no pools; nothing is said about them.
+/// Goal: a third-party server has one kind of request and no pools; nothing is said about them.
 #[test]
 fn somebody_elses_server() {
     let plans: Vec<Plan> = nine_plans()
@@ -502,7 +502,7 @@ fn somebody_elses_server() {
     );
 }
 
-/// Goal: without p99 (too few requests) the median answers, and the sentence says so.
+/// Goal: without p99 (too few requests) the median decides, and the sentence says so.
 #[test]
 fn too_few_requests_for_a_p99() {
     let mut all = nine();
@@ -573,7 +573,7 @@ fn the_shorter_side_is_named() {
     assert_eq!(memory.headline, "glibc with pools: nothing is better");
 }
 
-/// Goal: a pair has one verdict in the whole report. What pools change under the baseline's allocator was once
+/// Goal: a pair has one verdict in the whole report. The effect of pools under the baseline's allocator was once
 /// corrected for four allocators, and the same pair in the table for eight candidates.
 #[test]
 fn pools_have_the_verdicts_of_the_table() {
@@ -683,7 +683,7 @@ fn a_record_has_its_own_margins() {
     assert_eq!(verdict(&old), Verdict::Better);
 }
 
-/// Goal: a machine too noisy to tell anything is said to be so in words a reader can size.
+/// Goal: a machine too noisy for any result is described in words that give the size of the noise.
 #[test]
 fn hopeless_noise_is_said_plainly() {
     let mut plans = nine_plans();
@@ -700,8 +700,7 @@ fn hopeless_noise_is_said_plainly() {
     assert_eq!(throughput.headline, "Undecided");
 }
 
-/// Goal: disturbances that meet all alike are the machine's and nobody is warned of them; those of one candidate are
-/// named.
+/// Goal: disturbances that hit all equally are the machine's and give no warning; those of one candidate are named.
 #[test]
 fn a_candidate_that_disturbs_itself_is_named() {
     let mut all = nine();

@@ -1,6 +1,5 @@
-//! The whole procedure over families of equal candidates: seven allocators and the baseline twice, looked at
-//! up to three times, from the rounds to the recommendation. How often anything is claimed that is not so,
-//! and how often intervals miss the truth.
+//! The whole procedure over families of equal candidates: seven allocators and the baseline twice, analysed up to three
+//! times, from the rounds to the recommendation. Counted are false claims and intervals that miss the true value.
 
 mod synthetic;
 
@@ -13,7 +12,7 @@ const ALLOCATORS: [&str; 7] = [
     "jemalloc", "tcmalloc", "mimalloc", "mempool", "snmalloc", "rpmalloc", "shim",
 ];
 
-/// What came of one family.
+/// The results of one family.
 struct Outcome {
     analysis: Analysis,
     rounds: u32,
@@ -34,7 +33,7 @@ fn equals() -> Vec<Plan> {
     plans
 }
 
-/// One comparison as the lab runs it: it ends at the first look at which nothing is open.
+/// One comparison as the lab runs it: it ends at the first analysis at which nothing is open.
 fn compare(seed: u64, sigma: f64, margins: Margins) -> Outcome {
     let plans = equals();
     let looks = interim_rounds(10, 33, plans.len() - 1);
@@ -63,8 +62,8 @@ fn questions(analysis: &Analysis) -> [&QuestionVerdict; 3] {
     [&verdicts.throughput, &verdicts.latency, &verdicts.memory]
 }
 
-/// Of so many families: claims by question, of any comparison; recommendations of something else than the
-/// baseline; intervals that miss the truth, and how many there were.
+/// Of so many families: claims by question, of any comparison; recommendations of something else than the baseline;
+/// intervals that miss the true value, and how many there were.
 #[derive(Debug, Default)]
 struct Tally {
     claims: [u32; 3],
@@ -83,7 +82,7 @@ fn tally(families: u64, sigma: f64, margins: Margins) -> Tally {
         tally.advice += u32::from(matches!(advice, Advice::Switch | Advice::TradeOff));
         tally.rounds += outcome.rounds;
         for (claims, question) in tally.claims.iter_mut().zip(questions(&outcome.analysis)) {
-            // Taken back where the baseline differs from itself, but claimed all the same.
+            // Withdrawn where the baseline differs from itself, but claimed otherwise.
             let is_claim = |verdict: &Verdict| {
                 verdict.is_difference() || matches!(verdict, Verdict::NotTrusted { .. })
             };
@@ -113,10 +112,9 @@ const NONE: Margins = Margins {
     counts: 1e-6,
 };
 
-/// Goal: of families of seven equal candidates, at most 5 % claim any difference in a question, however often
-/// they were looked at; at most three times that recommend anything, which has three questions to err in and
-/// CPU time; and an interval misses the truth in at most 5 %, although it is the one at which the comparison
-/// stopped.
+/// Goal: of families of seven equal candidates, at most 5 % claim any difference in a question, however often they were
+/// analysed; at most three times that recommend anything, which has three questions to err in and CPU time; and an
+/// interval misses the true value in at most 5 %, although it is the one at which the comparison stopped.
 #[test]
 fn equal_candidates_are_not_told_apart() {
     let families = 100;
@@ -130,7 +128,7 @@ fn equal_candidates_are_not_told_apart() {
     assert_eq!(found.equivalent, 0, "{found:?}");
 }
 
-/// Goal: noise that is small against the margin ends with "equivalent" at the first look, for all.
+/// Goal: noise that is small against the margin ends with "equivalent" at the first analysis, for all.
 #[test]
 fn small_noise_is_equivalence_at_once() {
     let families = 20;

@@ -98,8 +98,7 @@ fn the_page_is_whole() {
     assert_eq!(again, report());
 }
 
-/// Goal: what there is nothing of is not drawn: a closed loop has no send delay, a merged record no course,
-/// an empty run no curve.
+/// Goal: empty parts are not drawn: a closed loop has no send delay, a merged record no course, an empty run no curve.
 #[test]
 fn nothing_is_made_up() {
     let text = page(&report(), &LatencyHistogram::new(), &[]);

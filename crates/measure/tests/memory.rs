@@ -84,8 +84,8 @@ fn is_near(found: f64, expected: f64, share: f64) -> bool {
 /// A pre-fork server with 150 MB that all workers shared showed 843 and 875 MB, "the same", where one allocator took
 /// 18 % more.
 ///
-/// Goal: shared pages count once, what each worker has of its own counts each time; the cheap look and the whole one
-/// say the same.
+/// Goal: shared pages count once, what each worker has of its own counts each time; the cheap reading and the whole one
+/// give the same.
 #[test]
 fn what_workers_share_counts_once() {
     let home = directory();
@@ -180,7 +180,7 @@ fn data_in_memory_are_files() {
     assert_eq!(DataDirectory::in_memory(Path::new("/proc")), None);
 }
 
-/// Goal: processes that end while they are looked at, sixteen at any time, end no sample.
+/// Goal: processes that end while they are read, sixteen at any time, end no sample.
 #[test]
 fn a_restless_tree_is_sampled() {
     let home = directory();
@@ -219,7 +219,7 @@ fn page_faults_are_counted() {
     }
     let found = tree.sample().unwrap().total.since(&before).minor_faults;
     let expected = TURNS * PAGES;
-    // What page tables and the program itself take besides.
+    // The further memory of page tables and the program itself.
     assert!(
         (expected..expected + expected / 50).contains(&found),
         "{found}"

@@ -1,5 +1,5 @@
-//! What is printed about power, against independent data: the difference that rounds are said to find is
-//! found as often as is said, and the rounds that are advised decide.
+//! The printed power, against independent data: the difference that rounds are said to find is found as often as is
+//! said, and the rounds that are advised decide.
 
 mod synthetic;
 
@@ -48,7 +48,7 @@ fn first(family: &[PairedRounds], design: Design) -> Comparison {
     compare_all(family, &rule(design)).swap_remove(0)
 }
 
-/// How often rounds that know nothing of the first ones find the difference that those said is found.
+/// How often independent rounds find the difference that the first ones report as detectable.
 fn found_share(draw: &mut impl FnMut() -> f64, design: Design, trials: u32) -> f64 {
     let (rounds, comparisons, ..) = design;
     let mut found = 0;

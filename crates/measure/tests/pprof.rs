@@ -93,7 +93,7 @@ fn encoded() -> Vec<u8> {
     .expect("encode")
 }
 
-/// Goal: a library that knows nothing of ours finds every stack with both of its values.
+/// Goal: an independent library finds every stack with both of its values.
 #[test]
 fn a_protocol_buffer_library_reads_it() {
     let mut plain = Vec::new();

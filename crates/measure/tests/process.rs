@@ -1,5 +1,5 @@
-//! Real processes seen from outside: memory grows where it should, workers count, the vanished are
-//! gone and not zero.
+//! Real processes seen from outside: memory grows where it should, workers count, ended processes
+//! are gone and not zero.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
@@ -116,7 +116,7 @@ fn huge_bytes_of(pid: u32) -> u64 {
     kib.sum::<u64>() << 10
 }
 
-/// Goal: CPU time moves on when work is done, and sums only grow.
+/// Goal: CPU time grows when work is done, and sums only grow.
 #[test]
 fn cpu_time_is_seen() {
     let pid = std::process::id();
@@ -154,7 +154,7 @@ fn workers_belong_to_the_tree() {
     let (memory, count) = tree.memory_of(&members).unwrap();
     assert!(memory.rss_bytes > 0 && count == members.len());
     finish(child);
-    // The worker was killed by the shell's trap; the kernel takes it away in its own time.
+    // The worker was killed by the shell's trap; the kernel removes it later.
     let error = loop {
         match tree.sample() {
             Ok(_) => std::thread::yield_now(),
@@ -165,8 +165,8 @@ fn workers_belong_to_the_tree() {
     assert_eq!(tree.memory_of(&members), None);
 }
 
-/// Goal: what a worker did is not lost when it ends. A server with a process for each connection once had
-/// fewer page faults after a phase than before it, which was reported as none.
+/// Goal: the work of a worker is not lost when it ends. A server with a process for each connection once had fewer page
+/// faults after a phase than before it, which was reported as none.
 #[test]
 fn ended_workers_still_count() {
     let workers = 40;
@@ -203,7 +203,7 @@ fn ended_workers_still_count() {
     finish(child);
 }
 
-/// Goal: a zombie, and a process that never was, are gone; never a sample full of zeros.
+/// Goal: a zombie, and a process that never existed, are gone; never a sample full of zeros.
 #[test]
 fn the_dead_are_gone() {
     let mut child = Command::new("true").spawn().unwrap();

@@ -1,5 +1,5 @@
-//! The advice over comparisons whose truth was planted: it names the right candidate, says what it
-//! costs and why, and holds its tongue where the numbers do.
+//! The advice over comparisons with planted true values: it names the right candidate, its costs
+//! and the reason, and says nothing where the numbers decide nothing.
 
 mod synthetic;
 
@@ -271,7 +271,7 @@ fn undecided() {
 
 /// All of throughput, memory and CPU was decided, none of it for a change, and the advice was "do not switch yet".
 ///
-/// Goal: a p99 that is open alone keeps nobody from an answer, and is named with its interval.
+/// Goal: an open p99 alone prevents no answer, and is named with its interval.
 #[test]
 fn an_open_p99_is_no_reason_to_wait() {
     let mut all = field(
@@ -356,7 +356,7 @@ fn not_trusted() {
             .caution
             .contains("throughput of mimalloc is not to be trusted (other programs")
     );
-    // CPU per request stands in for a throughput that nobody believes.
+    // CPU per request replaces an untrusted throughput.
     let mut cheap = with_cpu;
     for (clean, dirty) in cheap.iter_mut().zip(&all) {
         for (round, noisy) in clean.rounds.iter_mut().zip(&dirty.rounds) {
@@ -384,8 +384,8 @@ fn not_trusted() {
     assert!(found.caution.contains("stay with glibc"));
 }
 
-/// Goal: without a PMU the reason is CPU time in user mode and kernel, and it is said what that
-/// cannot tell; without any cost there is no reason at all.
+/// Goal: without a PMU the reason is CPU time in user mode and kernel, with the limits of that;
+/// without any cost there is no reason at all.
 #[test]
 fn no_pmu() {
     let mut all = field(&[("mimalloc", 1.2, 0.7, 1.0)], 0.005);
@@ -416,8 +416,8 @@ fn no_pmu() {
     assert!(found.differences.is_empty());
 }
 
-/// Goal: instructions that valgrind counted tell a part of what hidden counters do not: that there are fewer,
-/// or that the difference lies elsewhere.
+/// Goal: instructions counted by valgrind replace a part of hidden counters: they show that there are fewer, or that
+/// the difference lies elsewhere.
 #[test]
 fn emulated_instructions_stand_in() {
     let mut all = field(&[("mimalloc", 1.2, 0.7, 1.0)], 0.005);
@@ -457,7 +457,7 @@ fn equal_costs_explain_nothing() {
     );
 }
 
-/// Goal: more cost is no reason for more speed. An allocator that waits less for locks answers more
+/// Goal: more cost is no reason for more speed. An allocator that waits less for locks serves more
 /// requests with more CPU for each; it was once recommended "because it needs 10 % more cycles".
 #[test]
 fn a_dearer_request_is_no_reason() {
@@ -605,8 +605,8 @@ fn cpu(all: &mut [CandidateRounds], factors: &[f64]) {
     plant(all, Quantity::CpuTime, 10_000.0, factors);
 }
 
-/// Goal: less memory for more CPU is a choice: both ends of the front are named, each with its price. A
-/// candidate that needed 40 % more CPU was once recommended without a word of it.
+/// Goal: less memory for more CPU is a choice: both ends of the front are named, each with its price. A candidate that
+/// needed 40 % more CPU was once recommended without mentioning it.
 #[test]
 fn both_ends_of_the_front() {
     let mut all = field(&[("jemalloc", 1.0, 1.0, 0.62)], 0.003);
@@ -634,8 +634,8 @@ fn both_ends_of_the_front() {
     assert_eq!(found.front[1].comparisons["cpu"].verdict.label(), "worse");
 }
 
-/// Goal: who is proved no better than another in anything, and worse in something, is named nowhere; what is
-/// had without a price is named beside what has one.
+/// Goal: a candidate that is proved no better than another in anything, and worse in something, is named nowhere; gains
+/// without a price are named beside those with one.
 #[test]
 fn dominated_candidates_are_not_named() {
     let mut all = field(
@@ -678,8 +678,8 @@ fn a_worse_p99_is_said_at_once() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Goal: whatever is planted, a candidate is recommended for a question only if its verdict there
-    /// is "better", every "worse" of a recommended one is told, and parts add up.
+    /// Goal: whatever is planted, a candidate is recommended for a question only if its verdict there is "better",
+    /// every "worse" of a recommended one is reported, and parts add up.
     #[test]
     fn it_never_claims_more_than_the_verdicts(
         throughput in 0.8_f64..1.25,

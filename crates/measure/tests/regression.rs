@@ -35,7 +35,7 @@ fn verdict(regression: &Regression, question: &str, candidate: &str) -> Verdict 
     comparison.expect("judged").verdict.clone()
 }
 
-/// Scales one measure of every run of the candidates that `who` picks.
+/// Scales one measure of every run of the candidates that `who` selects.
 fn scale(
     record: &mut ComparisonRecord,
     who: impl Fn(&str) -> bool,
@@ -113,8 +113,8 @@ fn planted_changes_are_found() {
     }
 }
 
-/// Goal: a machine that became slower for everybody is no regression by ratio, but is told; by value it
-/// is one. Memory that grew for everybody is one either way.
+/// Goal: a machine that became slower for all is no regression by ratio, but is reported; by value it is one. Memory
+/// that grew for all is one either way.
 #[test]
 fn drift_cancels_and_is_told() {
     let plans = nine_plans();
@@ -166,8 +166,8 @@ fn without_private_memory(record: &mut ComparisonRecord) {
     record.analyse();
 }
 
-/// Goal: an earlier record that knows RSS alone is compared by RSS, which both have, and is still answered and shown; it
-/// is said that its answer is of RSS.
+/// Goal: an earlier record that knows RSS alone is compared by RSS, which both have, and still gives an answer, with a
+/// note that it is of RSS.
 #[test]
 fn a_record_with_rss_alone_is_compared() {
     let plans = nine_plans();
@@ -188,8 +188,8 @@ fn a_record_with_rss_alone_is_compared() {
     assert_eq!(of_old.best, of_new.best);
 }
 
-/// Goal: what may not be believed convicts nobody: a disturbed session, and one whose baseline differs
-/// from itself; memory, which neither touches, still is judged.
+/// Goal: untrusted data proves nothing: a disturbed session, and one whose baseline differs from itself; memory, which
+/// neither affects, is still judged.
 #[test]
 fn a_session_in_trouble_convicts_nobody() {
     let plans = nine_plans();
@@ -239,8 +239,8 @@ fn a_session_in_trouble_convicts_nobody() {
     assert!(reason.contains("differs from itself"), "{reason}");
 }
 
-/// Goal: too few rounds cannot convict, and say how many it takes; so few that nothing was measured in
-/// both are not judged.
+/// Goal: too few rounds cannot prove a loss, and the sentence says how many it takes; if nothing was measured in both,
+/// nothing is judged.
 #[test]
 fn few_rounds_are_undecided() {
     let plans = nine_plans();
@@ -263,9 +263,8 @@ fn few_rounds_are_undecided() {
     assert!(question.iter().all(|one| one.detectable.is_none()));
 }
 
-/// Goal: the sentence claims no more sight than there was. Of rounds that can convict nobody it once said
-/// "no regression", and of a session of which half was not to be trusted that a regression "would have
-/// shown everywhere".
+/// Goal: the sentence claims no more than the data can show. For rounds that can prove nothing it once said "no
+/// regression", and for a session with untrusted half that a regression "would have shown everywhere".
 #[test]
 fn the_sentence_claims_no_sight_it_has_not() {
     let plans = nine_plans();

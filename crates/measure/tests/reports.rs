@@ -1,5 +1,5 @@
-//! What people and programs get to read: the JSON contract, the terminal's width, the page that
-//! needs nothing but itself.
+//! The outputs for people and programs: the JSON contract, the terminal's width, the self-contained
+//! page.
 
 mod synthetic;
 
@@ -65,8 +65,8 @@ fn results_json_keeps_its_contract() {
     );
 }
 
-/// Goal: a record of a later version, with fields and measures we do not know, still opens, and
-/// its rounds give the same verdicts.
+/// Goal: a record of a later version, with unknown fields and measures, still opens, and its rounds
+/// give the same verdicts.
 #[test]
 fn a_later_version_opens() {
     let record = sample();
@@ -103,8 +103,8 @@ fn load_json_keeps_its_contract() {
     assert!(json["verdict"]["reasons"].is_array());
 }
 
-/// Goal: what to use and the three answers first, nothing wider than asked for, all candidates in the table, no colour
-/// unless asked.
+/// Goal: what to use and the three answers first, nothing wider than requested, all candidates in the table, no colour
+/// unless requested.
 #[test]
 fn terminal_text_answers_first_and_fits() {
     let mut record = sample();
@@ -151,11 +151,11 @@ fn terminal_text_answers_first_and_fits() {
 }
 
 /// Goal: memory after the work, and what is left of it after idle, stand in the printed table, under every candidate;
-/// of an old record it is RSS. What is not judged has a row in the page and no verdict.
+/// of an old record it is RSS. Unjudged measures have a row in the page and no verdict.
 #[test]
 fn memory_is_in_the_tables() {
     let mut record = sample();
-    // The second lines of the heads, of every table that is printed.
+    // The second heading lines of every printed table.
     let heads = |record: &ComparisonRecord| -> Vec<String> {
         let text = terminal::render(record, &terminal::TerminalOptions::default());
         let lines = text.lines().filter(|line| line.starts_with("candidate "));
@@ -302,7 +302,7 @@ fn html_is_escaped() {
     assert_eq!(back.candidates[3].name, name);
 }
 
-/// Goal: half a comparison, a disturbed one, one without any measure: a page all the same.
+/// Goal: half a comparison, a disturbed one, one without any measure still give a page.
 #[test]
 fn html_of_awkward_records() {
     let mut record = sample();
@@ -359,7 +359,7 @@ fn a_large_page_stays_below_two_megabytes() {
     }
 }
 
-/// Runs of a slow server had no request at the rate: the page told of percentiles from 0 ns on.
+/// Runs of a slow server had no request at the rate: the page showed percentiles from 0 ns on.
 ///
 /// Goal: a run without requests, or with too few for a percentile, has no part in that percentile's range.
 #[test]
@@ -445,7 +445,7 @@ fn the_page_says_how_sure_it_is() {
     ] {
         assert!(page.contains(part), "{part}");
     }
-    // What each question's intervals really are, which ranks make a little more.
+    // The real levels of each question's intervals, which ranks make a little more.
     let least = record.analysis.verdicts.memory.comparisons.iter();
     let least = least.map(|one| one.confidence).fold(1.0, f64::min);
     assert!(least >= 0.9833, "{least}");
@@ -555,8 +555,8 @@ fn memory_over_time_has_its_phases() {
     }
 }
 
-/// Goal: a reader who does not see the page gets through it: one h1, no level is skipped, every drawing
-/// has a title and its numbers, every table a caption and scopes, what scrolls takes the focus.
+/// Goal: a screen reader gets through the page: one h1, no level is skipped, every drawing has a title and its numbers,
+/// every table a caption and scopes, scrollable parts take the focus.
 #[test]
 fn html_can_be_walked_without_seeing() {
     let page = html::render(&sample());
@@ -598,8 +598,7 @@ fn html_can_be_walked_without_seeing() {
     }
 }
 
-/// Goal: text of every colour is told from its background in both themes (WCAG: 4.5 to 1), drawings too
-/// (3 to 1).
+/// Goal: text of every colour has enough contrast in both themes (WCAG: 4.5 to 1), drawings too (3 to 1).
 #[test]
 fn colours_have_contrast() {
     let style = include_str!("../src/report/html/style.css");

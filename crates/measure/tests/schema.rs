@@ -152,7 +152,7 @@ fn parts() -> MemoryParts {
     }
 }
 
-/// What malloc is to the baseline, and memory that is another without pins.
+/// The role of malloc in the baseline, and memory that is another without pins.
 fn add_reach(record: &mut ComparisonRecord) {
     let holders = [
         Holder::Malloc,
@@ -306,7 +306,7 @@ fn what_is_written_is_described() {
     assert_eq!(problems(&ComparisonRecord::new("0")), [""; 0]);
 }
 
-/// Goal: what is found of settings is described, with all that may be absent.
+/// Goal: results on settings are described, with all that may be absent.
 #[test]
 fn settings_are_described() {
     let mut record = sample();
@@ -320,8 +320,8 @@ fn settings_are_described() {
     assert_eq!(problems(&record), [""; 0]);
 }
 
-/// Goal: the checker finds what it is there for: a field nobody described, one that is missing, a
-/// value of another type, beyond its bounds, or outside its words.
+/// Goal: the checker finds all kinds of errors: an undescribed field, a missing one, a value of
+/// another type, beyond its bounds, or outside its words.
 #[test]
 fn what_is_wrong_is_found() {
     let json: Value = serde_json::from_str(&sample().to_json().unwrap()).unwrap();
@@ -397,8 +397,8 @@ fn another_checker_agrees() {
     assert_eq!(schema_check::ask_another(SCHEMA, &file), Ok(()));
 }
 
-/// Goal: the schema of a load describes an empty record, and the checker knows what only that schema
-/// says: fields by a pattern, and text by one.
+/// Goal: the schema of a load describes an empty record, and the checker supports the parts that only that schema has:
+/// fields by a pattern, and text by one.
 #[test]
 fn a_load_is_described_too() {
     let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/load.schema.json");

@@ -1,5 +1,5 @@
-//! Rounds that end when the answer is known, against a known truth: thousands of invented comparisons,
-//! seeded, each looked at as the lab looks at its own.
+//! Rounds that end when the result is known, against a known true value: thousands of invented comparisons, seeded,
+//! each analysed as the lab analyses its own.
 
 mod synthetic;
 
@@ -76,9 +76,9 @@ fn upper_bound(trials: u32, rate: f64) -> f64 {
     trials * rate + 3.1 * (trials * rate * (1.0 - rate)).sqrt()
 }
 
-/// Goal: of equal candidates, any at all is called different in at most 5 % of comparisons, however
-/// often one looks and however many they are, even if every difference would count (margin 0). Looking
-/// as often with all of the 5 % each time would not do: this is what the correction is for.
+/// Goal: of equal candidates, any at all is called different in at most 5 % of comparisons, whatever the number of
+/// analyses and candidates, even if every difference would count (margin 0). As many analyses with all of the 5 % each
+/// time would fail: the correction is for this.
 #[test]
 fn looking_often_makes_no_false_claims() {
     let trials = 1_000;
@@ -111,8 +111,8 @@ fn looking_often_makes_no_false_claims() {
     assert!(f64::from(naive_claims) > bound, "{naive_claims}");
 }
 
-/// Goal: "equivalent" is claimed of a difference on the very edge of the margin in at most 5 % too, and
-/// the interval of the look at which it stopped holds the truth with 95 %.
+/// Goal: "equivalent" is claimed of a difference on the very edge of the margin in at most 5 % too, and the interval of
+/// the analysis at which it stopped contains the true value with 95 %.
 #[test]
 fn stopping_early_keeps_equivalence_and_intervals_honest() {
     let margin: f64 = 0.05;
@@ -225,8 +225,8 @@ fn two_hundred_whole_comparisons_of_equals() {
     assert!(stopped_early > 0, "no comparison ended early");
 }
 
-/// Goal: what is open is named until it is decided; the double of the baseline and what is not to be
-/// trusted keep nothing going; and each trusted question says what its rounds could show.
+/// Goal: an open comparison is named until it is decided; the double of the baseline and untrusted comparisons do not
+/// prolong the rounds; and each trusted question says what its rounds could show.
 #[test]
 fn open_verdicts_are_named() {
     let mut plans = equal_plans();
@@ -281,7 +281,7 @@ fn open_verdicts_are_named() {
     assert_eq!(open_verdicts(&few[..2], looks).len(), 3);
 }
 
-/// Goal: how wide intervals will be is foretold from six rounds to within a fifth, on the average of many comparisons.
+/// Goal: the width of intervals is predicted from six rounds to within a fifth, on the average of many comparisons.
 #[test]
 fn widths_are_foretold() {
     let plans = equal_plans();

@@ -1,4 +1,4 @@
-//! The statistics against a known truth: thousands of invented comparisons, seeded, so that the
+//! The statistics against known true values: thousands of invented comparisons, seeded, so that the
 //! counts below are the same on every machine.
 
 mod synthetic;
@@ -110,7 +110,7 @@ fn eight_comparisons_together_stay_below_five_percent() {
     assert!(claims <= upper_bound(trials, 0.05), "{claims}");
 }
 
-/// Goal: the interval holds the truth as often as it says it does: not less, and not much more.
+/// Goal: the interval contains the true value as often as it claims: not less, and not much more.
 #[test]
 fn interval_covers_as_stated() {
     for shape in [Shape::Normal, Shape::Contaminated, Shape::Skewed] {
@@ -268,7 +268,7 @@ fn whole_comparisons_of_equals() {
 }
 
 /// Goal: effects planted in nine candidates come out with the right signs, the best is named, and
-/// no verdict contradicts the truth.
+/// no verdict contradicts the true values.
 #[test]
 fn whole_comparisons_with_planted_effects() {
     let plans = nine_plans();

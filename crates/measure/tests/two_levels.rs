@@ -1,6 +1,6 @@
-//! The whole way from slices to verdicts against a known truth: processes that differ from one start to the next,
-//! slices that differ within a generation, and what a shared machine does to both. Seeded, so that the counts are
-//! the same everywhere. `cargo test --test two_levels -- --nocapture` prints the table of docs/explanation/evidence.md.
+//! The whole way from slices to verdicts against known true values: processes that differ from one start to the next,
+//! slices that differ within a generation, and what a shared machine does to both. Seeded, so that the counts are the
+//! same everywhere. `cargo test --test two_levels -- --nocapture` prints the table of docs/explanation/evidence.md.
 
 mod synthetic;
 
@@ -16,13 +16,13 @@ use synthetic::Noise;
 
 const ROUNDS: u32 = 12;
 const CYCLES: u32 = 4;
-/// Comparisons of each machine and truth.
+/// Comparisons of each machine and true value.
 const TRIALS: u32 = 250;
 /// How far the rate of a server lies below what it would be if a system call took a tenth less time.
 const SLOPE: f64 = 1.2;
 const USUAL_CALL_NS: f64 = 160.0;
 
-/// What makes slices and processes differ, as standard deviations of logarithms and as chances.
+/// The differences between slices and processes, as standard deviations of logarithms and as chances.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     name: &'static str,
@@ -32,11 +32,11 @@ struct Machine {
     slices: f64,
     /// Chance that a slice draws from tails without a variance.
     wild: f64,
-    /// From the first round to the last, everybody alike.
+    /// From the first round to the last, for all equally.
     drift: f64,
     /// Chance that a core is half as fast during a slice, which its system calls show.
     slow_core: f64,
-    /// Chance that a request costs 65 % more during a slice for no reason that shows, whoever runs.
+    /// Chance that a request costs 65 % more during a slice for no visible reason, whichever candidate runs.
     expensive: f64,
 }
 
@@ -167,7 +167,7 @@ fn of_candidate(candidates: &[CandidateRounds], measure: Measure) -> Comparison 
         .expect("the candidate")
 }
 
-/// What came out of comparisons with one truth.
+/// The results of comparisons with one true value.
 #[derive(Debug, Default)]
 struct Tally {
     half_widths: Vec<f64>,
@@ -205,9 +205,9 @@ fn percent(count: u32) -> f64 {
     100.0 * f64::from(count) / f64::from(TRIALS)
 }
 
-/// Goal: whatever the machine does, the interval holds the truth in 95 % of comparisons, two equal candidates are
-/// called different in at most 5 %, and a difference of 5 % is never found in the wrong direction; on a machine
-/// as it mostly is, 5 % are found nearly always and every verdict is decided.
+/// Goal: whatever the machine does, the interval contains the true value in 95 % of comparisons, two equal candidates
+/// are called different in at most 5 %, and a difference of 5 % is never found in the wrong direction; on a typical
+/// machine, 5 % are found nearly always and every verdict is decided.
 #[test]
 fn verdicts_hold_on_every_machine() {
     let mut table = String::new();

@@ -1,4 +1,4 @@
-//! Ages the heap of any program, in front of any allocator: while it is told to, every call of malloc also allocates and
+//! Ages the heap of any program, in front of any allocator: while switched on, every call of malloc also allocates and
 //! frees some blocks of mixed sizes at random.
 //!
 //! Preloaded before the allocator (`LD_PRELOAD=libmillpond-churn.so:liballocator.so`). The blocks are made and freed by
@@ -10,7 +10,7 @@
 //! While nothing is to be done, a call costs one load and one jump more. A program that calls malloc rarely is aged
 //! slowly: the file counts the blocks.
 //!
-//! What the calls do is as in `preload/sample`, of which this object has the interposed functions. It is `no_std` where it
+//! The calls behave as in `preload/sample`, of which this object has the interposed functions. It is `no_std` where it
 //! is used (`panic = "abort"`); the workspace's own build, which unwinds, only checks it.
 #![cfg_attr(all(panic = "abort", not(test)), no_std)]
 #![cfg_attr(
@@ -130,7 +130,7 @@ fn make(file: &ChurnFile, size_bytes: usize) -> *mut c_void {
         return block;
     }
     for offset in (0..size_bytes).step_by(PAGE_BYTES) {
-        // SAFETY: `offset` is below the size of the block, which nobody else knows of yet.
+        // SAFETY: `offset` is below the size of the block, which no other code knows yet.
         unsafe { block.cast::<u8>().add(offset).write_volatile(1) };
     }
     // SAFETY: the smallest block has two words, and malloc aligns to that.
@@ -141,7 +141,7 @@ fn make(file: &ChurnFile, size_bytes: usize) -> *mut c_void {
 }
 
 fn give_back(file: &ChurnFile, block: *mut c_void) {
-    // SAFETY: `make` wrote the size there, and only the thread that took the block out of its slot knows of it.
+    // SAFETY: `make` wrote the size there, and only the thread that took the block out of its slot has its address.
     let size_bytes = unsafe { block.cast::<usize>().read() };
     file.live_bytes
         .fetch_sub(size_bytes as u64, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What happened to files, one line for each event, to be read when the process is dead.
+//! The events of files, one line for each, to be read when the process is dead.
 //!
 //! ```text
 //! failed KIND PATH
@@ -16,7 +16,7 @@ use std::path::Path;
 
 use crate::settings::{Kind, Settings};
 
-/// What is noted.
+/// The recorded events.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
     Failed { kind: Kind, path: &'a Path },

@@ -1,9 +1,9 @@
-//! A disk that fails where it is told to, as a shared object to preload.
+//! A disk that fails on request, as a shared object to preload.
 //!
-//! It stands between a program and the kernel's files below one directory. The tests of `entity` give it
-//! to servers: one call of a kind fails, or all from one on, and what was made to last is written into a
-//! journal, so that a test can take away what the loss of power would. Settings are variables of the
-//! environment, read at the first call; without a directory nothing is touched.
+//! It stands between a program and the kernel's files below one directory. The tests of `entity` give it to servers:
+//! one call of a kind fails, or all from one on, and what was made to last is written into a journal, so that a test
+//! can remove what a loss of power would. Settings are variables of the environment, read at the first call; without a
+//! directory nothing is touched.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -65,7 +65,7 @@ fn with_file<R>(fd: c_int, see: impl FnOnce(&Settings, &Path) -> R) -> Option<R>
     path.starts_with(directory).then(|| see(settings, path))
 }
 
-/// The same of a name. Names that begin elsewhere than at the root are nobody's who is watched.
+/// The same of a name. Relative names are not watched.
 fn with_name<R>(name: *const c_char, see: impl FnOnce(&Settings, &Path) -> R) -> Option<R> {
     let settings = settings::get();
     let directory = settings.directory.as_deref()?;
@@ -141,7 +141,7 @@ extern "C" fn writev(fd: c_int, pieces: *const iovec, piece_count: c_int) -> ssi
     system_call!(libc::SYS_writev, fd, pieces, piece_count) as ssize_t
 }
 
-/// What a file is copied by.
+/// The calls that copy a file.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn copy_file_range(
     from: c_int,
@@ -165,7 +165,7 @@ extern "C" fn copy_file_range(
     ) as ssize_t
 }
 
-/// What was written before the call began is what it makes last.
+/// The call makes durable the data that was written before it began.
 fn sync(fd: c_int, call: impl FnOnce() -> c_long) -> c_int {
     let length_bytes = with_file(fd, |settings, path| {
         (!fails(settings, Kind::Sync, path)).then(|| length_of(fd))
@@ -188,7 +188,7 @@ fn sync(fd: c_int, call: impl FnOnce() -> c_long) -> c_int {
 fn length_of(fd: c_int) -> Option<u64> {
     // SAFETY: all zeros are a `stat`.
     let mut found: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` is a `stat` of ours to write into; a bad descriptor is answered with an error.
+    // SAFETY: `found` is a `stat` of ours to write into; a bad descriptor gives an error.
     let result = unsafe { libc::fstat(fd, &raw mut found) };
     let is_file = found.st_mode & libc::S_IFMT == libc::S_IFREG;
     (result == 0 && is_file).then(|| u64::try_from(found.st_size).ok())?

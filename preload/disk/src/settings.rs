@@ -1,4 +1,4 @@
-//! What is to fail and where, from the environment, and how many calls there were.
+//! The failing calls and files, from the environment, and how many calls there were.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -82,8 +82,8 @@ pub(crate) struct Settings {
     counted: AtomicU64,
 }
 
-/// Read at the first call. What is given and makes no sense ends the process: a test that plants
-/// nothing must not pass.
+/// Read at the first call. Invalid settings end the process: a test that plants nothing must not
+/// pass.
 pub(crate) fn get() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| Settings::read().unwrap_or_else(|()| std::process::abort()))

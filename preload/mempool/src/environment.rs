@@ -1,5 +1,4 @@
-//! What the environment asks for: `MEMPOOL_STATS`, what the heap held at exit, and `MEMPOOL_CHECKS`,
-//! finding out about misuse.
+//! The settings in the environment: `MEMPOOL_STATS`, what the heap held at exit, and `MEMPOOL_CHECKS`, finding misuse.
 //!
 //! The figures are one line on standard error, so that it can be found among a program's own: names
 //! and numbers, sizes in bytes.
@@ -9,7 +8,7 @@ use millpond_mempool::malloc::{self as heap, MallocStats, stats};
 use std::ffi::CStr;
 use std::io::{Cursor, Write as _};
 
-/// What a variable says to switch something on.
+/// The value of a variable that switches something on.
 const ON: &str = "1";
 
 /// Reads the environment. Called before the program can change it from another thread.
@@ -31,15 +30,15 @@ pub(crate) fn prepare() {
             // SAFETY: as above.
             let _ = unsafe { libc::atexit(verify_at_exit) };
         }
-        // A user that asks for checks must not believe that there were some.
+        // A user that asks for checks must not be led to think that there were some.
         Err(_) => end(b"millpond malloc: MEMPOOL_CHECKS is 1, guard, fail=N, or guard,fail=N\n"),
     }
 }
 
 /// A variable of the environment, if it is text.
 fn variable(name: &CStr) -> Option<&'static str> {
-    // SAFETY: getenv returns null or a string that ends, and that stays while nobody changes the
-    // environment: the program is not running yet.
+    // SAFETY: getenv returns null or a string with an end, which stays while the environment does
+    // not change: the program is not running yet.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         if value.is_null() {
@@ -56,7 +55,7 @@ extern "C" fn verify_at_exit() {
 extern "C" fn at_exit() {
     let mut line = [0; 1024];
     let text = describe(&stats(), &mut line);
-    // SAFETY: the slice is `text`. Whether anyone can read it is no concern of the program's.
+    // SAFETY: the slice is `text`. The program ignores whether it can be read.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
@@ -68,7 +67,7 @@ pub(crate) fn fault_of_our_own() -> ! {
 
 /// Writes a line and aborts.
 fn end(line: &[u8]) -> ! {
-    // SAFETY: the slice is `line`. Whether anyone can read it changes nothing.
+    // SAFETY: the slice is `line`. The program ignores whether it can be read.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
     std::process::abort()
 }

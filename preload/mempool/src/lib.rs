@@ -1,13 +1,12 @@
-//! The pools as malloc, for programs that know nothing of them.
+//! The pools as malloc, for programs without knowledge of them.
 //!
 //! `LD_PRELOAD=libmillpond_mempool_malloc.so program`: every call of C's memory functions is served
 //! by `millpond_mempool::malloc`. Here are C's names and promises only: null checks, overflow,
 //! `errno`, and what the manual page says of each function.
 //!
-//! In the environment: `MEMPOOL_STATS=1` writes what the heap holds to standard error at exit.
-//! `MEMPOOL_CHECKS=1` checks every block: double free, foreign pointer, overrun and write after free
-//! end the program with a sentence; `MEMPOOL_CHECKS=guard` puts each block against a page that
-//! nobody may touch; `fail=N` refuses the N-th allocation.
+//! In the environment: `MEMPOOL_STATS=1` writes what the heap holds to standard error at exit. `MEMPOOL_CHECKS=1`
+//! checks every block: double free, foreign pointer, overrun and write after free end the program with a sentence;
+//! `MEMPOOL_CHECKS=guard` puts each block against an inaccessible page; `fail=N` refuses the N-th allocation.
 #![allow(unsafe_code, reason = "a preloaded malloc is raw pointers by nature")]
 #![cfg_attr(
     test,
@@ -19,7 +18,7 @@ mod environment;
 use millpond_mempool::malloc as heap;
 use std::ffi::{c_int, c_void};
 
-/// What `valloc` aligns to. A multiple of the page size of every system there is.
+/// The alignment of `valloc`. A multiple of the page size of every system there is.
 const PAGE_ALIGN_BYTES: usize = if cfg!(target_arch = "x86_64") {
     4096
 } else {
@@ -57,8 +56,7 @@ fn no_memory() -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// An alignment as the caller meant it: glibc rounds one that is no power of two up. None when there
-/// is no such power.
+/// The alignment that the caller gets: glibc rounds one that is no power of two up. None when there is no such power.
 fn rounded_up(align_bytes: usize) -> Option<usize> {
     align_bytes.checked_next_power_of_two()
 }
@@ -76,8 +74,8 @@ extern "C" fn malloc(size_bytes: usize) -> *mut c_void {
 #[inline(never)]
 extern "C" fn malloc_slow(size_bytes: usize) -> *mut c_void {
     if std::thread::panicking() {
-        // Only this object's own code can panic here, perhaps with a lock held: what it has to say
-        // would need memory.
+        // Only this object's own code can panic here, perhaps with a lock held: a message would
+        // need memory.
         environment::fault_of_our_own();
     }
     or_enomem(heap::allocate(size_bytes))
@@ -93,7 +91,7 @@ extern "C" fn calloc(count: usize, size_bytes: usize) -> *mut c_void {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn free(block: *mut c_void) {
-    // SAFETY: C's own promise: null, or a block of ours that nobody uses any more.
+    // SAFETY: C's own contract: null, or a block of ours that is no longer in use.
     unsafe { heap::free(block.cast()) }
 }
 

@@ -29,7 +29,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use environment::number;
 
-/// What is planted, from the environment. A variable that is absent or no number plants nothing.
+/// The planted faults, from the environment. A variable that is absent or no number plants nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Settings {
     instructions: u64,
@@ -104,7 +104,7 @@ fn retain(size_bytes: usize) {
     if size_bytes == 0 {
         return;
     }
-    // SAFETY: a new private mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: a new private mapping at an address of the kernel's choice overlaps no other memory.
     let start = unsafe {
         mmap(
             ptr::null_mut(),
@@ -122,7 +122,7 @@ fn retain(size_bytes: usize) {
     // SAFETY: the mapping was just made with this address and length; huge pages would round it up.
     unsafe { madvise(start, size_bytes, MADV_NOHUGEPAGE) };
     for offset in (0..size_bytes).step_by(PAGE_BYTES) {
-        // SAFETY: `offset` is below the length of the mapping, which is writable and nobody else's.
+        // SAFETY: `offset` is below the length of the mapping, which is writable and has no other user.
         unsafe { start.cast::<u8>().add(offset).write_volatile(1) };
     }
 }
@@ -139,7 +139,7 @@ fn plant() {
     }
 }
 
-/// What a turn of the loop in `burn` is compiled to: subtract, test, jump.
+/// The instructions of one turn of the loop in `burn`: subtract, test, jump.
 const TURN_INSTRUCTIONS: u64 = 3;
 
 #[inline(never)]

@@ -33,7 +33,7 @@ static FIRST_PID: AtomicU64 = AtomicU64::new(0);
 
 /// Whether there is a file.
 pub(crate) enum State {
-    /// Not looked for yet: the constructor has not run.
+    /// Not searched for yet: the constructor has not run.
     Early,
     /// It is there.
     Ready {
@@ -74,7 +74,7 @@ pub(crate) fn begin() {
     STATE.store(READY, Ordering::Release);
 }
 
-/// Whether samples are wanted now.
+/// Whether samples are requested now.
 pub(crate) fn is_active() -> bool {
     word(ACTIVE).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
 }

@@ -1,5 +1,5 @@
-//! The functions of malloc's family in front of the next allocator: each tells `asked_for` of the crate what it was asked
-//! for, and hands the call on. `preload/churn` has this file too.
+//! The functions of malloc's family in front of the next allocator: each passes the requested size to `asked_for` of
+//! the crate, and hands the call on. `preload/churn` has this file too.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;

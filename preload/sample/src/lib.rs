@@ -7,8 +7,8 @@
 //! bytes is sampled with probability `1 - exp(-s/R)`, whatever else the program does, and the lab
 //! can scale every sample by itself without bias.
 //!
-//! A call that is not sampled costs a subtraction from a number of its thread. What the calls do is
-//! as in `preload/trace`, of which this object has the files that find the next allocator; when a
+//! A call that is not sampled costs a subtraction from a number of its thread. The calls behave as
+//! in `preload/trace`, of which this object has the files that find the next allocator; when a
 //! sample is due, and what it stands for, is `preload/shared`'s.
 //!
 //! ```text
@@ -23,7 +23,7 @@
 )]
 #![allow(unsafe_code, reason = "a preloaded malloc is raw pointers by nature")]
 
-// What is the same in front of any allocator, whatever is observed: the counter's own.
+// The part that is the same in front of any allocator and for any observation: the counter's own.
 #[path = "../../trace/src/bootstrap.rs"]
 mod bootstrap;
 #[path = "../../trace/src/mapping.rs"]

@@ -12,7 +12,7 @@ use crate::file::{self, State};
 use crate::{next, unwind};
 use millpond_preload_shared::sampling;
 
-/// So soon is looked again whether the file is there: only what runs before the constructor waits.
+/// Time until the next check for the file: only code that runs before the constructor waits.
 const EARLY_BYTES: i64 = 64 * 1024;
 const THREAD_BYTES: usize = 32;
 
@@ -25,7 +25,7 @@ struct Thread {
     random: u64,
     /// The process that `random` belongs to: a child of fork begins with its parent's.
     pid: u64,
-    /// 1 while a sample is taken: what that itself asks for is nobody's.
+    /// 1 while a sample is taken: its own allocations are not sampled.
     busy: u64,
 }
 

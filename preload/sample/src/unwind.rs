@@ -58,7 +58,7 @@ static BACKTRACE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static GET_IP: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static GET_REGISTER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Looks for the unwinder. Without it samples have no stacks, which the lab says.
+/// Searches for the unwinder. Without it samples have no stacks, which the lab reports.
 pub(crate) fn find() {
     // SAFETY: the name ends in NUL; a constructor may load libraries.
     let library = unsafe { dlopen(LIBRARY.as_ptr(), RTLD_NOW) };
@@ -69,9 +69,9 @@ pub(crate) fn find() {
     let symbol = |name: &CStr| unsafe { dlsym(library, name.as_ptr()) };
     GET_IP.store(symbol(c"_Unwind_GetIP"), Ordering::Relaxed);
     GET_REGISTER.store(symbol(c"_Unwind_GetGR"), Ordering::Relaxed);
-    // Last: a reader that sees it sees the others.
+    // Last: a reader that finds it finds the others.
     BACKTRACE.store(symbol(c"_Unwind_Backtrace"), Ordering::Release);
-    // Its first walk may look for things once; no thread of the program waits for that then.
+    // Its first walk may initialise things; no thread of the program waits for that then.
     Stack::new().take();
 }
 
@@ -157,8 +157,8 @@ unsafe extern "C" fn frame(context: *mut c_void, stack: *mut c_void) -> c_int {
     if ip.is_null() || register.is_null() {
         return STOP;
     }
-    // SAFETY: the addresses are those of the unwinder's functions, which have these types; `context`
-    // is its own; `stack` is the value that `take` passed, to which nobody else has access meanwhile.
+    // SAFETY: the addresses are those of the unwinder's functions, which have these types; `context` is its own;
+    // `stack` is the value that `take` passed, to which no other code has access meanwhile.
     unsafe {
         let get_ip: GetAddress = mem::transmute(ip);
         let get_register: GetRegister = mem::transmute(register);
@@ -186,8 +186,8 @@ fn read_pair(at: usize) -> Option<[usize; 2]> {
         start: at as *mut c_void,
         len,
     };
-    // SAFETY: the system writes at most `len` bytes into `pair`, and answers with an error where the
-    // other address cannot be read.
+    // SAFETY: the system writes at most `len` bytes into `pair`, and returns an error where the other address cannot be
+    // read.
     let read = unsafe { process_vm_readv(getpid(), &raw const local, 1, &raw const remote, 1, 0) };
     (read == len as isize).then_some(pair)
 }

@@ -10,14 +10,14 @@ pub const MAGIC: u64 = u64::from_ne_bytes(*b"mpChurn1");
 pub const REST: u64 = 0;
 /// With every call of malloc, blocks are allocated and freed at random.
 pub const CHURN: u64 = 1;
-/// With every call of malloc, blocks are freed, but for one in [`KEPT_ONE_IN`], which stays where it is.
+/// With every call of malloc, blocks are freed, except for one in [`KEPT_ONE_IN`], which stays where it is.
 pub const SETTLE: u64 = 2;
 
 /// Blocks that a process can have.
 pub const SLOTS: usize = 1 << 14;
-/// What stays after [`SETTLE`].
+/// The blocks that stay after [`SETTLE`].
 pub const KEPT_ONE_IN: usize = 16;
-/// Blocks that are looked at with each call of malloc.
+/// Blocks that are visited with each call of malloc.
 pub const SLOTS_PER_CALL: usize = 8;
 /// Sizes are from this power of two to less than the other, each power as often as the next.
 pub const SIZE_BITS: (u32, u32) = (4, 14);

@@ -1,5 +1,5 @@
-//! The file that the heap trace writes and the lab reads: counters of threads, samples of living
-//! blocks, and what became of those that died.
+//! The file that the heap trace writes and the lab reads: counters of threads, samples of live
+//! blocks, and lifetimes of freed ones.
 //!
 //! ```text
 //! header | processes | lifetimes | filter | threads | buckets of sampled living blocks
@@ -38,7 +38,7 @@ pub const WEIGHT_PARTS: u64 = 1 << 16;
 pub struct HeapFile {
     /// Of all.
     pub header: Header,
-    /// One for each process, by its number. The first one is nobody's.
+    /// One for each process, by its number. The first one belongs to no process.
     pub processes: [Process; PROCESSES],
     /// Of sampled blocks that were given back.
     pub lifetimes: Lifetimes,
@@ -95,7 +95,7 @@ pub struct Lifetimes {
     pub crossed: AtomicU64,
 }
 
-/// What one thread did. Nobody else writes it, the first record of all excepted.
+/// The counts of one thread. No other thread writes it, except for the first record of all.
 #[repr(C, align(128))]
 pub struct Thread {
     /// 1 while a thread has it.
@@ -121,7 +121,7 @@ pub struct Thread {
 pub struct Bucket {
     /// [`key`] of each; 0 for a free place, 1 for one that is being filled.
     pub keys: [AtomicU64; BUCKET_ENTRIES],
-    /// What is known of each.
+    /// The data of each.
     pub blocks: [Block; BUCKET_ENTRIES],
 }
 

@@ -1,8 +1,7 @@
-//! What an observer that is preloaded in front of malloc and the program that reads what it saw have
-//! to agree on: which allocations are taken as samples and what a sample stands for, and the layouts
-//! of their files.
+//! The agreement between an observer that is preloaded in front of malloc and the program that reads its file: which
+//! allocations are taken as samples and what a sample stands for, and the layouts of their files.
 //!
-//! `preload/trace` and `preload/sample` count and sample by these rules inside somebody else's
+//! `preload/trace` and `preload/sample` count and sample by these rules inside a third-party
 //! program; `lab::trace` and `lab::profile` read by the same ones.
 #![cfg_attr(not(test), no_std)]
 
@@ -11,8 +10,9 @@ pub mod churn_file;
 pub mod heap_file;
 
 pub mod region_table {
-    //! Which parts of a process's memory were mapped by which code, as the heap trace notes it inside the process: one table
-    //! in the trace's own data, under the name [`SYMBOL`], which a fork copies as it copies what the table tells of.
+    //! Which parts of a process's memory were mapped by which code, as the heap trace notes it inside the process: one
+    //! table in the trace's own data, under the name [`SYMBOL`], which a fork copies together with the memory it
+    //! describes.
     //!
     //! The lab finds it by its symbol and reads it from outside. `sequence` is odd while the table is written.
 
@@ -28,7 +28,7 @@ pub mod region_table {
     pub struct RegionTable {
         /// [`MAGIC`].
         pub magic: u64,
-        /// Odd while somebody writes.
+        /// Odd while a thread writes.
         pub sequence: u64,
         /// Regions that are noted.
         pub count: u64,
@@ -52,7 +52,7 @@ pub mod region_table {
 }
 
 pub mod sample_file {
-    //! The file of sampled heap calls: where its words are, and what a record looks like.
+    //! The file of sampled heap calls: offsets of its words, and the layout of a record.
     //!
     //! In native-endian u64 words; the program that reads makes the file and writes the first line, the
     //! observer the others:
@@ -76,7 +76,7 @@ pub mod sample_file {
     pub const CAPACITY: usize = 1;
     /// Where the mean distance of two samples stands, in bytes.
     pub const MEAN_BYTES: usize = 2;
-    /// Where it says whether samples are wanted now.
+    /// Offset of the flag whether samples are requested now.
     pub const ACTIVE: usize = 3;
     /// Where the seed stands.
     pub const SEED: usize = 4;

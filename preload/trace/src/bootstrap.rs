@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::next;
 
-/// What `valloc` aligns to before the next allocator is known.
+/// The alignment of `valloc` before the next allocator is known.
 pub(crate) const PAGE_BYTES: usize = 4096;
 const CAPACITY_BYTES: usize = 64 * 1024;
 const HEADER_BYTES: usize = 16;

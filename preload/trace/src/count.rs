@@ -1,8 +1,8 @@
 //! The counters: one record for each thread, in memory shared with the lab.
 //!
-//! Every interposed call. A thread counts into a record that nobody else writes, with plain
-//! additions; a thread that has none (before the file is mapped, while a thread ends, or when all are
-//! taken) shares one with atomic additions. The layout is `millpond_preload_shared::heap_file`.
+//! Every interposed call. A thread counts into a record that no other thread writes, with plain additions; a thread
+//! that has none (before the file is mapped, while a thread ends, or when all are taken) shares one with atomic
+//! additions. The layout is `millpond_preload_shared::heap_file`.
 //!
 //! A block is sampled when the bytes asked for by its thread reach the next point (`sampling`).
 
@@ -163,7 +163,7 @@ pub(crate) fn moved(sample: Sample) {
     }
 }
 
-/// ...or the call failed, and it lives on.
+/// ...or the call failed, and the block stays.
 pub(crate) fn not_moved(block: *const c_void, sample: Sample) {
     if let Some(file) = file() {
         samples(file).insert(block, sample);
@@ -197,7 +197,7 @@ fn take_sample(thread: &Thread, size_bytes: usize, block: *const c_void) {
     }
 }
 
-/// Goes on to the next point that the bytes have not reached yet.
+/// Continues to the next point that the bytes have not reached yet.
 fn draw(thread: &Thread, mean_bytes: u64) {
     if mean_bytes == 0 {
         return thread.left_bytes.store(NEVER_BYTES, Ordering::Relaxed);
@@ -215,8 +215,8 @@ fn draw(thread: &Thread, mean_bytes: u64) {
         .store(left_bytes as u64, Ordering::Relaxed);
 }
 
-/// The same for a thread without a record of its own, which gets one if it can; and for a call that
-/// failed, whose bytes nobody got.
+/// The same for a thread without a record of its own, which gets one if it can; and for a failed
+/// call, whose bytes were not handed out.
 #[cold]
 #[inline(never)]
 fn asked_without_record(size_bytes: usize, block: *const c_void) {
@@ -238,7 +238,7 @@ fn claim() -> bool {
     if thread_slot::get().addr() == SHARED_FROM_NOW_ON {
         return false;
     }
-    // SAFETY: getpid takes nothing and cannot fail.
+    // SAFETY: getpid has no arguments and cannot fail.
     let pid = unsafe { getpid() } as u64;
     let records = || file.threads.iter().take(THREADS).skip(1);
     let take = |thread: &&Thread, from: u64| {
@@ -302,11 +302,11 @@ extern "C" fn in_forked_child() {
 }
 
 fn enter_process(file: &HeapFile) {
-    // SAFETY: getpid takes nothing and cannot fail.
+    // SAFETY: getpid has no arguments and cannot fail.
     let pid = unsafe { getpid() } as u64;
     let numbers = &file.header.process_numbers;
     let known = numbers.load(Ordering::Relaxed) as usize;
-    // The program that this process was before is gone with its heap.
+    // The program that this process ran before is gone with its heap.
     for earlier in file.processes.iter().take(known + 1).skip(1) {
         if earlier.pid.load(Ordering::Relaxed) == pid {
             retire(file, earlier);

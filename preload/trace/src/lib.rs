@@ -8,8 +8,8 @@
 //! Every block that is asked for is also counted by its size, and one in so many bytes is sampled: when
 //! it was made, by which thread, and, once it is given back, how long it lived.
 //!
-//! What maps memory besides malloc (a runtime's heap, an allocator inside the program) is noted as well, in a table of
-//! the process's own: `regions`.
+//! Mappers of memory besides malloc (a runtime's heap, an allocator inside the program) are recorded as well, in a
+//! table of the process's own: `regions`.
 //!
 //! The counts live in a file that the lab created and named in `MILLPOND_TRACE_FILE`, mapped shared:
 //! it survives a killed target, a fork keeps counting into it, and the lab reads it with `pread`.
@@ -106,7 +106,7 @@ unsafe extern "C" fn realloc(block: *mut c_void, size_bytes: usize) -> *mut c_vo
     if !next::ready() {
         return counted(size_bytes, bootstrap::allocate(size_bytes));
     }
-    // Before the call: afterwards the old address may be somebody else's.
+    // Before the call: afterwards the old address may belong to another block.
     let sample = count::before_move(block);
     // SAFETY: a block not ours came from the next allocator, as the caller promises.
     let moved = unsafe { next::realloc(block, size_bytes) };
@@ -124,7 +124,7 @@ unsafe extern "C" fn free(block: *mut c_void) {
     if block.is_null() {
         return;
     }
-    // Before the call: afterwards the address may be somebody else's.
+    // Before the call: afterwards the address may belong to another block.
     count::freed(block);
     if bootstrap::owns(block) || !next::ready() {
         return;

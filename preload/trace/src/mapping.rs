@@ -1,5 +1,5 @@
-//! A file that somebody outside made and named in the environment, mapped shared: what is written
-//! there survives the process.
+//! A file that another process made and named in the environment, mapped shared: its contents
+//! survive this process.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;

@@ -36,8 +36,8 @@ pub(crate) fn set_errno(value: c_int) {
     unsafe { __errno_location().write(value) }
 }
 
-/// True once the next allocator is known. False only for calls that arrive while it is looked up:
-/// those are `dlsym`'s own, or another thread's during the very first call.
+/// True once the next allocator is known. False only for calls that arrive during the search: those
+/// are `dlsym`'s own, or another thread's during the very first call.
 #[inline]
 pub(crate) fn ready() -> bool {
     STATE.load(Ordering::Acquire) == RESOLVED || resolve()
@@ -67,7 +67,7 @@ fn find(name: &CStr) -> *mut c_void {
             // SAFETY: the pointer and length describe one live slice.
             unsafe { write(2, part.as_ptr().cast(), part.len()) };
         }
-        // SAFETY: abort takes nothing and does not return.
+        // SAFETY: abort has no arguments and does not return.
         unsafe { abort() }
     }
     address

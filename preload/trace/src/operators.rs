@@ -11,7 +11,7 @@ use crate::{free, malloc, memalign, next};
 
 fn or_abort(block: *mut c_void) -> *mut c_void {
     if block.is_null() {
-        // SAFETY: abort takes nothing and does not return.
+        // SAFETY: abort has no arguments and does not return.
         unsafe { next::abort() }
     }
     block

@@ -1,4 +1,4 @@
-//! What maps memory: `mmap` and its kin, with the address of the code that called.
+//! The calls that map memory: `mmap` and its relatives, with the address of the code that called.
 //!
 //! malloc of the C library calls none of these symbols, so what is noted belongs to others: a preloaded allocator, a
 //! runtime's heap, an allocator that is part of the program. Each calls through the dynamic linker and gets here.
@@ -64,7 +64,7 @@ pub(crate) fn begin() {
     magic.store(MAGIC, Ordering::SeqCst);
 }
 
-/// The memory at `at` has another owner from now on: `caller`, or one that this table does not know.
+/// The memory at `at` has another owner from now on: `caller`, or one unknown to this table.
 fn note(at: usize, len_bytes: usize, caller: Option<usize>) {
     let start = at as u64;
     // The kernel maps whole pages; a part of one belongs to the owner of the rest.
@@ -83,7 +83,7 @@ fn note(at: usize, len_bytes: usize, caller: Option<usize>) {
         }
         hint::spin_loop();
     }
-    // SAFETY: the lock says that nobody else in this process has a reference to the table.
+    // SAFETY: the lock guarantees that no other thread in this process has a reference to the table.
     let table = unsafe { &mut *millpond_trace_regions.0.get() };
     write(&raw mut table.sequence);
     replace(table, start, end, caller.map(|address| address as u64));

@@ -1,4 +1,4 @@
-//! What a `no_std` object has to bring with it; nothing of it is ever reached in a correct one.
+//! The parts that a `no_std` object has to define; nothing of it is ever reached in a correct one.
 
 #[cfg(all(panic = "abort", not(test)))]
 #[link(name = "c")]
@@ -9,7 +9,7 @@ unsafe extern "C" {
 #[cfg(all(panic = "abort", not(test)))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: abort takes nothing and does not return.
+    // SAFETY: abort has no arguments and does not return.
     unsafe { abort() }
 }
 

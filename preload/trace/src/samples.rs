@@ -1,10 +1,9 @@
 //! The blocks that were sampled and live: entered when they are handed out, taken out when they are
 //! given back, in a table of the shared file that needs no lock.
 //!
-//! `count` calls `insert` for one allocation in thousands, and `remove` for a free whose address
-//! the filter does not rule out. A place belongs to the thread that changed its key from 0 to BUSY; the
-//! program itself sees to it that a block is given back once, after it was handed out. A bucket
-//! without room drops the sample and says so in the header.
+//! `count` calls `insert` for one allocation in thousands, and `remove` for a free whose address the filter does not
+//! rule out. A place belongs to the thread that changed its key from 0 to BUSY; the program itself ensures that a block
+//! is freed once, after it was handed out. A bucket without room drops the sample and says so in the header.
 
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +25,7 @@ unsafe extern "C" {
     fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int;
 }
 
-/// What is known of a sampled block.
+/// The data of a sampled block.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) size_bytes: u64,
@@ -60,7 +59,7 @@ fn add(word: &AtomicU64, value: u64) -> u64 {
 }
 
 impl Samples<'_> {
-    /// True if `block` is one of the samples, or looks like one: `remove` knows.
+    /// True if `block` is one of the samples, or may be one: `remove` decides.
     #[inline]
     pub(crate) fn may_hold(&self, block: *const c_void) -> bool {
         let (entry, _) = places(block.addr());
@@ -161,7 +160,7 @@ impl Samples<'_> {
         }
     }
 
-    /// What a sample stands for: blocks in parts of one, and bytes.
+    /// The weight of a sample: blocks in parts of one, and bytes.
     fn weigh(&self, size_bytes: u64) -> (u64, u64) {
         let mean_bytes = self.file.header.mean_bytes.load(Ordering::Relaxed);
         let weight = weight(size_bytes, mean_bytes);

@@ -46,7 +46,7 @@ mod word {
     }
 
     pub(crate) fn set(value: *mut c_void) {
-        // SAFETY: as in `get`; nobody but this thread reaches the word.
+        // SAFETY: as in `get`; only this thread accesses the word.
         unsafe {
             asm!(
                 "mov {offset}, qword ptr [rip + millpond_trace_thread@GOTTPOFF]",
@@ -96,7 +96,7 @@ unsafe extern "C" {
     fn pthread_getspecific(key: c_uint) -> *mut c_void;
 }
 
-/// The key that tells of a thread's end, plus 1; 0 if there is none.
+/// The key whose destructor reports a thread's end, plus 1; 0 if there is none.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
 /// Makes `at_end` be called, with what `watch` was given, when a thread ends. Once, before any thread

@@ -1,12 +1,12 @@
 //! A thread that calls `malloc_trim(0)` at an interval, as a shared object to preload: what many services do by
 //! hand to get memory back from the C library's malloc.
 //!
-//! `MILLPOND_TRIM_INTERVAL_MS=N` says the interval; without it, or with 0, nothing is started. The program's
-//! malloc stays what it is. A child of `fork` that goes on with the same program, as a worker of a server does,
-//! has a thread of its own; one that executes another program loads the object anew.
+//! `MILLPOND_TRIM_INTERVAL_MS=N` says the interval; without it, or with 0, nothing is started. The program's malloc
+//! stays what it is. A child of `fork` that continues with the same program, as a worker of a server does, has a thread
+//! of its own; one that executes another program loads the object anew.
 //!
-//! Only with the GNU C library, whose function it is: in a program with another malloc it trims a heap that
-//! nobody uses. Built twice, as `preload/plant`: with `panic = "abort"` it is `no_std`. Nothing here allocates.
+//! Only with the GNU C library, whose function it is: in a program with another malloc it trims an unused heap. Built
+//! twice, as `preload/plant`: with `panic = "abort"` it is `no_std`. Nothing here allocates.
 #![cfg_attr(all(panic = "abort", not(test)), no_std)]
 #![allow(
     unsafe_code,
@@ -99,8 +99,8 @@ extern "C" fn start_thread() {
     let mut before = SignalSet([0; 16]);
     let mut attributes = ThreadAttributes([0; 64]);
     let mut thread: c_ulong = 0;
-    // SAFETY: every pointer is of a local value of the C library's size, which lives across the calls. The
-    // thread inherits the mask: no signal of the program's comes to a thread that it does not know.
+    // SAFETY: every pointer is of a local value of the C library's size, which lives across the calls. The thread
+    // inherits the mask: no signal of the program reaches a thread that it did not start.
     unsafe {
         if pthread_attr_init(&raw mut attributes) != 0 {
             return;

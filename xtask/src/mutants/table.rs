@@ -5,19 +5,19 @@
 
 /// One deliberate mistake.
 pub(super) struct Mutant {
-    /// What `cargo xtask mutants NAME` takes.
+    /// The argument of `cargo xtask mutants NAME`.
     pub(super) name: &'static str,
     /// Relative to the root of the workspace.
     pub(super) file: &'static str,
     /// Source that occurs once in `file`.
     pub(super) before: &'static str,
-    /// What it becomes.
+    /// The replacement.
     pub(super) after: &'static str,
-    /// Whose tests have to fail.
+    /// The tests that have to fail.
     pub(super) package: &'static str,
     /// Words for `cargo nextest run` that choose test programs, and perhaps a module of one.
     pub(super) filter: &'static str,
-    /// What a user would lose.
+    /// The loss for a user.
     pub(super) why: &'static str,
 }
 

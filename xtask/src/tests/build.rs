@@ -1,7 +1,7 @@
 use super::*;
 
 /// Goal: what is the same is left alone, what differs is replaced and not written into: the old
-/// file's contents stay for whoever has it mapped.
+/// file's contents stay for processes that have it mapped.
 #[test]
 fn an_object_is_replaced_never_overwritten() {
     use std::io::Read;

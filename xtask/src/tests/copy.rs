@@ -8,8 +8,8 @@ fn git(directory: &Path, words: &[&str]) {
     assert!(status.unwrap().success(), "{words:?}");
 }
 
-/// Goal: the copy has what is tracked and what is new, not what is ignored; what is gone goes,
-/// what did not change is not written, and a mistake is taken back.
+/// Goal: the copy has tracked and new files, not ignored ones; removed files are removed, unchanged
+/// ones are not written, and a mutation is reverted.
 #[test]
 fn the_copy_follows_the_tree() {
     let directory = tempfile::tempdir().unwrap();
@@ -45,7 +45,7 @@ fn the_copy_follows_the_tree() {
     assert_eq!(written("deep/a"), before);
 }
 
-/// Goal: a directory of somebody else's is not touched.
+/// Goal: a foreign directory is not touched.
 #[test]
 fn a_foreign_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Goal: the list stays alive: each entry applies to the source as it is now, and changes it.
+/// Goal: the list stays current: each entry applies to the source as it is now, and changes it.
 #[test]
 fn every_mistake_applies() {
     let mut complaints = Vec::new();
@@ -51,7 +51,7 @@ fn an_ambiguous_mistake_is_refused() {
     }
 }
 
-/// Goal: names choose, and an unknown one is answered with those that there are.
+/// Goal: names choose, and an unknown one gives the valid ones.
 #[test]
 fn names_choose() {
     assert_eq!(chosen(&[]).unwrap().len(), MUTANTS.len());

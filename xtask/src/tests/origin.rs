@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: a number in a header becomes the version people know.
+/// Goal: a number in a header becomes the public version.
 #[test]
 fn numbers_become_versions() {
     let header = "#ifndef X\n#define MI_MALLOC_VERSION 30302   // major + 2 digits minor\n";

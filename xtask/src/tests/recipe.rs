@@ -2,8 +2,8 @@ use super::*;
 use std::fs;
 use std::path::Path;
 
-/// Goal: every recipe has its package, uses the crate it names there, and is looked for by the
-/// lab, which nothing but this test connects with it.
+/// Goal: every recipe has its package, uses the crate it names there, and is searched for by the
+/// lab; only this test connects the two.
 #[test]
 fn every_recipe_is_complete() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

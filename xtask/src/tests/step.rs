@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: a cargo of ours sees the environment of one that was called by hand.
+/// Goal: a cargo of ours has the environment of one that was called by hand.
 #[test]
 fn nothing_of_this_package_is_passed_on() {
     let cargo = cargo();

@@ -16,7 +16,7 @@ fn names_choose_parts() {
     );
 }
 
-/// Goal: what takes hours never starts unasked, and every crate and preloaded object has a part.
+/// Goal: parts that take hours never start unasked, and every crate and preloaded object has a part.
 #[test]
 fn parts_are_complete() {
     let unasked = chosen(&[]).unwrap();
@@ -31,7 +31,7 @@ fn parts_are_complete() {
     }
 }
 
-/// Goal: each verb of a part is one that its program knows: a part that nobody types would be found broken at night.
+/// Goal: each verb of a part is one that its program knows: an invalid one would only show at night.
 #[test]
 fn verbs_are_known() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

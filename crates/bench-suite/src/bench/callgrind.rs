@@ -1,7 +1,7 @@
 //! User instructions per request where the machine hides its counters: valgrind's callgrind.
 //!
 //! It counts every instruction of the whole process, so the server runs twice under it, once for
-//! longer: the difference holds neither start nor stop, nor the coming and going of connections,
+//! longer: the difference holds neither start nor stop, nor the opening and closing of connections,
 //! which at full speed is spread over fifty times as many requests. It also has fuller batches of
 //! events than full speed, and what a tick costs is spread over more requests.
 
@@ -13,8 +13,8 @@ use super::generator::{Answers, Generator};
 use super::server::Server;
 use super::{Bench, generator, text_of, text_of_load};
 
-/// What is counted: with the driver that valgrind can follow. Under it a ring's completions are seen
-/// late or, at the stop, never.
+/// The counted server: with the driver that valgrind can follow. Under it a ring's completions are seen late or, at the
+/// stop, never.
 pub(super) const SERVE_PLAINTEXT: [&str; 3] = ["plaintext", "--driver", "epoll"];
 
 /// Whether valgrind is here; the sentence says what to do when not.
@@ -30,8 +30,8 @@ const fn drive_time(bench: &Bench) -> Duration {
 }
 const LONGER: u32 = 4;
 
-/// Instructions per request of the server that `start` starts behind the words it is given and
-/// `drive` asks for as long as it is told; it says how many requests those were.
+/// Instructions per request of the server that `start` starts behind the given words. `drive` sends
+/// requests for the given time and returns how many.
 pub(super) fn user_instructions(
     bench: &Bench,
     name: &str,
@@ -52,7 +52,7 @@ pub(super) fn user_instructions(
     Ok(per_request)
 }
 
-/// All instructions of one process that is driven, and the requests it answered.
+/// All instructions of one driven process, and the requests it responded to.
 fn count(
     bench: &Bench,
     name: &str,

@@ -1,4 +1,4 @@
-//! Allocators that a program of somebody else's can be given, and the proof that it takes them.
+//! Allocators that can be preloaded into a third-party program, and the proof that it uses them.
 //!
 //! Debian's, those that `cargo xtask allocators` built, the C library's own and ours. All are
 //! preloaded, the C library too: a program that is linked with an allocator has that one otherwise,
@@ -30,7 +30,7 @@ const KNOWN: [(&str, &str); 4] = [
     ("tcmalloc", "libtcmalloc_minimal.so.4"),
     ("mimalloc", "libmimalloc.so.2.0"),
 ];
-/// Where `millpond` looks for those that were built, when it is set.
+/// Where `millpond` searches for built allocators, when it is set.
 const BUILT_VARIABLE: &str = "MILLPOND_ALLOCATORS";
 
 /// An object to preload.
@@ -146,7 +146,7 @@ const KEYS_FIRST: [&str; 13] = [
 /// Below this, numbers keep six digits. From here on they are whole.
 const WHOLE_MIN: f64 = 100_000.0;
 
-/// What remains of many values.
+/// A summary of many values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,

@@ -1,7 +1,7 @@
 //! `serve entity`: beside plaintext, beside other stores, and beside itself at rest.
 //!
-//! Each part fills a server of its own, in a directory that is gone afterwards. Rivals run on the
-//! same CPU and the same disk, in turns with ours.
+//! Each part fills a server of its own, in a directory that is removed afterwards. Rivals run on
+//! the same CPU and the same disk, in turns with ours.
 
 mod reads;
 mod redis;
@@ -47,13 +47,13 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     measure_parts(bench, "entity", parts)
 }
 
-/// A directory below the benchmark's, empty at first and gone at last.
+/// A directory below the benchmark's, empty at first and removed at the end.
 struct Directory(PathBuf);
 
 impl Directory {
     fn make(bench: &Bench, name: &str) -> Result<Self, String> {
         let path = bench.scratch.join(name);
-        // What an interrupted run left; it may not be there.
+        // Leftovers of an interrupted run; they may not exist.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path)
             .map_err(|error| format!("{} cannot be made: {error}", path.display()))?;
@@ -229,7 +229,7 @@ fn ask(bench: &Bench, benchmark: &Path, etcd: &Server, endpoint: &str) -> Result
     })
 }
 
-/// What it says of all requests; one that failed makes the run none.
+/// Its summary of all requests; one that failed makes the run none.
 fn rate(text: &str) -> Result<f64, String> {
     if text.contains("Error distribution") {
         return Err(format!("etcd refused puts: {text}"));
@@ -279,7 +279,7 @@ fn restart_measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     ])
 }
 
-/// Until `/v0/status` is answered.
+/// Until `/v0/status` responds.
 fn timed_start(bench: &Bench, data: &Directory) -> Result<(Server, f64), String> {
     let begun = Instant::now();
     let server = serve(bench, &data.0, &WORDS)?;

@@ -24,7 +24,7 @@ pub(super) enum Generator {
     MillpondGet,
 }
 
-/// What came back.
+/// The results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Answers {
     pub(super) requests: u64,
@@ -48,7 +48,7 @@ impl Generator {
         };
         let connections = CONNECTIONS.to_string();
         let shape = ["-t", "1", "-c", &connections, "-d", &seconds];
-        // A server that is counted by callgrind answers late; a run with timeouts is refused.
+        // A server under callgrind responds late; a run with timeouts is refused.
         let patience = ["--timeout", "20s"];
         let url = format!("http://{}{path}", server.address);
         [&program[..], &shape, &patience, &own_words]
@@ -90,7 +90,7 @@ impl Generator {
         ))?)
     }
 
-    /// Runs it and sees what the server's threads used meanwhile.
+    /// Runs it and reads the server threads' use meanwhile.
     pub(super) fn timed(
         self,
         bench: &Bench,
@@ -107,7 +107,7 @@ impl Generator {
     }
 }
 
-/// A run with the server's CPU time, which stands in for cycles where those cannot be counted.
+/// A run with the server's CPU time, which replaces cycles where those cannot be counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
     pub(super) requests_per_s: f64,

@@ -37,7 +37,7 @@ pub(super) struct Shape {
     pub(super) window: Duration,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Run {
     requests: f64,

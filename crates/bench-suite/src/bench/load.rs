@@ -38,8 +38,8 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     measure_parts(bench, "load", parts)
 }
 
-/// One run of the generator on its CPU; the record that it writes. A verdict on itself (exit status
-/// 4) or a missed objective is no failure here: the figures are what is looked at.
+/// One run of the generator on its CPU; returns the record that it writes. A verdict on itself
+/// (exit status 4) or a missed objective is no failure here: only the figures matter.
 pub(super) fn run(bench: &Bench, words: &[&str]) -> Result<Value, String> {
     run_behind(bench, &[], words)
 }
@@ -193,7 +193,7 @@ impl<'a> TargetProgram<'a> {
     }
 }
 
-/// What came, beside a grid of this width.
+/// The arrivals, beside a grid of this width.
 fn arrivals(server: &Server, interval_ns: u64) -> Result<Value, String> {
     let text = server.get(&format!("/arrivals?interval_ns={interval_ns}"))?;
     serde_json::from_str(&text).map_err(|error| format!("{PROGRAM} said {text:?}: {error}"))
@@ -249,8 +249,8 @@ fn total(text: &str) -> Option<f64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
-// Twice what the server can do, for a minute: memory stays flat, and every request that was due is
-// answered, failed, shed or cut off, exactly.
+// Twice what the server can do, for a minute: memory stays flat, and every due request is responded
+// to, failed, shed or cut off, with exact counts.
 
 /// A thousand requests a second.
 const OVERLOAD_SERVICE_US: u32 = 1_000;
@@ -319,9 +319,9 @@ fn not_accounted_for(record: &Value) -> Result<f64, String> {
     Ok(number(record, "offered")? - known)
 }
 
-// User instructions of the client for each request, by callgrind: nginx answers with a file of twelve
-// bytes. Two runs of different length, so that the difference holds neither start nor end. All of each process counts,
-// ours and wrk's: what is done once a second too, of which under callgrind there are fifty times as many to a request.
+// User instructions of the client for each request, by callgrind: nginx serves a file of twelve bytes. Two runs of
+// different length, so that the difference holds neither start nor end. All of each process counts, ours and wrk's:
+// what is done once a second too, of which under callgrind there are fifty times as many to a request.
 
 const CONNECTIONS: &str = "64";
 
@@ -435,7 +435,7 @@ fn pacing_measure(bench: &Bench, target: &TargetProgram<'_>) -> Result<Vec<Figur
     Ok(figures)
 }
 
-/// What some runs of the same kind found.
+/// The results of some runs of the same kind.
 #[derive(Debug, Default)]
 struct Runs {
     slips_p50: Vec<f64>,

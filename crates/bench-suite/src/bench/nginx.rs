@@ -36,7 +36,7 @@ http {
 }
 ";
 
-/// What it answers, where it runs, and how many connections it has places for.
+/// What it serves, where it runs, and how many connections it has places for.
 struct Site<'a> {
     /// Of its directory: several may run at the same time.
     name: &'a str,
@@ -132,7 +132,7 @@ fn start_worker(bench: &Bench, site: &Site<'_>) -> Result<Server, String> {
     Ok(server)
 }
 
-/// Root's workers become nobody, who may not read where root builds: every file would be answered 403.
+/// Workers of a root process switch to user `nobody`, which may not read where root builds: every file would get 403.
 fn user() -> &'static str {
     match rustix::process::geteuid().is_root() {
         true => "user root;",
@@ -162,7 +162,7 @@ pub(super) fn start_alone(bench: &Bench, before: &[String]) -> Result<Server, St
     start_as(bench, "off", &HELLO, before)
 }
 
-/// Where it answers as one process, and the words that start it, for somebody who does so again and again.
+/// Where it responds as one process, and the words that start it, for callers that do so repeatedly.
 pub(crate) fn command_alone(bench: &Bench) -> Result<(SocketAddr, Vec<OsString>), String> {
     let (address, file) = configure(bench, "off", &HELLO)?;
     let directory = bench.scratch.join(HELLO.name);
@@ -229,7 +229,7 @@ fn configure(
     Ok((address, file))
 }
 
-/// Debian keeps nginx and haproxy where a user's PATH may not look.
+/// Debian installs nginx and haproxy outside a user's PATH.
 pub(crate) fn path_with_sbin() -> String {
     format!(
         "{}:/usr/sbin:/sbin",

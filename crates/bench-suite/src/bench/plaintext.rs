@@ -30,7 +30,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     }
 }
 
-/// With hardware counters: the figures as they are meant.
+/// With hardware counters: the proper figures.
 fn counted(bench: &Bench) -> Result<Vec<Figure>, String> {
     let by_wrk = run_pairs(bench, Generator::Wrk, |server| {
         callgrind::run(bench, server, Generator::Wrk, bench.plan.run)
@@ -73,7 +73,7 @@ fn counted(bench: &Bench) -> Result<Vec<Figure>, String> {
     ])
 }
 
-/// Without: CPU time on the same CPU at the same clock is cycles but for a constant.
+/// Without them: CPU time on the same CPU at the same clock is cycles times a constant.
 fn timed(bench: &Bench) -> Result<Vec<Figure>, String> {
     let by_wrk = run_pairs(bench, Generator::Wrk, |server| {
         Generator::Wrk.timed(bench, server, bench.plan.run)

@@ -1,4 +1,4 @@
-//! `millpond bench pools`: what it finds, held against the targets.
+//! `millpond bench pools`: its results against the targets.
 //!
 //! Times come from the benchmark's own interleaved runs; instructions of one allocate and free come
 //! from valgrind's callgrind in any case, as two runs of the program `pair` with different numbers of
@@ -103,7 +103,7 @@ fn run(bench: &Bench) -> Result<Value, String> {
     let status = command
         .status()
         .map_err(|error| format!("millpond cannot be run: {error}"))?;
-    // 4 says that the machine was busy; the record says so too.
+    // 4 means that the machine was busy; the record says so too.
     if !matches!(status.code(), Some(0 | 4)) {
         return Err(format!("millpond bench pools ended with {status}"));
     }
@@ -150,7 +150,7 @@ fn with_target(name: &'static str, theirs: &[f64], ours: &[f64], at_least: Optio
     }
 }
 
-/// What `churn` and `connections` say of the pools.
+/// The output of `churn` and `connections` about the pools.
 fn memory(record: &Value) -> Result<Vec<Figure>, String> {
     let of_pool = |program: &str, part: &str, field: &str| {
         let found = allocators(record, program)?

@@ -1,8 +1,8 @@
 //! The proxy beside haproxy and nginx as proxies, each with one thread and the same nginx as origin.
 //!
-//! The proxy that is measured has one CPU to itself; origin and generator share the other. All three
-//! keep their connections to the origin and tell it of the client in `X-Forwarded-For`; ours adds
-//! `Forwarded` and `Via` besides, as it does by itself. haproxy is left out where it is not installed.
+//! The proxy that is measured has one CPU to itself; origin and generator share the other. All three keep their
+//! connections to the origin and report the client in `X-Forwarded-For`; ours adds `Forwarded` and `Via` by default.
+//! haproxy is left out where it is not installed.
 
 use std::fmt;
 use std::process::Command;
@@ -138,7 +138,7 @@ fn start(bench: &Bench, origin: &str, before: &[String]) -> Result<Server, Strin
 // Instructions per request passed on, by hardware counters or, where a machine hides those, by
 // callgrind.
 //
-// Callgrind sees no kernel: what that needs is then said to be unknown, and not guessed.
+// Callgrind does not count the kernel: that cost is then reported as unknown, and not guessed.
 
 const USER_MAX: f64 = 2_500.0;
 
@@ -220,12 +220,13 @@ fn by_callgrind(bench: &Bench, lean: &Lean<'_>, origin: &Server) -> Result<Vec<F
     Ok(figures)
 }
 
-// What a proxy adds to the 99th percentile at half load: the same constant rate sent to the origin
-// and through each proxy, in turns.
+// The time that a proxy adds to the 99th percentile at half load: the same constant rate sent to
+// the origin and through each proxy, in turns.
 //
-// The rate is half of what the slowest contestant managed a moment before, so that nobody is near
-// its limit. The origin's own share is subtracted round by round; what is left of noise may be less
-// than nothing, and is shown as nothing. Compared is the whole: the origin's share is the same.
+// The rate is half of what the slowest candidate managed a moment before, so that no candidate is
+// near its limit. The origin's own share is subtracted round by round; the rest may be less than
+// zero by noise, and is then shown as zero. The comparison uses the whole: the origin's share is
+// the same.
 
 /// Rounds, each of as many runs as there are contestants and one more.
 const ROUNDS_MAX: usize = 5;
@@ -309,8 +310,8 @@ fn p99_us(bench: &Bench, name: &str, server: &Server, rate: u64) -> Result<f64, 
 // connection to the origin was one that had served before.
 //
 // A proxy that does less work than origin and generator together waits for them. Its requests per
-// second then say little about it, and those for each second of its CPU say all: who was the limit
-// is in every line and in a figure of its own.
+// second then say little about it, and those for each second of its CPU say all: every line and a
+// separate figure say which one was the limit.
 
 const RATIO_MIN: f64 = 1.4;
 const REUSE_SHARE_MIN: f64 = 0.999;

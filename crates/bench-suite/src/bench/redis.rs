@@ -41,7 +41,7 @@ const SOCKET_TIMEOUT: Duration = Duration::from_secs(60);
 const THROUGHPUT_MIN: f64 = 0.97;
 const RSS_MAX: f64 = 1.1;
 
-/// What one server did.
+/// The result of one server.
 #[derive(Clone, Copy)]
 struct Run {
     requests_per_s: f64,
@@ -104,7 +104,7 @@ fn run_one(bench: &Bench, candidate: &Candidate, requests: u64) -> Result<Run, S
     std::fs::create_dir_all(&directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
     let socket = directory.join("socket");
-    // One that was killed leaves it behind, and nobody listens there.
+    // A killed server leaves the socket behind, and no process listens there.
     let _ = std::fs::remove_file(&socket);
     let address = free_address()?;
     let mut command = lasting(bench.machine.server_cpu);
@@ -190,7 +190,7 @@ fn rates(text: &str) -> Result<Vec<f64>, String> {
     }
 }
 
-/// Ours against the best of the others, round by round, then everybody's medians.
+/// Ours against the best of the others, round by round, then all medians.
 fn figures(all: &[Runs]) -> Result<Vec<Figure>, String> {
     type Value = fn(&Run) -> f64;
     let rows: [(&str, Value); 3] = [

@@ -66,7 +66,7 @@ impl Address {
 pub(super) struct Server {
     child: Child,
     pub(super) address: Address,
-    /// The process that answers: perf and /proc are asked about this one.
+    /// The responding process: perf and /proc are asked about this one.
     pub(super) pid: u32,
 }
 
@@ -252,11 +252,11 @@ fn kibibytes(text: Option<&str>) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Ports that a server may be told to take: below those that the kernel gives to outgoing connections, or a client of
-/// the same attack could sit on the port when the server binds it.
+/// Ports that a server may be given: below those that the kernel gives to outgoing connections, or a client of the same
+/// attack could sit on the port when the server binds it.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
-/// A loopback address whose port could be bound just now. Each call looks behind the port of the one before, and
+/// A loopback address whose port could be bound just now. Each call searches above the port of the previous call, and
 /// each process begins elsewhere.
 pub(crate) fn free_address() -> Result<SocketAddr, String> {
     static CALLS: AtomicU32 = AtomicU32::new(0);

@@ -1,8 +1,8 @@
 //! The server core: what a request, a pipelined request, an idle connection and a connection for
 //! one request cost, on both drivers and beside nginx; requests and handshakes over TLS beside nginx.
 //!
-//! A closed loop without a rate has none that mean anything; what `ab` tells of them is the one
-//! exception, since all its connections wait at once.
+//! A closed loop without a rate has no meaningful latencies; the ones of `ab` are the exception,
+//! since all its connections wait at once.
 
 mod idle;
 mod short_lived;
@@ -62,7 +62,7 @@ fn plaintext(bench: &Bench, driver: &str) -> Result<Server, String> {
 
 // Instructions per request, by hardware counters or, where a machine hides those, by callgrind.
 //
-// Callgrind sees no kernel: what that needs is then said to be unknown, and not guessed.
+// Callgrind does not count the kernel: that cost is then reported as unknown, and not guessed.
 
 /// A shape with what a request may cost there.
 struct Goal {

@@ -1,12 +1,12 @@
 //! One node: its configuration, its Java machine, its process.
 //!
-//! Place: `cassandra` starts three. The jars bring neither a configuration nor a script: both are
-//! here, with what a test wants of them. A write is acknowledged when its log is on the disk
+//! `cassandra` starts three. The jars contain neither configuration nor script: both are here, as
+//! the tests need them. A write is acknowledged when its log is on the disk
 //! (`commitlog_sync: group`), which Cassandra's own default does not promise. Heaps are small and
-//! the compiler is quick, so that three nodes start in a quarter of a minute and take a gigabyte. A
-//! node belongs to the terminal it was started from, so that Ctrl-C ends it too. Where the home
-//! has certificates (`certificates`), nodes speak TLS, want a certificate of their clients, and a
-//! password. An empty one needs no bootstrap, and these are empty.
+//! the compiler is quick: three nodes start in a quarter of a minute and take a gigabyte. A node
+//! belongs to the terminal it was started from, so Ctrl-C ends it too. Where the home has
+//! certificates (`certificates`), nodes speak TLS, demand a certificate from their clients, and a
+//! password. An empty node needs no bootstrap, and these are empty.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ const PORT: u16 = 9042;
 /// Other nodes.
 const STORAGE_PORT: u16 = 7000;
 
-/// What of Java's inside Cassandra looks into.
+/// The Java internals that Cassandra accesses.
 const EXPORTS: [&str; 9] = [
     "java.base/java.lang.ref",
     "java.base/jdk.internal.misc",
@@ -107,7 +107,7 @@ impl Home {
         self.path.join(format!("node{number}"))
     }
 
-    /// Nobody else may have the node's address.
+    /// No other process may have the node's address.
     pub(super) fn check_free(&self, number: u8) -> Result<(), String> {
         for port in [PORT, STORAGE_PORT] {
             let address = address(number, port);
@@ -204,7 +204,7 @@ impl Home {
         text.trim().parse().ok()
     }
 
-    /// A dead child of ours is there until it is waited for, so its state is asked for too.
+    /// A dead child of ours exists until it is waited for, so its state is read too.
     fn is_running(&self, number: u8) -> bool {
         let Some(pid) = self.pid(number) else {
             return false;

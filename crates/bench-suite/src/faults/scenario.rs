@@ -20,13 +20,13 @@ const DESCRIPTORS_MAX: u64 = 1024;
 const STOP_MAX: Duration = Duration::from_secs(60);
 
 const STDERR: &str = "stderr";
-/// What a call is answered that strace had taken out of the kernel's hands when it let go of the server.
+/// The result of a call that strace had taken out of the kernel's hands when it detached from the server.
 const DETACHED: &str = "Function not implemented";
 const DETACHED_RUNS_MAX: usize = 5;
 /// More failures than a server has threads: threads that are made anew fail as well, and the failure is not over.
 const ENDLESS_MIN: usize = 40;
 
-/// What a server did.
+/// The result of a server.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Course {
     WentOn,
@@ -248,7 +248,7 @@ impl RunContext<'_> {
         }
     }
 
-    /// What was acknowledged is there after another start, in which nothing fails.
+    /// Acknowledged writes are there after another start, in which nothing fails.
     fn check_reopened(&self, clients: &mut Clients) -> Result<(), String> {
         if self.program != Program::Entity {
             return Ok(());
@@ -274,7 +274,7 @@ fn check_said(said: &str) -> Result<(), String> {
 
 /// Longest wait for a byte: a request that hangs is a failure, a server that recovers has this long.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// The same while calls fail: where no connection is accepted, none is answered.
+/// The same while calls fail: where no connection is accepted, no request gets a response.
 const TRIAL_ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Until the server does again what it did, once nothing fails any more.
 const RECOVERY_MAX: Duration = Duration::from_secs(30);
@@ -308,7 +308,7 @@ fn file_bytes(name: &str) -> Vec<u8> {
     name.bytes().cycle().take(length).collect()
 }
 
-/// A server's clients, and what they were told.
+/// A server's clients, and the responses they got.
 pub(super) struct Clients {
     program: Program,
     address: SocketAddr,
@@ -403,14 +403,14 @@ impl Clients {
                 }
                 self.small.check_refusals()?;
                 self.large.check_refusals()?;
-                // Reads may be refused while calls fail; what they answer is judged.
+                // Reads may be refused while calls fail; what they return is checked.
                 self.read_small().map(drop)
             }
             Program::Files | Program::Proxy => self.read_plain().map(drop),
         }
     }
 
-    /// Writes and reads until everything was answered as it should be, or the server of that process has ended.
+    /// Writes and reads until every response is as expected, or the server of that process has ended.
     pub(super) fn insist(&mut self, pid: u32) -> Result<(), String> {
         let ended = || has_ended(pid);
         if self.program == Program::Entity {
@@ -520,7 +520,7 @@ impl Clients {
     }
 }
 
-/// Whether a child is over that nobody has waited for yet.
+/// Whether a child has ended and was not waited for yet.
 fn has_ended(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // Behind the name, which may have anything in it.
@@ -528,7 +528,7 @@ fn has_ended(pid: u32) -> bool {
     state.is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
-/// Goal: a child that has ended is seen, and this process is alive.
+/// Goal: an ended child is detected, and this process is alive.
 #[test]
 fn an_end_is_seen() {
     assert!(!has_ended(std::process::id()));

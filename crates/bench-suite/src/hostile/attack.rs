@@ -1,7 +1,7 @@
-//! Every attack: how its clients behave, and what the server owes them.
+//! Every attack: how its clients behave, and what the server has to do.
 //!
-//! What is owed is exact where it can be: which responses they get and no others, and which counters
-//! of `/metrics` show what happened.
+//! Expectations are exact where they can be: the only responses the clients may get, and the counters of `/metrics`
+//! that show what happened.
 
 use super::crowd::{Behaviour, Then};
 use super::exchanges;
@@ -23,10 +23,10 @@ pub(super) struct Attack {
     pub(super) flags: &'static [&'static str],
     /// Connections of the crowd.
     pub(super) count: usize,
-    /// The same, for a moment's look.
+    /// The same, for a quick check.
     pub(super) smoke_count: usize,
     pub(super) behaviour: fn() -> Behaviour,
-    /// What the crowd is answered: each of these statuses, and no other.
+    /// The statuses that the crowd gets; no other is allowed.
     pub(super) answers: &'static [u16],
     /// Samples of `/metrics` that must have grown.
     pub(super) counted: &'static [&'static str],
@@ -181,7 +181,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         behaviour: || Behaviour {
             opening: |serial| match serial % 2 {
                 0 => exchanges::pipeline(3),
-                // The end of a head that never comes: nothing to answer.
+                // The end of a head that never comes: there is no response.
                 _ => exchanges::GET[..exchanges::GET.len() - 2].to_vec(),
             },
             then: Then::HalfClose,
@@ -306,7 +306,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         count: 100,
         smoke_count: 20,
         behaviour: || Behaviour {
-            // All but the end of the longest body allowed, of which nobody wants any.
+            // All but the end of the longest body allowed, which no handler reads.
             opening: |_| {
                 b"POST /plaintext HTTP/1.1\r\nHost: hostile\r\nContent-Length: 67108864\r\n\r\n"
                     .to_vec()

@@ -28,10 +28,10 @@ const CONNECTS_PER_ROUND_MAX: usize = 256;
 /// When nothing moved, there is no hurry.
 const NOTHING_MOVED: Duration = Duration::from_micros(200);
 
-/// What a connection does once its opening is sent.
+/// The behaviour of a connection once its opening is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Then {
-    /// It goes on with `repeat`, if anything.
+    /// It continues with `repeat`, if anything.
     GoOn,
     /// It says that it has no more to say, and reads.
     HalfClose,
@@ -42,18 +42,18 @@ pub(super) enum Then {
 /// How every connection of a crowd behaves.
 #[derive(Debug)]
 pub(super) struct Behaviour {
-    /// What each says first, by its number.
+    /// The first bytes of each connection, by its number.
     pub(super) opening: fn(u64) -> Vec<u8>,
-    /// What it says again and again after that.
+    /// The repeated bytes after that.
     pub(super) repeat: Vec<u8>,
     /// So much of it in one round.
     pub(super) bytes_per_round: usize,
     /// Between two rounds.
     pub(super) pace: Duration,
-    /// Whether it takes what it is answered.
+    /// Whether it reads its responses.
     pub(super) reads: bool,
     pub(super) then: Then,
-    /// Comes from another address than everybody else.
+    /// Comes from another address than all other clients.
     pub(super) from_elsewhere: bool,
 }
 
@@ -71,7 +71,7 @@ impl Default for Behaviour {
     }
 }
 
-/// What became of a crowd.
+/// The outcome of a crowd.
 #[derive(Debug, Default)]
 struct Tally {
     opened: u64,
@@ -109,14 +109,14 @@ impl Tally {
 /// One connection.
 struct Client {
     stream: TcpStream,
-    /// What is being said; the opening first, then `repeat`.
+    /// The bytes being sent; the opening first, then `repeat`.
     saying: Vec<u8>,
     at: usize,
     is_opening: bool,
     answers: Answers,
 }
 
-/// What a round did to a connection.
+/// The effect of a round on a connection.
 enum Moved {
     Yes,
     No,
@@ -177,8 +177,8 @@ pub(super) fn run(behaviour: &Behaviour, address: SocketAddr, count: usize) -> R
     Ok(())
 }
 
-/// What the server has sent before the parent had seen enough, also if the crowd, which comes last
-/// on its CPU, had no turn since.
+/// The bytes that the server has sent before the parent had seen enough, also if the crowd, which
+/// comes last on its CPU, had no turn since.
 fn read_what_came(crowd: &mut [Option<Client>], scratch: &mut [u8], tally: &mut Tally) {
     for place in crowd {
         while let Some(client) = place {
@@ -229,7 +229,7 @@ impl Client {
             match behaviour.then {
                 Then::GoOn => {}
                 Then::HalfClose => {
-                    // A connection that is gone already says so when it is read.
+                    // A closed connection already shows when it is read.
                     let _ = self.stream.shutdown(Shutdown::Write);
                 }
                 Then::Reset => {
@@ -291,7 +291,7 @@ impl Client {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Moved::No,
             Err(_) => {
-                // What the server said before it closed counts, if anybody listens.
+                // The server's bytes before its close count, if they are read.
                 let mut scratch = [0; 4096];
                 while behaviour.reads && matches!(self.read(&mut scratch, tally), Moved::Yes) {}
                 if !behaviour.reads {

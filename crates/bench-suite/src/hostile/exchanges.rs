@@ -1,5 +1,5 @@
-//! Every request of the well-behaved client with its two clocks, and what they come to without those
-//! that a stall of the machine disturbed.
+//! Every request of the well-behaved client with its two clocks, and their results without those that a stall of the
+//! machine disturbed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,14 +27,14 @@ pub(super) struct Exchange {
     kernel_service_ns: Option<u64>,
 }
 
-/// What is left of them, and its 99th percentiles.
+/// The rest of them, and its 99th percentiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Undisturbed {
     /// Of all requests, those that are not in it.
     pub(super) disturbed_share: f64,
     /// From when a request left to when the kernel had the response.
     pub(super) kernel_p99_ns: f64,
-    /// From when it was meant to leave to its response.
+    /// From its intended start to its response.
     pub(super) response_p99_ns: f64,
 }
 
@@ -97,10 +97,10 @@ fn p99(mut spans_ns: Vec<u64>) -> Option<f64> {
 // As little HTTP as a count needs, and none of our own parser's: a server that framed its responses
 // wrongly would agree with itself.
 
-/// A response head of ours is a few hundred bytes; a longer one is something else.
+/// A response head of ours is a few hundred bytes; a longer one is not a response head.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// How far the response at hand is.
+/// How much of the current response was read.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum ResponsePosition {
     /// Between responses, or inside a head.
@@ -108,11 +108,11 @@ enum ResponsePosition {
     Head,
     /// So much of a body is to come.
     Body(u64),
-    /// What came is no response; nothing behind it can be counted.
+    /// The received bytes are no response; nothing behind them can be counted.
     Lost,
 }
 
-/// What one connection was answered so far.
+/// The responses of one connection so far.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     place: ResponsePosition,
@@ -194,14 +194,14 @@ fn answers_parse(head: &[u8]) -> Option<(u16, u64)> {
     }
 }
 
-// What the well-behaved clients met in each turn, and what beside an attack is to that alone.
+// The results of the well-behaved clients in each turn, and the ratio of the turns beside an attack to the turns alone.
 
-/// What was seen in one turn, alone or beside a crowd.
+/// The results of one turn, alone or beside a crowd.
 pub(super) struct Turn {
     /// By the clients that have been there for a while.
     pub(super) standing: Experience,
     pub(super) newcomers: Option<Experience>,
-    /// What the crowd held, and what became of it.
+    /// The connections of the crowd, and their outcome.
     pub(super) crowd: Option<Value>,
 }
 
@@ -241,7 +241,7 @@ fn statuses(beside: &[Turn]) -> BTreeMap<&str, u64> {
     all
 }
 
-/// What beside an attack is to what is alone: medians of pairs.
+/// The ratio of turns beside an attack to turns alone: medians of pairs.
 struct Ratios {
     /// By the kernel's stamp, what stalls disturbed left out; with its target if it can be judged.
     p99: Figure,
@@ -286,7 +286,7 @@ impl Ratios {
     }
 }
 
-/// What the turns of one attack come to: figures, the p99 with its target, and a line for the record.
+/// The results of one attack's turns: figures, the p99 with its target, and a line for the record.
 pub(super) fn summary(
     [attack, driver]: [&str; 2],
     turns: [&[Turn]; 2],
@@ -368,7 +368,7 @@ pub(super) struct Pair {
     pub(super) alone: Turn,
     pub(super) beside: Turn,
     pub(super) stalls: Stalls,
-    /// Of the server's CPU and the generator's; 0 where the system does not tell.
+    /// Of the server's CPU and the generator's; 0 where the system does not report it.
     pub(super) steal_share_beside: f64,
     pub(super) stood_beside: Stood,
 }
@@ -446,15 +446,14 @@ impl Pairs {
 
 // A network of its own for each attack.
 //
-// What an attack leaves in the kernel outlives it: for a minute the connections that the server
-// closed first stand in TIME_WAIT, and their timers end by the thousand in one interrupt, 150 us
-// with another 300 us of packets behind it. In one network for all, that minute later was the next
-// attacks' time, and that of their runs alone. A network goes with all its connections.
+// Kernel state outlives an attack: for a minute the connections that the server closed first stand
+// in TIME_WAIT, and their timers end by the thousand in one interrupt, 150 us with another 300 us
+// of packets behind it. In one network for all, that minute later was the next attacks' time, and
+// that of their runs alone. A network goes with all its connections.
 //
-// And in this network nobody puts off an acknowledgement. A hostile client that is slow to close leaves
-// that of the server's last packet to a timer of 40 ms, and it runs on the CPU that received for it,
-// which on one machine is the server's: a hundred of them in one interrupt, 300 us. Clients elsewhere
-// have their timers with them.
+// In this network no peer delays an acknowledgement. A hostile client that is slow to close leaves the acknowledgement
+// of the server's last packet to a timer of 40 ms, which runs on the CPU that received for it. On one machine that is
+// the server's: a hundred of them in one interrupt, 300 us. Remote clients have their timers on their own machine.
 
 /// A shell that is the first in a new network brings its loopback interface up, has it acknowledge at
 /// once, and becomes the program behind it.
@@ -481,7 +480,7 @@ pub(super) fn own_network() -> &'static [&'static str] {
     }
 }
 
-/// Has another process, behind `before`, take all turns of an attack; it tells them on our stdout,
+/// Has another process, behind `before`, take all turns of an attack; it prints them on our stdout,
 /// and leaves them in `file`.
 pub(super) fn take(
     before: &[&str],
@@ -539,7 +538,7 @@ fn apart_read(file: &Path) -> Option<(Vec<Figure>, Value)> {
     Some((figures.collect::<Option<_>>()?, record["detail"].clone()))
 }
 
-// What hostile clients say.
+// The payloads of hostile clients.
 
 /// A request that is in order.
 pub(super) const GET: &[u8] = b"GET /plaintext HTTP/1.1\r\nHost: hostile\r\n\r\n";
@@ -572,7 +571,7 @@ pub(super) fn head_of(bytes: usize, fields: usize) -> Vec<u8> {
     head
 }
 
-/// Bytes that look like nothing, others for each `seed`; the first is no letter, so that no method
+/// Random-looking bytes, different for each `seed`; the first is no letter, so that no method
 /// begins here by chance, and a line ends among the first few hundred.
 pub(super) fn garbage(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -607,7 +606,7 @@ pub(super) fn client_hello(seed: u64) -> Vec<u8> {
     record
 }
 
-/// Asks for more ranges of a file than anybody would answer one by one, overlapping and backwards.
+/// Asks for more ranges of a file than a server would serve one by one, overlapping and backwards.
 pub(super) fn many_ranges(path: &str) -> Vec<u8> {
     let ranges: Vec<String> = (0..400).rev().map(|first| format!("{first}-")).collect();
     let ranges = ranges.join(",");
@@ -616,8 +615,8 @@ pub(super) fn many_ranges(path: &str) -> Vec<u8> {
 
 // The well-behaved client: `millpond load` at a constant rate over keep-alive connections.
 
-/// Connections of the client: one is free whenever a request is due, unless for 32 ms none was
-/// answered.
+/// Connections of the client: one is free whenever a request is due, unless no response came for 32
+/// ms.
 pub(crate) const CONNECTIONS: usize = 64;
 
 /// Newcomers at a time, each with a connection of its own for its one request.
@@ -633,7 +632,7 @@ pub(crate) enum Amount {
     Time(Duration),
 }
 
-/// What it asks for, how often, and where it runs.
+/// Its target, how often, and where it runs.
 #[derive(Debug)]
 pub(crate) struct GoodClient<'a> {
     pub(crate) millpond: &'a Path,
@@ -643,7 +642,7 @@ pub(crate) struct GoodClient<'a> {
     pub(crate) path: &'a str,
     pub(crate) rate_per_s: u64,
     pub(crate) amount: Amount,
-    /// Before its responses count. What a newcomer meets is asked apart, see
+    /// Before its responses count. Newcomers are measured separately, see
     /// [`GoodClient::run_newcomers`].
     pub(crate) warm_up: Duration,
     /// How long newcomers come.
@@ -652,7 +651,7 @@ pub(crate) struct GoodClient<'a> {
     pub(crate) record: PathBuf,
 }
 
-/// What it went through.
+/// Its results.
 #[derive(Clone, Debug)]
 pub(crate) struct Experience {
     pub(crate) requests: u64,
@@ -660,7 +659,7 @@ pub(crate) struct Experience {
     /// From when it left to when the kernel had the response.
     pub(crate) kernel_p50_ns: f64,
     pub(crate) kernel_p99_ns: f64,
-    /// Every request that was answered.
+    /// Every request that got a response.
     pub(super) exchanges: Vec<Exchange>,
 }
 

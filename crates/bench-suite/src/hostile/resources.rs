@@ -123,7 +123,7 @@ fn try_driver(bench: &Bench, driver: &str) -> Result<(), String> {
         has_metrics_listener: false,
     };
     let started = Server::start(&launch, &["serve", "plaintext", "--driver", driver]);
-    // What it said is part of the error.
+    // Its output is part of the error.
     let _ = std::fs::remove_file(&launch.stderr);
     started.map(drop)
 }
@@ -169,7 +169,7 @@ fn run_apart(
     Ok(json!({ "attack": name, "driver": driver, "descriptors_limit": limit, "outcome": outcome }))
 }
 
-/// What is printed of an outcome.
+/// The printed part of an outcome.
 fn line_of(outcome: &Value) -> String {
     if let Some(reason) = outcome["left_out"].as_str() {
         return format!("left out: {reason}");

@@ -1,5 +1,5 @@
 //! When a CPU was not this machine's: the host of a virtual machine takes it away for milliseconds,
-//! and firmware does for less.
+//! and firmware for shorter times.
 //!
 //! Two thousand requests a second for 800 ms have their p99 at the 16th slowest: one stall of 8 ms
 //! decides it, alone or beside an attack as it happens to fall. So a watcher for each CPU, at the
@@ -24,11 +24,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Above all that is measured.
 const PRIORITY: &str = "99";
-/// Between two looks. A stall that ends before the next one is due is not seen: with 1 ms those of half
-/// a millisecond were missed, which are a p99 beside one of 100 us.
+/// Between two checks. A stall that ends before the next one is due is not seen: with 1 ms those of half a millisecond
+/// were missed, which are a p99 beside one of 100 us.
 const STEP: Duration = Duration::from_micros(250);
-/// A CPU that stays awake (`bench::Awake`) has a watcher back within 20 to 50 us, and within 100 us in
-/// 99 of 100 looks; one that sleeps in a virtual machine takes twice that and more.
+/// A CPU that stays awake (`bench::Awake`) has a watcher back within 20 to 50 us, and within 100 us in 99 of 100
+/// checks; one that sleeps in a virtual machine takes twice that and more.
 const LATE_MIN_NS: u64 = 120_000;
 /// How much larger the share of disturbed requests may be by chance: half of what a p99 leaves out.
 const EXCESS_MAX: f64 = 0.005;
@@ -44,20 +44,20 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    /// Whether it was in the way of what began and ended then. What waited meanwhile is worked off
-    /// in a time like its own.
+    /// Whether it disturbed a request that began and ended then. The work that waited meanwhile
+    /// takes a time like the stall's.
     pub(super) fn disturbs(self, start_ns: u64, end_ns: u64) -> bool {
         let over_ns = self.end_ns + (self.end_ns - self.start_ns);
         self.start_ns < end_ns && start_ns < over_ns
     }
 }
 
-/// The process of a watcher: goes on until its stdin ends, then prints a line for each stall.
+/// The process of a watcher: runs until its stdin ends, then prints a line for each stall.
 pub(crate) fn run_watcher() -> Result<(), String> {
     let is_over = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&is_over);
     std::thread::spawn(move || {
-        // However it ends: nobody wants to know any more.
+        // However it ends: no thread needs the result any more.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         seen.store(true, Ordering::Relaxed);
     });
@@ -67,7 +67,7 @@ pub(crate) fn run_watcher() -> Result<(), String> {
     Ok(())
 }
 
-/// Looks until told that it is over.
+/// Watches until told to stop.
 fn watch(is_over: &AtomicBool) -> Vec<Stall> {
     let mut stalls = Vec::new();
     let step_ns = STEP.as_nanos() as u64;
@@ -96,12 +96,12 @@ pub(super) fn unix_ns() -> u64 {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct CpuTicks {
     total: u64,
-    /// Taken by the hypervisor while something of ours wanted to run.
+    /// Taken by the hypervisor while a thread of ours was ready to run.
     steal: u64,
 }
 
 impl CpuTicks {
-    /// `None` where the system does not tell.
+    /// `None` where the system does not report it.
     pub(super) fn read(cpu: usize) -> Option<Self> {
         Self::parse(&std::fs::read_to_string("/proc/stat").ok()?, cpu)
     }
@@ -125,7 +125,7 @@ impl CpuTicks {
         self.steal.saturating_sub(before.steal) as f64 / total.max(1) as f64
     }
 
-    /// What the hypervisor took since `before`, give or take a tick.
+    /// The time that the hypervisor took since `before`, give or take a tick.
     pub(super) fn steal_ns_since(self, before: Self) -> u64 {
         self.steal.saturating_sub(before.steal) * TICK_NS
     }
@@ -140,8 +140,8 @@ pub(super) struct Stood {
 }
 
 impl Stood {
-    /// Whether nothing is left for the server to have done. Each look at the hypervisor's clock is a tick
-    /// out at most, half of them too much, so that of many one is left.
+    /// Whether nothing is left that the server could have caused. Each reading of the hypervisor's clock is off by a
+    /// tick at most, half of them too high, so that of many one is left.
     fn is_stolen(self) -> bool {
         self.seen_ns <= self.stolen_ns + TICK_NS
     }
@@ -154,7 +154,7 @@ impl std::ops::AddAssign for Stood {
     }
 }
 
-/// What the watchers saw.
+/// The observations of the watchers.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
     pub(super) of_server: Vec<Stall>,

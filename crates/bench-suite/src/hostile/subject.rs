@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Far beyond what any of this takes, so that a hang ends as a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What stands at one moment.
+/// The values at one moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Holdings {
     pub(crate) resident_bytes: u64,
@@ -100,7 +100,7 @@ impl Subject {
     /// Asks it to stop in order; its exit status.
     pub(crate) fn stop(mut self) -> Result<i32, String> {
         let pid = self.child.id().to_string();
-        // A server that is gone already shows by its status.
+        // A closed server already shows by its status.
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
         let begun = Instant::now();
         loop {
@@ -141,7 +141,7 @@ pub(crate) fn fetch_metrics(address: SocketAddr) -> Result<Metrics, String> {
     Ok(parse_metrics(&text))
 }
 
-/// Fetches until `is_true` of the metrics. A fetch may fail meanwhile, and the last failure is told.
+/// Fetches until `is_true` of the metrics. A fetch may fail meanwhile; the last failure is reported.
 pub(crate) fn wait_for_metrics(
     what: &str,
     fetch: impl Fn() -> Result<Metrics, String>,

@@ -3,13 +3,13 @@
 //! `lab_proof` tries a plain server once and gets settings for two: the baseline, and the same with a fault in each
 //! measure. The server is nginx in one process: it allocates equally often for each request.
 //!
-//! The baseline has work and stalls of its own, because faults show in measures that the server decides. A plain
-//! server of two words answers faster than the generator asks: its throughput is the generator's. And its p99 is
-//! the machine's: a virtual CPU that is taken away for a millisecond or more, some ten times a second, keeps more
-//! than one request of a hundred waiting. A sleep of the whole server for 20 ms, as a collector's pause is, keeps a
-//! fifth of them waiting for up to those 20 ms, so that the p99 lies near its length and grows with it.
+//! The baseline has work and stalls of its own, because faults show in measures that the server decides. A plain server
+//! of two words responds faster than the generator sends: its throughput is the generator's. Its p99 is the machine's:
+//! a virtual CPU that is taken away for a millisecond or more, some ten times a second, keeps more than one request of
+//! a hundred waiting. A sleep of the whole server for 20 ms, like a collector's pause, keeps a fifth of them waiting
+//! for up to those 20 ms, so that the p99 lies near its length and grows with it.
 //!
-//! The truth of each fault follows from what was planted ([`Truth`]), never from estimates of the lab.
+//! The true value of each fault follows from what was planted ([`Truth`]), never from estimates of the lab.
 
 use super::record::Comparison;
 use super::{CPU, EMULATED, HEAP_CALLS, INSTRUCTIONS, MEMORY, P99, PLANTED, THROUGHPUT};
@@ -19,10 +19,10 @@ use std::fmt;
 const WORK_SHARE: f64 = 0.01;
 /// Without counters CPU time stands in, which is not as fine: a share of a request's CPU time.
 const CPU_SHARE: f64 = 0.03;
-/// What the baseline does more than a plain server, as a share of the CPU time of a request: enough that the
-/// server is what limits throughput.
+/// The baseline's extra work compared with a plain server, as a share of the CPU time of a request: enough to make the
+/// server the limit of throughput.
 const OWN_WORK_SHARE: f64 = 0.5;
-/// What the planted loop consists of.
+/// The contents of the planted loop.
 const TURN_INSTRUCTIONS: f64 = 3.0;
 /// How long the baseline sleeps, and after how much work of a plain server at full speed.
 const STALL_US: f64 = 20_000.0;
@@ -31,10 +31,10 @@ const STALL_AFTER_S: f64 = 0.04;
 const P99_SHARE: f64 = 0.08;
 /// How much more memory is kept.
 const MEMORY_SHARE: f64 = 0.03;
-/// What a kernel gives memory in.
+/// The unit in which a kernel gives memory.
 const PAGE_BYTES: f64 = 4096.0;
 
-/// What `preload/plant` is told.
+/// The settings of `preload/plant`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
     instructions: f64,
@@ -58,7 +58,7 @@ impl fmt::Display for Settings {
     }
 }
 
-/// What is planted, and where it has to show.
+/// The planted fault, and where it has to show.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fault {
     pub(crate) measure: &'static str,
@@ -67,7 +67,7 @@ pub(crate) struct Fault {
     pub(crate) truth: Truth,
 }
 
-/// What the lab should have found.
+/// The result that the lab should have found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Truth {
     /// Nothing: both are the same.
@@ -76,7 +76,7 @@ pub(crate) enum Truth {
     Added(f64),
     /// The p99 of a server that sleeps.
     Sleep(Model),
-    /// The throughput of a server that is never idle but for its sleeps.
+    /// The throughput of a server that is idle only in its sleeps.
     Rate(Model),
 }
 
@@ -100,15 +100,15 @@ impl Model {
         sleep_ns - 0.01 * self.requests_per_sleep * gap_ns * (1.0 - load)
     }
 
-    /// What the requests between two sleeps take, with one of them.
+    /// The time of the requests between two sleeps, with one of them.
     fn cycle_ns(&self, sleep_ns: f64, cpu_ns: f64) -> f64 {
         self.requests_per_sleep * cpu_ns + sleep_ns
     }
 }
 
 impl Truth {
-    /// The ratio that `comparison` should have found for a measure in which its baseline has `baseline_value`; `None` if
-    /// it did not measure what the truth follows from.
+    /// The ratio that `comparison` should have found for a measure whose baseline is `baseline_value`; `None` if it
+    /// lacks a measure that the true value follows from.
     pub(crate) fn of(&self, comparison: &Comparison, baseline_value: f64) -> Option<f64> {
         let cpu_ns = || Some(comparison.of(PLANTED, CPU).ok()?.baseline_value);
         Some(match self {
@@ -139,7 +139,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// After a look at a plain server. `ns`: CPU time of a planted instruction.
+    /// After a measurement of a plain server. `ns`: CPU time of a planted instruction.
     pub(crate) fn sized(scout: &Comparison, ns: f64) -> Result<Self, String> {
         let allocations = allocations_of(scout, 1.0)?;
         let requests = scout.baseline(THROUGHPUT)? * STALL_AFTER_S;
@@ -200,8 +200,8 @@ impl Scene {
     /// Instructions alone, of a server that allocates for each request: so many more of them, beside the object
     /// that plants next to nothing.
     pub(crate) fn of_work(scout: &Comparison) -> Result<Self, String> {
-        // So many whole ones for each request. What is counted beyond belongs to the connections, and is in
-        // all runs of an emulator alike.
+        // So many whole ones for each request. Further counts belong to the connections, and are equal in all runs of
+        // an emulator.
         let allocations = allocations_of(scout, 1.0)?.round();
         let counted = [INSTRUCTIONS, EMULATED].into_iter();
         let mut counted = counted.filter_map(|one| Some((one, scout.baseline(one).ok()?)));
@@ -230,7 +230,7 @@ impl Scene {
         })
     }
 
-    /// What `--allocators` takes, with the object to preload. The baseline comes first.
+    /// The value of `--allocators`, with the object to preload. The baseline comes first.
     pub(crate) fn allocators(&self, object: &str) -> String {
         let baseline = match self.baseline == Settings::default() {
             true => "glibc".to_owned(),

@@ -1,4 +1,4 @@
-//! What a comparison found, read from `results.json` as anybody would.
+//! The result of a comparison, read from `results.json` as a user would.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -63,7 +63,7 @@ impl Comparison {
         Self { record }
     }
 
-    /// What any of this needs of it, without the rounds' slices and courses.
+    /// The needed parts of it, without the rounds' slices and courses.
     pub(crate) fn kept(&self) -> Value {
         let candidates = self.record["candidates"].as_array().into_iter().flatten();
         let candidates: Vec<Value> = candidates
@@ -88,7 +88,7 @@ impl Comparison {
         })
     }
 
-    /// What blocks say of slices, with the names of the candidates.
+    /// The blocks' results on slices, with the names of the candidates.
     pub(crate) fn block_checks(&self) -> Vec<(String, Value)> {
         let candidates = self.record["candidates"].as_array().into_iter().flatten();
         let checks = candidates.flat_map(|one| {
@@ -132,8 +132,8 @@ impl Comparison {
             .ok_or_else(|| format!("{measure} was not measured"))
     }
 
-    /// What was found for the candidate of that name, which a blank or its settings may follow. `(again)`
-    /// is the baseline's double.
+    /// The result of the candidate of that name, which a blank or its settings may follow. `(again)` is the baseline's
+    /// double.
     pub(crate) fn of(&self, name: &str, measure: &str) -> Result<Found, String> {
         let details = self.record["details"].as_array().into_iter().flatten();
         let comparisons = details
@@ -188,7 +188,7 @@ impl Tally {
         }
     }
 
-    /// Counts one comparison. What was not measured, or is not to be trusted, is counted by itself.
+    /// Counts one comparison. Missing or untrusted values are counted separately.
     pub(crate) fn add(&mut self, comparison: &Comparison) {
         let found = comparison.of(&self.candidate, &self.measure).ok();
         let trusted = found.filter(|found| found.verdict != "not_trusted");

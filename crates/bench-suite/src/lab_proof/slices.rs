@@ -1,4 +1,4 @@
-//! The controls of slices: do they tell what something else tells?
+//! The controls of slices: do they agree with an independent source?
 //!
 //! Each control is a comparison under circumstances that must not matter: with uninterrupted blocks of two
 //! seconds beside the slices, with fewer or more candidates alive, with slices and settling of other lengths. The
@@ -6,7 +6,7 @@
 //! intervals. One more shows what connections do: how much the rate of `millpond load` differs from one set of
 //! connections to another, beside how much it differs from second to second on one set.
 //!
-//! Every comparison that ended is kept (`journal`), so the verb can be interrupted and goes on.
+//! Every comparison that ended is kept (`journal`), so the command can be interrupted and resumed.
 
 use super::Journal;
 use super::record::{Comparison, Found};
@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What each comparison takes, unless told otherwise.
+/// The time of each comparison by default.
 pub(crate) const TIME_BUDGET_DEFAULT: &str = "150s";
 
 /// The pair that every control compares, and what else lives beside it.
@@ -27,7 +27,7 @@ const FOUR: &str = "glibc,mimalloc,jemalloc,tcmalloc";
 /// Settings that purge by the clock at once, late and never; mimalloc's are named differently from version to version.
 const PURGING: &str =
     "glibc,jemalloc,jemalloc:dirty_decay_ms=0,jemalloc:dirty_decay_ms=-1,mimalloc";
-/// What all controls look at.
+/// What all controls check.
 const MEASURES: [&str; 4] = [
     "put.throughput_per_s",
     "put.cpu_per_request_ns",
@@ -45,7 +45,7 @@ struct Control {
     words: &'static [&'static str],
 }
 
-/// The first is what the others are held against.
+/// The first is the reference for the others.
 const CONTROLS: &[Control] = &[
     control("usual", PAIR, &[]),
     control("blocks of 2 s", PURGING, &["--block", "2s"]),
@@ -184,7 +184,7 @@ fn block_rows(found: &[(&Control, Comparison)]) -> Vec<Value> {
     rows
 }
 
-/// What blocks say of slices, by control and candidate.
+/// The blocks' results on slices, by control and candidate.
 fn blocks_table(found: &[(&Control, Comparison)]) -> String {
     let mut text =
         "\nblocks divided by slices: throughput, CPU time; page faults and madvise calls per request, each in \

@@ -50,8 +50,7 @@ impl Client {
             .map_err(|error| failed(&error))
     }
 
-    /// Puts a value of that number. A server that has no room for it answers early and hangs up: what
-    /// it answered is what counts.
+    /// Puts a value of that number. A server without room for it responds early and closes: that response counts.
     pub(super) fn put(&mut self, id: &str, number: u64, len: u64) -> Result<Head, String> {
         let head =
             format!("PUT /v0/entity?id={id} HTTP/1.1\r\nHost: x\r\nContent-Length: {len}\r\n\r\n");

@@ -1,4 +1,4 @@
-//! What a long life brings: each scenario is one visit, and knows what it has to be answered.
+//! The load of a long run: each scenario is one visit, and knows the expected responses.
 
 use super::{Answer, Connection};
 use std::collections::BTreeMap;

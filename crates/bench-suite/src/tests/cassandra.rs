@@ -13,7 +13,7 @@ fn java_versions_are_read() {
     assert_eq!(java_major("no such thing"), None);
 }
 
-/// Goal: what Maven fetches is what is looked for.
+/// Goal: what Maven fetches is what the test searches for.
 #[test]
 fn pom_and_program_agree() {
     let pom = include_str!("../cassandra/pom.xml");

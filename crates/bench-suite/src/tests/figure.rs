@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: the median does not depend on the order of the runs, and the table says who missed.
+/// Goal: the median does not depend on the order of the runs, and the table says which run missed.
 #[test]
 fn targets_are_judged_by_the_median() {
     let figure = Figure::median("a_ratio", vec![0.9, 0.7, 0.8]).at_most(0.85);

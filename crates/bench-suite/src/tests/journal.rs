@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what was kept is found by the next one, also behind a line that a kill cut short.
+/// Goal: kept lines are found by the next run, also behind a line that a kill cut short.
 #[test]
 fn kept_comparisons_are_found_again() {
     let directory = tempfile::tempdir().unwrap();

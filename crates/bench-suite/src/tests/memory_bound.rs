@@ -1,7 +1,7 @@
 use super::*;
 
-/// Goal: a scan that was over after one look is not said to have grown by all that was resident,
-/// as a smoke run once did; one that grew at its end is.
+/// Goal: a scan that was over after one reading is not reported to have grown by all resident
+/// memory, as a smoke run once did; one that grew at its end is.
 #[test]
 fn growth_takes_samples_of_every_third() {
     assert_eq!(growth_bytes(&[]), None);

@@ -4,7 +4,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Goal: what the hour would run is there, and the shell can read all of it.
+/// Goal: the commands of the hour exist, and the shell can read all of them.
 #[test]
 fn recipes_and_examples_are_scripts() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
@@ -42,8 +42,8 @@ fn hour() -> (tempfile::TempDir, Hour) {
     (directory, hour)
 }
 
-/// Goal: a step fails with its name and its log, where any line of it fails; nothing of it goes on
-/// running; and a measurement that is not to be trusted is none that fails.
+/// Goal: a step fails with its name and its log, where any line of it fails; nothing of it keeps
+/// running; and an untrusted measurement does not fail the step.
 #[test]
 fn a_step_tells_how_it_ended() {
     let (directory, mut hour) = hour();
@@ -57,7 +57,7 @@ fn a_step_tells_how_it_ended() {
     let pid = fs::read_to_string(place.join("pid")).unwrap();
     let process = Path::new("/proc").join(pid.trim()).join("cmdline");
     let begun = Instant::now();
-    // A process that has ended but that nobody has asked for has an empty command line.
+    // A process that has ended and was not waited for has an empty command line.
     while fs::read(&process).is_ok_and(|words| !words.is_empty()) {
         assert!(begun.elapsed().as_secs() < 60, "{pid} is still there");
         std::thread::sleep(Duration::from_millis(10));
@@ -65,7 +65,7 @@ fn a_step_tells_how_it_ended() {
     assert_eq!(hour.steps.len(), 2);
 }
 
-/// Goal: a script sees the binary that it built, and nothing of this build.
+/// Goal: a script finds the binary that it built, and nothing of this build.
 #[test]
 fn scripts_have_an_environment_of_their_own() {
     let (directory, mut hour) = hour();

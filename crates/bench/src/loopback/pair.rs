@@ -1,4 +1,4 @@
-//! One run: http's server shards and load's threads in this process, until every request is answered.
+//! One run: http's server shards and load's threads in this process, until every request has its response.
 //!
 //! `child` calls [`run`]. The server's threads take the first CPUs and the client's the next ones,
 //! so that with one of each on two CPUs neither waits for the other's. The earlier benchmark
@@ -30,7 +30,7 @@ const REQUEST_BYTE: u8 = 42;
 /// Descriptors of a process besides the two of each connection.
 const OTHER_DESCRIPTORS: u64 = 128;
 
-/// What is to be done.
+/// The work.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PairSpec {
     /// Connections of all threads together.
@@ -81,11 +81,11 @@ impl From<&ConnectionUse> for Spread {
     }
 }
 
-/// What one run found out.
+/// The results of one run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PairSample {
-    /// Requests answered successfully: 200, and a body of the length agreed on.
+    /// Successful requests: 200, and a body of the agreed length.
     pub requests: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
@@ -109,7 +109,7 @@ pub struct PairSample {
     pub client_cpu_share: f64,
     /// The most memory resident meanwhile, both sides.
     pub peak_rss_bytes: u64,
-    /// What each second was like.
+    /// The results of each second.
     pub seconds: Vec<LoadSecond>,
 }
 
@@ -122,7 +122,7 @@ impl Observer for Seconds<'_> {
     }
 }
 
-/// There is room for all connections, and the server answers as agreed, asked by somebody else's client.
+/// There is room for all connections, and a third-party client gets the agreed response.
 pub(super) fn check(spec: &PairSpec) -> Result<(), String> {
     make_room_for_descriptors(spec)?;
     let mut found = Ok(());
@@ -136,7 +136,7 @@ pub(super) fn check(spec: &PairSpec) -> Result<(), String> {
     found.map_err(|reason| format!("the responses are not right: {reason}"))
 }
 
-/// Runs it to its end; `each` sees every second.
+/// Runs it to its end; `each` gets every second.
 pub(super) fn run(spec: &PairSpec, each: &dyn Fn(&LoadSecond)) -> Result<PairSample, String> {
     memory::forget_peak();
     let cpu_before_ns = process_cpu_ns();

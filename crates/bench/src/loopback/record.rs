@@ -39,11 +39,11 @@ pub struct LoopbackRecord {
     pub server_driver: String,
     /// Kernel interface of the client.
     pub client_driver: String,
-    /// What else ran.
+    /// Other activity on the machine.
     pub noise: Option<NoiseRecord>,
-    /// Whether times are to be believed. Heap calls and spreads are, in any case.
+    /// Whether times are to be trusted. Heap calls and spreads are, in any case.
     pub verdict: VerdictRecord,
-    /// One for each combination of allocator and pools; the first is what the others are set beside.
+    /// One for each combination of allocator and pools; the first is the reference for the others.
     pub candidates: Vec<CandidateRecord>,
     /// Ended early: runs are missing.
     pub interrupted: bool,
@@ -54,11 +54,11 @@ pub struct LoopbackRecord {
 pub struct CandidateRecord {
     /// As it is shown.
     pub name: String,
-    /// What malloc was, on both sides.
+    /// The malloc in use, on both sides.
     pub allocator: String,
-    /// Its version, if its file tells.
+    /// Its version, if its file has one.
     pub allocator_version: Option<String>,
-    /// What was preloaded, and proved to be mapped.
+    /// The preloaded object, proved to be mapped.
     pub library: Option<PathBuf>,
     /// Memory pools of both sides.
     pub pools: PoolSetting,
@@ -162,7 +162,7 @@ impl LoopbackRecord {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// Requests that were not answered successfully, of all runs.
+    /// Requests without a successful response, of all runs.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.candidates.iter().map(CandidateRecord::failures).sum()

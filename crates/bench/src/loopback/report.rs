@@ -1,4 +1,4 @@
-//! The record for a terminal: what the combinations came to, and how evenly connections were served.
+//! The record for a terminal: the results of the combinations, and how evenly connections were served.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

@@ -27,7 +27,7 @@ use super::pair::{PairSample, PairSpec};
 use super::record::{CandidateRecord, LoopbackRecord};
 use super::{pair, report};
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopbackConfig {
     /// The program that has `bench-child`: this one, but in tests.
@@ -88,14 +88,14 @@ pub enum LoopbackEvent {
     Note(String),
     /// A run begins.
     Run {
-        /// Of whom.
+        /// The candidate.
         candidate: String,
         /// Which of all runs, from 1.
         run: usize,
         /// All runs.
         runs: usize,
     },
-    /// A second of it is over.
+    /// A second of it has ended.
     Second(Box<LoadSecond>),
     /// Heap calls are being counted.
     HeapCalls {
@@ -104,7 +104,7 @@ pub enum LoopbackEvent {
     },
 }
 
-/// The record and how it came to its end.
+/// The record and how it ended.
 #[derive(Clone, Debug)]
 pub struct LoopbackOutcome {
     /// All that was measured.
@@ -299,8 +299,8 @@ impl<'a> LoopbackSession<'a> {
     }
 }
 
-/// Every allocator with every setting of the pools. The first is what the others are set beside: the C
-/// library's malloc without pools, if that takes part.
+/// Every allocator with every setting of the pools. The first is the reference for the others: the C library's malloc
+/// without pools, if that takes part.
 fn candidates(config: &LoopbackConfig) -> Result<Vec<Candidate>, BenchError> {
     let allocators = match &config.allocators {
         Some(wanted) => allocator::select(wanted)?,
@@ -362,20 +362,20 @@ fn measured(
 /// The first word for such a child.
 pub(crate) const WORD: &str = "loopback";
 
-/// What to run, and under what.
+/// The program to run, and its allocator.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct ChildSpec {
     pub(super) pair: PairSpec,
     /// The allocator's library, which has to be mapped; `None`: no allocator but the C library's
     /// may be.
     pub(super) library: Option<PathBuf>,
-    /// What stands in front of the allocator: the counter of heap calls.
+    /// The object in front of the allocator: the counter of heap calls.
     pub(super) front: Option<PathBuf>,
-    /// Whether each second is told when it is over.
+    /// Whether each second is reported when it is over.
     pub(super) tells_seconds: bool,
 }
 
-/// What a child says.
+/// The output of a child.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line {
@@ -397,7 +397,7 @@ impl ChildSpec {
     }
 }
 
-/// What follows `bench-child loopback`.
+/// The arguments after `bench-child loopback`.
 pub(crate) fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
     child::end(ChildSpec::parse(words.next()).and_then(|spec| child_run(&spec)))
 }

@@ -1,15 +1,15 @@
 //! A day of a busy server, without the waiting: what is left of its memory.
 //!
-//! Live bytes follow the load: from a peak at noon down to a quarter of it at night, and up to the
-//! peak again, so that what a day leaves is seen where it began. Seven blocks of ten are short-lived (one of 512 places, at random); the others live until the load has
-//! no room for them (a random one goes). Sizes are the recorded ones, half as large again in the
-//! second quarter of the day and a quarter smaller in the last, so that holes of the morning do not
-//! fit the afternoon. When the day is over, 5 % of the peak stay alive and nothing happens any more
-//! but one small request each second.
+//! Live bytes follow the load: from a peak at noon down to a quarter of it at night, and up to the peak again: what a
+//! day leaves shows at the same load. Seven blocks of ten are short-lived (one of 512 places, at random); the others
+//! live until the load has no room for them (a random one goes). Sizes are the recorded ones, half as large again in
+//! the second quarter of the day and a quarter smaller in the last, so that holes of the morning do not fit the
+//! afternoon. When the day is over, 5 % of the peak stay alive and nothing happens any more but one small request each
+//! second.
 //!
 //! Idle memory goes back on a tick: the pools' owner calls `trim` 288 times in the day, and once a
 //! second when idle. An allocator that goes by the clock finds a day of seconds, and ten of them
-//! idle; it is not told anything. The tables of what is alive are made, and written to, beforehand.
+//! idle; it gets no calls. The tables of what is alive are made, and written to, beforehand.
 
 use std::hint::black_box;
 use std::thread;
@@ -27,11 +27,11 @@ use crate::tagged::{TAGGED_BYTES_MIN, Tagged};
 
 use super::{ALLOCATIONS_PER_ITERATION, Outcome, Plan, Retention, WARM_UP_ITERATIONS};
 
-/// Looks at the memory, and ticks of the owner: every five minutes of the day.
+/// Memory readings, and ticks of the owner: every five minutes of the day.
 const TICK_COUNT: u64 = 288;
 /// By then the first blocks have filled the memory to what the load asks for.
 const FILLED_TICK: u64 = TICK_COUNT / 8;
-/// Of what is allocated in a day, how much is alive at the peak.
+/// The part of a day's allocations that is alive at the peak.
 const TURNOVER: u64 = 75;
 /// Of the recorded sizes.
 const MEAN_BYTES: u64 = 340;
@@ -40,7 +40,7 @@ const LIVE_PEAK_BYTES_MIN: u64 = 1 << 20;
 const NIGHT: f64 = 0.25;
 const SHORT_COUNT: usize = 512;
 const SHORT_OF_TEN: u8 = 7;
-/// What survives the day, as a part of the peak.
+/// The part of the peak that survives the day.
 const SURVIVING: f64 = 0.05;
 /// One in so many bytes of live memory may be a table entry.
 const BYTES_PER_ENTRY: u64 = 200;
@@ -52,10 +52,10 @@ const RETURNED_ENOUGH: f64 = 0.8;
 /// The objects that are alive when the day is over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Survivors {
-    /// What has been there longest: caches, settings, connections that stay.
+    /// The oldest objects: caches, settings, connections that stay.
     Oldest,
-    /// Anyone: one block in twenty, wherever it is, which no allocator that cannot move blocks
-    /// handles well.
+    /// Any allocator: one block in twenty, wherever it is, is bad for every allocator that cannot
+    /// move blocks.
     Random,
 }
 

@@ -1,4 +1,4 @@
-//! What a server holds for 10,000 connections, a tenth of them in the middle of a request.
+//! The memory of a server for 10,000 connections, a tenth of them in the middle of a request.
 //!
 //! A request takes a read buffer, six temporaries of recorded sizes which go again in the order in
 //! which they came, and a write buffer of 1, 2, 4 or 16 KiB; both buffers stay until 1,000 later
@@ -153,7 +153,7 @@ impl<M: Memory> Server<M> {
         }
     }
 
-    /// Closes everything and sees that nobody's state was touched.
+    /// Closes everything and checks that no state was overwritten.
     fn close_all(&mut self) {
         for (number, connection) in self.connections.iter_mut().enumerate() {
             let Some(handle) = connection.take() else {
@@ -321,7 +321,7 @@ pub(super) fn two_threads_run<M: Memory>(plan: &Plan) -> Outcome {
         start.wait();
         let mut checksum = 0;
         let timed = Timed::of(|| checksum = mixed.iterate(plan.iterations));
-        // Nobody tidies up while the other is still being timed.
+        // No thread tidies up while the other is still being timed.
         start.wait();
         (timed, checksum)
     };

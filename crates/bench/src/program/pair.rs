@@ -1,8 +1,8 @@
 //! One size, again and again: what the fast path alone costs.
 //!
-//! Nothing is written but one number, which is looked for before the end; so the rest of the object
-//! stays untouched, and allocate and free are what there is to time. Without allocation the same
-//! loop runs over an array, which tells what the loop itself takes.
+//! Only one number is written, and checked before the end, so the rest of the object stays
+//! untouched: allocate and free are all there is to time. Without allocation the same loop runs
+//! over an array, which shows the cost of the loop itself.
 
 use super::{ALLOCATIONS_PER_ITERATION, Outcome, Plan, WARM_UP_ITERATIONS};
 use crate::counters::Timed;

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what the parent asks for is what the child reads, with libraries and without.
+/// Goal: the child reads what the parent writes, with libraries and without.
 #[test]
 fn words_come_back() {
     let path = |path: &str| Some(PathBuf::from(path));

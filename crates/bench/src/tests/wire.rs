@@ -1,7 +1,7 @@
 use super::*;
 use std::net::TcpListener;
 
-/// Goal: every way to answer wrongly is distinguished, and the right one passes.
+/// Goal: every kind of wrong response is distinguished, and the right one passes.
 #[test]
 fn wrong_answers_are_told() {
     let right = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";

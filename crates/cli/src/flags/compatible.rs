@@ -1,4 +1,4 @@
-//! What other load generators call things: flags of wrk, wrk2 and ab that have no other place.
+//! Other load generators' names for things: flags of wrk, wrk2 and ab that have no other place.
 //!
 //! ab's flags that wrk has not, or has with another meaning, are for `--print ab`. ab's -t and -s are wrk's here.
 

@@ -1,8 +1,8 @@
 //! `millpond config`: the file of a server, checked or begun; and `--config`, which takes it.
 //!
-//! [`CommandLine`] looks at the words before clap does, and adds those of the file that they name.
-//! So a key is a flag, with the same parser, help and errors, and whatever is given on the command
-//! line wins because the file's word is left out.
+//! [`CommandLine`] reads the words before clap does, and adds those of the file that they name. So
+//! a key is a flag, with the same parser, help and errors; the command line wins because the file's
+//! word is left out.
 
 mod command_line;
 
@@ -80,7 +80,7 @@ pub(super) struct ConfigFlag {
 }
 
 impl ConfigFlag {
-    /// Says where settings come from that nobody sees on the command line.
+    /// Says where settings come from that are not on the command line.
     pub(super) fn announce(&self) {
         if let Some(file) = &self.config {
             output::note(format!("{} has settings of this server", file.display()));

@@ -1,7 +1,7 @@
 //! How many connections a server has descriptors for.
 //!
 //! The soft limit of open files is raised to the hard one, and what is left beside the server's own files bounds its
-//! connections: they run out at a number that is known and said, and not where the store wants to open a file.
+//! connections: they run out at a known and reported number, and not when the store opens a file.
 
 use millpond_http::LimitValues;
 use millpond_lab::doctor::{Machine, OTHER_FILES};

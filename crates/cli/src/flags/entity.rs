@@ -213,7 +213,7 @@ fn write(look: &Look, figures: &serde_json::Value) -> Result<(), Failure> {
 
 // `entity export` and `entity import`: of directories and of servers, as lines of JSON.
 
-/// So many things that are skipped are told one by one.
+/// So many skipped things are reported one by one.
 const TOLD_MAX: u64 = 100;
 
 /// A directory, or a server.

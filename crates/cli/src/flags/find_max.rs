@@ -161,7 +161,7 @@ fn step_line(step: &SearchStep) -> String {
     line
 }
 
-/// A search that found nothing, or not the target's limit, must not look like success to a script.
+/// A search without a result, or one that did not find the target's limit, must not look like success to a script.
 fn exit_of(report: &SearchReport) -> Exit {
     let has_answers = report.steps.iter().any(|step| step.requests > 0);
     match report.ended {

@@ -1,4 +1,4 @@
-//! What is made from the definitions of the flags: help on a terminal, 80 columns wide and with each default behind the
+//! Output made from the definitions of the flags: help on a terminal, 80 columns wide and with each default behind the
 //! words about its flag; manual pages; shell completions; and the reference pages in docs/reference/commands.
 
 use super::{Cli, Failure};
@@ -125,7 +125,7 @@ pub(crate) struct PagesFlags {
     directory: PathBuf,
 }
 
-/// Where each shell looks below a prefix's `share`, and what it calls the file.
+/// Where each shell reads completions below a prefix's `share`, and the file's name there.
 const COMPLETIONS: [(Shell, &str, &str); 3] = [
     (Shell::Bash, "bash-completion/completions", "millpond"),
     (Shell::Zsh, "zsh/site-functions", "_millpond"),
@@ -186,7 +186,7 @@ impl CompletionsFlags {
 /// A page of Markdown for each command and subcommand that is not hidden, with its file name.
 fn reference_pages() -> Vec<(String, String)> {
     let mut command = arranged(Cli::command()).max_term_width(WIDTH);
-    // Tells each subcommand the words in front of it.
+    // Gives each subcommand the words in front of it.
     command.build();
     let mut pages = Vec::new();
     collect_pages(&command, &mut pages);
@@ -273,7 +273,7 @@ fn sections_of(command: &Command) -> Vec<(String, String)> {
         ("Flags".to_owned(), String::new()),
     ];
     for arg in command.get_arguments() {
-        // What every command has; `load` has a version flag of its own, as wrk does.
+        // The common flags of every command; `load` has a version flag of its own, as wrk does.
         let is_common = arg.get_id() == "help" || arg.get_short() == Some('V');
         if arg.is_hide_set() || is_common {
             continue;

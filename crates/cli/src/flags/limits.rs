@@ -166,7 +166,7 @@ pub(super) fn in_flags(error: &LimitsError) -> String {
     }
 }
 
-/// Where the two differ in more than the order of their words, nobody would guess one from the other.
+/// Where the two differ in more than the order of their words, a reader would not guess one from the other.
 const FLAGS: [(&str, &str); 14] = [
     ("request_line_bytes_max", "--max-request-line"),
     ("head_bytes_max", "--max-head"),

@@ -1,8 +1,8 @@
 //! The live view of a load run: a few lines on the terminal, drawn over four times a second.
 //!
-//! What is drawn is a function of what the run said last and of the terminal's size, so that tests
-//! read it as a person does. Nothing has to be put back, so a process that is killed leaves the
-//! terminal as it was.
+//! The drawing is a function of the run's last report and of the terminal's size, so that tests can
+//! read it like a user. Nothing has to be restored, so a killed process leaves the terminal as it
+//! was. Nothing has to be put back, so a process that is killed leaves the terminal as it was.
 
 use std::collections::VecDeque;
 use std::io;

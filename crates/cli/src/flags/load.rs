@@ -204,7 +204,7 @@ pub(crate) struct LoadFlags {
 }
 
 impl LoadFlags {
-    /// The run these flags describe; all is checked before a name is looked up.
+    /// The run these flags describe; all is checked before a name is resolved.
     fn config(&self) -> Result<LoadConfig, Failure> {
         let urls = self.asked.parse_urls(&self.url)?;
         let threads = self
@@ -436,7 +436,7 @@ fn refused(error: &LoadError) -> Failure {
     Failure::usage(format!("{dashes}{name}: {problem}"))
 }
 
-/// A record that says of itself that it is wrong must not look like success to a script.
+/// A record that is marked as wrong must not look like success to a script.
 fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
     match record.ended {
         Ended::Interrupted => Exit::Interrupted,
@@ -466,8 +466,8 @@ fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
     }
 }
 
-/// As the program ends whose text is printed: wrk and ab call every run that came to an end a success, whatever was
-/// answered. What was asked for by flags of our own is said all the same, and the verdict on stderr.
+/// The exit status of the program whose text is printed: for wrk and ab every run that came to an end is a success,
+/// whatever the responses. Results of our own flags are still reported, and the verdict on stderr.
 fn exit_as(tool: Tool, record: &LoadRecord, is_slo_met: bool) -> Exit {
     let verdict = &record.verdict;
     if verdict.status != LoadStatus::Ok {

@@ -1,4 +1,4 @@
-//! What `millpond load` leaves behind: wrk's text, wrk2's, tables, records; on the terminal or in
+//! The outputs of `millpond load`: wrk's text, wrk2's, tables, records; on the terminal or in
 //! files, several at once.
 
 use std::time::SystemTime;
@@ -413,10 +413,10 @@ impl Observer for ScriptWatcher<'_> {
     }
 }
 
-// A load run as cases of JUnit: the run itself, whether it can be believed, and each objective.
+// A load run as cases of JUnit: the run itself, whether it can be trusted, and each objective.
 
-/// What CI shows of a run. Objectives of a run that is not to be believed stand as they are,
-/// beside the error that says so.
+/// What CI shows of a run. Objectives of an invalid run are reported unchanged, beside the error
+/// that says so.
 pub(super) fn suite(record: &LoadRecord, objectives: &[SloOutcome]) -> Suite {
     let case = |name: &str, outcome| Case {
         name: name.to_owned(),

@@ -409,7 +409,7 @@ impl ProxyFlags {
     }
 }
 
-/// Reads the file again when somebody asks; with anything wrong in it, all stays as it is.
+/// Reads the file again on request; if anything in it is wrong, nothing changes.
 fn reread(path: &Path, control: &Arc<ProxyControl>, config: &ServeConfig) -> Reread {
     let (path, control) = (path.to_owned(), Arc::clone(control));
     let (shards, speaks_tls) = (config.shards, config.speaks_tls_to_others);

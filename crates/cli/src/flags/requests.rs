@@ -1,5 +1,5 @@
-//! What is asked of any server: URLs, methods, fields, bodies, templates and keys. What a template means is
-//! `millpond_load`'s to say, and `expectations` which responses are right.
+//! The requests for any server: URLs, methods, fields, bodies, templates and keys. `millpond_load` defines templates,
+//! and `expectations` the right responses.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -104,7 +104,7 @@ fn is_host((name, _): &&(String, String)) -> bool {
 pub(super) fn parse_sizes(text: &str) -> Result<RangeInclusive<usize>, String> {
     let size = |text: &str| {
         let bytes = parse_bytes(text)?;
-        // What one block of memory can hold, with room for the head.
+        // The capacity of one block of memory, with room for the head.
         usize::try_from(bytes)
             .ok()
             .filter(|bytes| *bytes <= 1 << 30)
@@ -225,7 +225,7 @@ impl RequestFlags {
         Ok(value.map(|value| (name.to_owned(), value)))
     }
 
-    /// The fields of requests, but for Host, which each has once.
+    /// The fields of requests, except for Host, which each has once.
     pub(super) fn fields(&self) -> Vec<(String, String)> {
         let fields = self.header.iter().filter(|field| !is_host(field));
         fields.cloned().collect()
@@ -720,7 +720,7 @@ pub(super) struct Description<'a> {
 }
 
 impl Description<'_> {
-    /// The plan for `workload` of `path`. No name is looked up yet and no script read: the rest is checked first.
+    /// The plan for `workload` of `path`. No name is resolved and no script read yet: the rest is checked first.
     pub(super) fn plan(&self, workload: Workload, path: String) -> Result<RequestPlan, Failure> {
         let nowhere = Address::from(SocketAddr::from(([127, 0, 0, 1], 1)));
         let first = &self.urls.first;

@@ -16,7 +16,7 @@ use super::requests::RequestFlags;
 
 /// A script that has not come back so long after an interruption is taken for one that loops.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often the interruption is looked for.
+/// How often the interruption is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Args, Debug)]
@@ -136,7 +136,7 @@ pub(super) struct LoadedScript {
 }
 
 impl LoadedScript {
-    /// Calls `done()` and tells what the script did wrong. True: nothing.
+    /// Calls `done()` and reports errors of the script. True: no error.
     pub(super) fn finish(self, record: &LoadRecord) -> bool {
         self.stage.store(Stage::Finishing as u8, Ordering::Release);
         let done = self.script.done(record);

@@ -301,7 +301,7 @@ impl FilesFlags {
 }
 
 impl CommonFlags {
-    /// What a server that starts now is told.
+    /// The settings of a server that starts now.
     pub(super) fn config(&self, name: &'static str) -> Result<ServeConfig, Failure> {
         millpond_io::raise_descriptor_limit();
         let mut config = self.check(name)?;
@@ -315,7 +315,7 @@ impl CommonFlags {
         Ok(config)
     }
 
-    /// The same for one that does not start: sockets that somebody hands over are not there yet.
+    /// The same for one that does not start: inherited sockets are not there yet.
     pub(super) fn check(&self, name: &'static str) -> Result<ServeConfig, Failure> {
         self.logs.configure();
         let listen = match &self.listen {

@@ -1,4 +1,4 @@
-//! How a server is reached: its addresses, another address in their place, a unix socket, TLS.
+//! How a server is reached: its addresses, another address instead, a unix socket, TLS.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ impl ServerAddressFlags {
         TlsClient::load(options).map(Some).map_err(Failure::failed)
     }
 
-    /// Where to connect for `url`: a name is looked up.
+    /// Where to connect for `url`; resolves its name.
     pub(super) fn addresses(&self, url: &Url) -> Result<Arc<[Address]>, Failure> {
         if let Some(path) = &self.unix {
             return Ok([Address::Unix(path.clone())].into());

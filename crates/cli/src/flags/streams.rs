@@ -1,5 +1,5 @@
-//! Outputs of `millpond load` that are written while the run goes on: a line for each second, or
-//! three histograms.
+//! Outputs of `millpond load` that are written during the run: a line for each second, or three
+//! histograms.
 
 use std::fs::File;
 use std::io::Write;

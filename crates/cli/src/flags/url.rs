@@ -226,7 +226,7 @@ pub(super) fn read_urls(file: &Path, base: Option<&Url>) -> Result<Vec<UrlLine>,
     Ok(urls)
 }
 
-// What `compare` and `profile` start: our entity server, or the user's behind a URL or a port; and this
+// The program that `compare` and `profile` start: our entity server, or the user's behind a URL or a port; and this
 // program itself, which starts it.
 
 /// What was said of the server.

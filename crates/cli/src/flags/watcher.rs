@@ -1,5 +1,5 @@
-//! What shows a load run while it goes on: the live view or the progress line, and the outputs that
-//! grow with it.
+//! Displays a running load run: the live view or the progress line, and the outputs that grow with
+//! it.
 //!
 //! It shows what the run says of itself.
 
@@ -59,7 +59,7 @@ impl Watcher {
         std::mem::take(&mut outlets.streams)
     }
 
-    /// Nobody else holds it: the run calls from one thread.
+    /// No other thread holds it: the run calls from one thread.
     fn outlets(&self) -> MutexGuard<'_, Outlets> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -46,7 +46,7 @@ fn sentences_hang_behind_their_sign() {
     assert_eq!(hanging(&word, 80), word);
 }
 
-/// Goal: numbers of errors go, wherever they stand; what only looks like one stays.
+/// Goal: numbers of errors are removed wherever they stand; text that only resembles one stays.
 #[test]
 fn numbers_of_errors_are_left_out() {
     for (sentence, expected) in [

@@ -60,7 +60,7 @@ fn a_regression_is_status_three() {
             "{finished:?}"
         );
     }
-    // What was checked once is shown again without the earlier record.
+    // Figures of an earlier check are shown again without the earlier record.
     let finished = run(&mut millpond(&["report", &checked]));
     assert_eq!(finished.code(), 3, "{finished:?}");
     let again = std::fs::read_to_string(directory.path().join("report.html")).unwrap();
@@ -71,8 +71,8 @@ fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Goal: a slowdown of everybody is seen by value and, by ratio, told; a record of something else is
-/// one sentence.
+/// Goal: a slowdown of all candidates is seen by value and reported by ratio; a record of something else is one
+/// sentence.
 #[test]
 fn values_and_refusals() {
     let directory = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn presets_set_the_earlier_figure_beside_ours() {
         "1",
     ];
     let finished = run(millpond(&common).args(more));
-    // One round answers nothing; 4 says so.
+    // One round decides nothing; status 4 says so.
     assert!([0, 4].contains(&finished.code()), "{finished:?}");
     let ours = finished
         .stdout

@@ -32,8 +32,8 @@ fn an_allocator_without_settings_is_named() {
     assert!(!out.exists());
 }
 
-/// Goal: a directory with anything in it that is not ours is a wrong command line, and all of it stays. Whatever the
-/// program calls the folders in which it puts its own files, a stranger has files in folders of those names.
+/// Goal: a directory with anything in it that is not ours is a wrong command line, and all of it stays. Whatever names
+/// the program gives its own folders, a foreign directory has files in folders of those names.
 #[test]
 fn a_strangers_directory_stays_untouched() {
     let directory = tempfile::tempdir().unwrap();
@@ -58,7 +58,7 @@ fn a_strangers_directory_stays_untouched() {
         &["profile", "--duration", "1s", "--pid", &this_process],
     ];
     for words in commands {
-        // As one who stands in the directory and wants the report there.
+        // As a user whose working directory it is and who wants the report there.
         let mut command = millpond(words);
         command.args(["--out", "."]).current_dir(directory.path());
         command.env("MILLPOND_LOCK", "");
@@ -109,8 +109,8 @@ fn a_missing_program_is_named() {
     assert!(!out.join("results.json").exists());
 }
 
-/// Goal: the list names every allocator, with its version or the way to get it, and the one that
-/// nobody packages.
+/// Goal: the list names every allocator, with its version or the way to get it, and the one without
+/// a package.
 #[test]
 fn allocators_are_listed() {
     let finished = run(&mut millpond(&["allocators"]));
@@ -171,8 +171,8 @@ fn a_static_program_is_refused() {
     assert!(!out.join("results.json").exists());
 }
 
-/// Goal: a server that does not speak HTTP is compared by its own load program, and what that says is
-/// in the text and in the record.
+/// Goal: a server that does not speak HTTP is compared by its own load program, and its output is in the text and in
+/// the record.
 #[test]
 #[ignore = "slow tier: a whole comparison, 25 s; that of lab is in the fast tier"]
 fn redis_is_compared_by_its_own_benchmark() {
@@ -266,7 +266,7 @@ fn a_comparison_is_profiled() {
         let mut graphs = graphs.iter();
         graphs.any(|one| one["kind"] == "allocated_bytes" && one["candidate"] == name)
     };
-    // On a slow machine a fifth of the time budget has no room for all of them, and then it says so.
+    // On a slow machine a fifth of the time budget has no room for all of them, and the output says so.
     let is_left_out = |name: &str| {
         let mut warnings = record["warnings"].as_array().unwrap().iter();
         let one = format!("{name} (allocations)");
@@ -313,7 +313,7 @@ fn checked_against(earlier: &Path, words: &[&str], out: &Path) {
     );
     let again = [&["--baseline", &earlier], words].concat();
     let finished = compare(&again, out);
-    // Two rounds of each can convict nobody: nothing was judged.
+    // Two rounds of each can prove nothing: nothing was judged.
     assert_eq!(finished.code(), 4, "{finished:?}");
     assert!(
         finished.stdout.contains("Against the earlier record"),
@@ -330,7 +330,7 @@ fn checked_against(earlier: &Path, words: &[&str], out: &Path) {
     valid_and_shown_again(out, &record);
 }
 
-/// What was written is valid by its schema, and its page comes again from the record.
+/// The written record is valid by its schema, and its page can be made from it again.
 fn valid_and_shown_again(out: &Path, record: &serde_json::Value) {
     let schema = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -342,7 +342,7 @@ fn valid_and_shown_again(out: &Path, record: &serde_json::Value) {
     let (file, again) = (out.join("results.json"), out.join("again.html"));
     let words = [file.as_os_str(), "--out".as_ref(), again.as_os_str()];
     let finished = run(millpond(&["report"]).args(words));
-    // What a check could not judge then it does not judge now.
+    // A value that the check could not judge then is not judged now.
     let is_checked = record.get("regression").is_some();
     let code = if is_checked { 4 } else { 0 };
     assert_eq!(finished.code(), code, "{finished:?}");

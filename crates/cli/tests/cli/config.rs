@@ -186,8 +186,8 @@ const FAULTS: &[(&str, &[&str], &str, &str)] = &[
     ),
 ];
 
-/// Goal: what is wrong in a file ends with 2 and one line that begins with file, line and key, whoever
-/// reads it; nothing is started.
+/// Goal: what is wrong in a file ends with 2 and one line that begins with file, line and key, whichever command reads
+/// it; nothing is started.
 #[test]
 fn faults_have_a_place() {
     let directory = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 
-/// Answers each request with `n` set to one more than it came with; sends off the Cookie fields.
+/// Responds to each request with `n` set to one more than it came with; sends off the Cookie fields.
 fn counting_server(connections: usize) -> (String, Receiver<Option<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

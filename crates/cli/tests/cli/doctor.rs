@@ -38,8 +38,8 @@ fn this_machine_is_fit() {
     }
 }
 
-/// Goal: a process that may open next to nothing is told what to raise, with status 1; and so is one
-/// whose shared objects have no place.
+/// Goal: a process that may open next to nothing gets the limits to raise, with status 1; and so does one whose shared
+/// objects have no place.
 #[test]
 fn what_is_missing_is_status_one() {
     for (script, parts) in [
@@ -62,7 +62,7 @@ fn what_is_missing_is_status_one() {
     }
 }
 
-/// Goal: what one machine prints another one reads: the page has what it means for an allocator, and nothing of this
+/// Goal: one machine reads another one's output: the page has its meaning for an allocator, and nothing of this
 /// machine's own; a file of something else is refused with what writes it.
 #[test]
 fn the_machine_of_the_winner_is_told_by_its_facts() {
@@ -103,8 +103,8 @@ fn the_machine_of_the_winner_is_told_by_its_facts() {
     );
 }
 
-/// Goal: of a running process the first lines say which allocator it has; the page fits a terminal, the record has the same;
-/// nobody's id is status 1 and a sentence, and what contradicts itself is wrong usage.
+/// Goal: of a running process the first lines say which allocator it has; the page fits a terminal, the record has the
+/// same; an unused id is status 1 and a sentence, and what contradicts itself is wrong usage.
 #[test]
 fn a_running_process_is_examined() {
     let directory = tempfile::tempdir().unwrap();

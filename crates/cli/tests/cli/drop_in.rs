@@ -15,7 +15,7 @@ fn shape(line: &str) -> String {
     });
     let indent = line.len() - line.trim_start().len();
     let shape: Vec<&str> = words.collect();
-    // Figures are set to the right: only the indent of words tells.
+    // Figures are right-aligned: only the indent of words is compared.
     match shape.first() {
         Some(&"#") | None => shape.join(" "),
         Some(_) => format!("{}{}", " ".repeat(indent), shape.join(" ")),
@@ -78,7 +78,8 @@ fn wrk_is_replaced() {
         &[],
         &format!("http://{refusing}/"),
     );
-    // It takes connections and closes them. One that never answers is not compared: of such requests wrk says nothing.
+    // It takes connections and closes them. A server that never responds is not compared: wrk reports nothing of such
+    // requests.
     let closing = TcpListener::bind("127.0.0.1:0").unwrap();
     let closing_url = format!("http://{}/", closing.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -193,7 +194,7 @@ fn a_histogram_is_drawn_on_request() {
     assert!(drawn(&["--histogram"]) && !drawn(&[]));
 }
 
-/// Goal: ab's flags mean what they mean there, and without its text they are refused by name, but for wrk's -T.
+/// Goal: ab's flags have ab's meaning, and without its text they are refused by name, except for wrk's -T.
 #[test]
 fn ab_s_flags_ask_as_ab_does() {
     let server = Server::start(&["plaintext"]);
@@ -263,7 +264,7 @@ fn read_ab(text: &str, name: &str) -> f64 {
         .unwrap_or_else(|| panic!("no {name}: {text}"))
 }
 
-/// Goal: readers of the three programs' output find what they look for, wrk2's spectrum also with -R and -L alone.
+/// Goal: readers of the three programs' output find what they search for, wrk2's spectrum also with -R and -L alone.
 #[test]
 fn readers_of_the_texts_are_served() {
     let server = Server::start(&["plaintext"]);

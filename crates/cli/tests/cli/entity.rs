@@ -3,8 +3,8 @@
 use crate::support::{Running, Server, curl, eventually, millpond, peer, run};
 use serde_json::Value;
 
-/// Goal: what a server wrote is counted, checked, compacted and copied, and a server on the copy answers
-/// with it; while a server runs, and on anything else, each is one sentence and status 1.
+/// Goal: what a server wrote is counted, checked, compacted and copied, and a server on the copy serves it; while a
+/// server runs, and on anything else, each is one sentence and status 1.
 #[test]
 fn a_data_directory_is_looked_after() {
     let home = tempfile::tempdir().unwrap();
@@ -100,8 +100,8 @@ fn tokens_decide_who_reads_and_writes() {
 
 /// Tokens could not be changed without a restart, and SIGHUP killed the server.
 ///
-/// Goal: SIGHUP takes the new tokens for open connections too, and the old ones no more; a file that is none, or is gone,
-/// changes nothing and is told.
+/// Goal: SIGHUP takes the new tokens for open connections too, and the old ones no more; an invalid or missing file
+/// changes nothing and is reported.
 #[test]
 fn tokens_are_read_again() {
     let home = tempfile::tempdir().unwrap();
@@ -136,8 +136,8 @@ fn tokens_are_read_again() {
     assert!(!server.process.stderr_so_far().contains("0123456789"));
 }
 
-/// Goal: what the server and the command make is its user's alone, whatever the umask is, but for sockets and logs,
-/// which follow it; a directory that was there keeps its mode.
+/// Goal: files of the server and the command belong to the user alone, whatever the umask is, except for sockets and
+/// logs, which follow it; an existing directory keeps its mode.
 #[test]
 fn data_is_its_user_s_alone() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -207,7 +207,8 @@ fn data_is_its_user_s_alone() {
     eventually("its mode follows the umask", || mode(&socket) == 0o755);
 }
 
-/// Goal: a page that has its own name lead here gets nothing; addresses, localhost and the names that are given are served.
+/// Goal: a web page whose own name resolves to this machine gets nothing; addresses, localhost and the given names are
+/// served.
 #[test]
 fn other_names_are_not_served() {
     let home = tempfile::tempdir().unwrap();

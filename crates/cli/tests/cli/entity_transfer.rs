@@ -39,8 +39,8 @@ fn without_tags(path: &Path) -> Vec<String> {
     text.lines().map(without).collect()
 }
 
-/// Goal: what goes into a server by lines comes out of it by lines, over several responses; into another server it is the
-/// same but for tags, into a directory with them.
+/// Goal: entities that go into a server by lines come out of it by lines, over several responses; into another server
+/// they are the same except for tags, into a directory with them.
 #[test]
 fn servers_and_directories_are_filled_from_exports() {
     let home = tempfile::tempdir().unwrap();
@@ -86,8 +86,8 @@ fn servers_and_directories_are_filled_from_exports() {
     done(&["entity", "check", "--data", &text("copy")]);
 }
 
-/// Goal: tokens are sent where they are asked for; what a server refuses is told by line with its sentence; what is
-/// typed wrongly is status 2.
+/// Goal: tokens are sent where they are asked for; what a server refuses is reported by line with its sentence; typing
+/// errors are status 2.
 #[test]
 fn refusals_of_servers_are_told() {
     let home = tempfile::tempdir().unwrap();
@@ -147,8 +147,8 @@ fn refusals_of_servers_are_told() {
     assert_eq!(curl(&["-H", field, &server.url("/v0/entity?id=a")]).0, 200);
 }
 
-/// Goal: of a directory whose table is damaged the rest is exported, with status 1 and a line about what is skipped; the
-/// lines are imported all the same.
+/// Goal: of a directory whose table is damaged the rest is exported, with status 1 and a line about what is skipped;
+/// the lines can be imported.
 #[test]
 fn damage_is_skipped_and_told() {
     let home = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ fn damage_is_skipped_and_told() {
     assert!(finished.stderr.contains("(skipped: 1)"), "{finished:?}");
 }
 
-/// Goal: exports and imports speak TLS, and trust nobody but those named.
+/// Goal: exports and imports speak TLS, and trust only the named authorities.
 #[test]
 fn servers_are_reached_by_https() {
     let files = Files::new();
@@ -281,7 +281,7 @@ fn chunk(text: &str) -> String {
 
 /// A connection that broke, or a server that stopped, ended the export of millions of entities.
 ///
-/// Goal: an export that is cut goes on behind the last whole line, each entity once, and says so.
+/// Goal: an export that is cut goes on behind the last whole line, each entity once, and reports that.
 #[test]
 fn a_cut_export_goes_on() {
     let lines = [

@@ -29,7 +29,7 @@ fn descriptors(server: &Server) -> usize {
         .count()
 }
 
-/// Goal: curl sees files, ranges, conditions and refusals as any web server's.
+/// Goal: for curl, files, ranges, conditions and refusals are as with any web server.
 #[test]
 fn curl_gets_files_ranges_and_refusals() {
     let home = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn curl_gets_files_ranges_and_refusals() {
     assert!(finished.stderr.contains("root"), "{finished:?}");
 }
 
-/// Goal: what cannot be served is said in one line, before anything listens.
+/// Goal: a mistake that prevents serving is reported in one line, before anything listens.
 #[test]
 fn a_missing_directory_is_named() {
     for (words, part) in [
@@ -188,7 +188,7 @@ fn descriptors_come_back() {
     }
 }
 
-/// Goal: a small file is answered from memory without a failure, with connections kept and not.
+/// Goal: a small file is served from memory without a failure, with connections kept and not.
 #[test]
 fn ab_sees_no_failure() {
     let home = tempfile::tempdir().unwrap();

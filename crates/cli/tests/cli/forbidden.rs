@@ -6,7 +6,7 @@ use std::io::Error;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What the kernel answers to calls that are forbidden.
+/// The kernel's error for forbidden calls.
 #[derive(Clone, Copy)]
 struct Ban {
     calls: &'static [libc::c_long],
@@ -37,7 +37,7 @@ const REGISTER_ONLY: Ban = Ban {
     ..BY_CONTAINER
 };
 
-// Classic BPF, as in linux/bpf_common.h; the number of the call is the first word it looks at.
+// Classic BPF, as in linux/bpf_common.h; the number of the call is the first word it reads.
 const LOAD_WORD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
@@ -100,8 +100,8 @@ fn serve(driver: &str) -> Command {
     ])
 }
 
-/// Goal: where io_uring is forbidden, auto serves with epoll and says why; whoever insists on
-/// io_uring learns the reason in one sentence and nothing listens.
+/// Goal: where io_uring is forbidden, auto serves with epoll and says why; with `uring` the reason
+/// is one sentence and nothing listens.
 #[test]
 fn forbidden_rings_are_explained() {
     for (ban, reason) in [

@@ -16,7 +16,7 @@ enum Place {
     Path(PathBuf),
 }
 
-/// A connection to whoever listens there now.
+/// A connection to the process that listens there now.
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
@@ -130,7 +130,7 @@ fn start(listen: &str, driver: &str, shards: &str) -> (Running, String) {
         "plaintext",
         "--reuse-port",
         "--no-pin",
-        // Nobody is cut off for having been held up.
+        // No client is cut off because it was held up.
         "--drain-timeout",
         "10m",
         "--idle-timeout",

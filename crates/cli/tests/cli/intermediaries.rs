@@ -110,8 +110,8 @@ fn etag(url: &str) -> String {
 /// Entities without an end were sent without `Cache-Control`: haproxy kept them for its `max-age` because they have a
 /// tag, and nginx for as long as `proxy_cache_valid` said, and both sent a value that was deleted.
 ///
-/// Goal: whoever reads through a proxy, with a cache or without, finds what was written last through it, nothing that
-/// was deleted or has ended, and conditions are judged by what is there.
+/// Goal: a reader through a proxy, with a cache or without, finds what was written last through it, nothing that was
+/// deleted or has expired, and conditions are judged by what is there.
 #[test]
 fn nothing_old_is_read_through_others() {
     behind_each(|one, _| {

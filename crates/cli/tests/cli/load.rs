@@ -141,7 +141,7 @@ fn the_record_has_its_fields() {
         }
     }
     assert!(record["verdict"]["status"].is_string() && record["verdict"]["reasons"].is_array());
-    // 4 says that the generator does not believe itself, which a busy machine can bring about.
+    // 4 says that the generator does not trust its own figures, which a busy machine can cause.
     let invalid = record["verdict"]["status"] == "INVALID";
     assert_eq!(finished.code(), if invalid { 4 } else { 0 });
 }
@@ -188,7 +188,7 @@ fn an_unreachable_target_is_named() {
     assert!(finished.sentence().contains(&address), "{finished:?}");
 }
 
-/// Goal: what --put wrote --get reads back and checks; a key that was not written is an error.
+/// Goal: values written by --put are read back and checked by --get; a key that was not written is an error.
 #[test]
 fn values_are_written_and_read_back() {
     let directory = tempfile::tempdir().unwrap();
@@ -240,7 +240,7 @@ fn a_request_of_one_s_own_arrives() {
     assert_eq!(crate::support::curl(&[&url]), (200, b"by hand".to_vec()));
 }
 
-/// Goal: both ends look for events when asked to, on either driver, and say how that went.
+/// Goal: both ends poll for events on request, on either driver, and report how that went.
 #[test]
 fn busy_polling_is_recorded() {
     let directory = tempfile::tempdir().unwrap();

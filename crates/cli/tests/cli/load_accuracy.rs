@@ -1,4 +1,4 @@
-//! What the generator says about itself, and the exit status that follows.
+//! The generator's verdict on itself, and the exit status that follows.
 
 use crate::support::{Finished, Running, Server, eventually, millpond, run};
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
 
 fn answer(stream: &mut TcpStream, status: &str) {
     let text = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok");
-    // The generator may have gone.
+    // The generator may have ended.
     let _ = stream.write_all(text.as_bytes());
 }
 
@@ -54,8 +54,8 @@ fn wait_until_stopped(pid: u32) {
     eventually("it stands still", is_stopped);
 }
 
-/// Answers ten requests of one connection; the last response is sent while the process that asked is
-/// stopped. Says for how long it stayed so: longer than all before took.
+/// Responds to ten requests of one connection; the last response is sent while the requesting process is stopped.
+/// Returns how long it was stopped: longer than all before took.
 fn serve_and_stop(listener: &TcpListener, pid: &Receiver<u32>) -> Duration {
     let begun = Instant::now();
     let (mut stream, _) = listener.accept().unwrap();
@@ -118,7 +118,7 @@ fn a_starved_generator_is_no_slow_server() {
     assert!(finished.stdout.contains("Wake"), "{finished:?}");
 }
 
-/// A server that answers everything with this status, on any number of connections.
+/// A server that responds to everything with this status, on any number of connections.
 fn server_of(status: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -156,7 +156,7 @@ fn words_of_other_generators_are_understood() {
             assert!(head.starts_with("POST / HTTP/1.1\r\n"), "{head}");
             assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
             assert!(head.contains("\r\nContent-Type: text/csv\r\n"), "{head}");
-            // It would go on with the connection: that close means close is the client's doing.
+            // It would keep the connection: closing it is the client's decision.
             let text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
             stream.write_all(text.as_bytes()).unwrap();
             let mut more = Vec::new();
@@ -201,7 +201,7 @@ fn assert_ended(finished: &Finished, code: i32) {
     assert!(finished.code() == code || is_machine, "{finished:?}");
 }
 
-/// Goal: the exit status tells a script what happened, one for each kind of end.
+/// Goal: the exit status reports to a script what happened, one for each kind of end.
 #[test]
 fn exit_statuses_tell_the_truth() {
     let good = server_of("200 OK");
@@ -215,7 +215,7 @@ fn exit_statuses_tell_the_truth() {
     assert_eq!(load(&["-c", "none"], &good).code(), 2, "wrong usage");
     let objective = ["--slo", "p50<1ns"];
     assert_ended(&load(&objective, &good), 3);
-    // Nobody can offer that from one connection: the rate was missed, and the run says so.
+    // One connection cannot offer that: the rate was missed, and the run says so.
     let rushed = run(millpond(&["load", "-c", "1", "-R", "5M", "-d", "2ms"]).arg(&good));
     assert_eq!(rushed.code(), 4, "not to be trusted: {rushed:?}");
     let refused = server_of("503 No");

@@ -1,4 +1,4 @@
-//! What `millpond load` prints and writes, read as its readers read it.
+//! The output and the files of `millpond load`, read as its readers read them.
 
 use crate::schema_check;
 use crate::support::{Finished, Running, Server, millpond, run};
@@ -14,7 +14,7 @@ fn load(server: &Server, directory: &Path, words: &[&str]) -> Finished {
         .current_dir(directory)
         .args(words)
         .arg(url));
-    // 4 says that the generator does not believe itself, which a busy machine can bring about.
+    // 4 says that the generator does not trust its own figures, which a busy machine can cause.
     assert!([0, 4].contains(&finished.code()), "{finished:?}");
     finished
 }
@@ -259,8 +259,7 @@ fn the_record_is_valid_by_its_schema() {
     assert_eq!(another, Ok(()));
 }
 
-/// Goal: Ctrl-C does not wait for responses that do not come: a server that is silent, and a patience
-/// of minutes.
+/// Goal: Ctrl-C does not wait for responses that do not come: a silent server, and a timeout of minutes.
 #[test]
 fn an_interrupted_run_waits_for_nobody() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

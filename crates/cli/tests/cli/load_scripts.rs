@@ -109,7 +109,7 @@ fn a_script_that_cannot_work_is_a_sentence() {
     assert!(sentence.contains("own.lua") && sentence.contains("incomplete request at 1:15"));
 }
 
-/// Goal: what a script does wrong on the way is told, and is not success.
+/// Goal: errors of a script during the run are reported, and are not success.
 #[test]
 fn a_script_that_fails_on_the_way_is_no_success() {
     let code = "local calls = 0

@@ -1,4 +1,4 @@
-//! What servers write: a line for each request, and lines about themselves.
+//! The logs of servers: a line for each request, and lines about themselves.
 
 use crate::support::{Server, curl, eventually, millpond, run};
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn text(path: &Path) -> String {
 }
 
 /// Goal: each request is a line of the file; SIGHUP after a rename begins a new one, as logrotate
-/// does it, and says so; the last lines are there when the server has ended.
+/// does it, and reports that; the last lines are there when the server has ended.
 #[test]
 fn an_access_log_is_rotated_by_sighup() {
     let home = tempfile::tempdir().unwrap();
@@ -106,8 +106,8 @@ fn crowd(server: &Server) {
     }
 }
 
-/// Goal: what happens again and again is told when it begins, with its count, and not each time;
-/// as text with its level, as JSON with its name.
+/// Goal: a repeated event is reported when it begins, with its count, and not each time; as text
+/// with its level, as JSON with its name.
 #[test]
 fn what_is_refused_is_told_once() {
     for format in ["text", "json"] {
@@ -122,7 +122,7 @@ fn what_is_refused_is_told_once() {
         ];
         let server = Server::start(&words);
         crowd(&server);
-        // The shard's counts are looked at once a second.
+        // The shard's counts are read once a second.
         eventually("the line", || {
             server.process.stderr_so_far().contains("refused with 503")
         });
@@ -134,7 +134,7 @@ fn what_is_refused_is_told_once() {
             .lines()
             .filter(|l| l.contains("refused with 503"))
             .collect();
-        // Not one for each. (Once a minute, as long as it goes on: shown in simulated time.)
+        // Not one for each. (Once a minute, as long as it continues: shown in simulated time.)
         assert!((1..CROWD).contains(&refused.len()), "{stderr}");
         if format == "json" {
             let entries = objects(stderr);
@@ -159,8 +159,8 @@ fn what_is_refused_is_told_once() {
     }
 }
 
-/// Goal: the level leaves out what matters less; what ends the program is told at any level, and in
-/// the format asked for. The pools' accounting was asked for, and comes.
+/// Goal: the level leaves out what matters less; what ends the program is reported at any level,
+/// and in the requested format. The requested accounting of the pools is printed.
 #[test]
 fn the_level_is_obeyed() {
     let server = Server::start(&["plaintext", "--log-level", "error"]);

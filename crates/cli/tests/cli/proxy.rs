@@ -60,13 +60,13 @@ impl Drop for Nginx {
     }
 }
 
-/// Until `url` answers at all.
+/// Until `url` responds at all.
 pub(crate) fn wait_until_up(words: &[&str]) {
     eventually("a response", || curl(words).0 != 0);
 }
 
-/// Goal: curl, ab, wrk and h2load see a correct server in front of nginx, over TCP and over a unix socket, on
-/// both drivers, and nginx sees one host and who asked.
+/// Goal: curl, ab, wrk and h2load see a correct server in front of nginx, over TCP and over a unix socket, on both
+/// drivers, and nginx sees one host and the client.
 #[test]
 fn nginx_is_served_to_other_clients() {
     let directory = tempfile::tempdir().unwrap();
@@ -132,8 +132,8 @@ fn nginx_is_served_to_other_clients() {
     }
 }
 
-/// Goal: names of upstreams and mirrors that have no address are told at the start, without any request, each
-/// in one line, however many shards there are, and in the metrics; a name that has one is not.
+/// Goal: names of upstreams and mirrors without an address are reported at the start, without any request, each in one
+/// line, however many shards there are, and in the metrics; a name that has one is not.
 #[test]
 fn names_without_an_address_are_told_at_the_start() {
     let words = [
@@ -362,8 +362,8 @@ fn wait_for_work(server: &Server) {
     });
 }
 
-/// Goal: what is wrong in a file is one sentence with the line, the key and what is allowed, and exit
-/// status 2; nothing listens then.
+/// Goal: a mistake in a file is one sentence with the line, the key and what is allowed, and exit status 2; nothing
+/// listens then.
 #[test]
 fn a_wrong_file_is_named() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What `millpond load` asks, as servers see it: ours, and one that is not ours.
+//! The requests of `millpond load`, as servers see them: ours, and a third-party one.
 
 use crate::support::{Server, millpond, run};
 use serde_json::Value;
@@ -239,7 +239,7 @@ fn ycsb_runs_on_the_entity_server() {
     }
 }
 
-/// Goal: what the core workloads have beside reads and updates: inserts, scans, deletes.
+/// Goal: the core workloads' operations beside reads and updates: inserts, scans, deletes.
 #[test]
 fn keys_come_and_go_on_the_entity_server() {
     let directory = tempfile::tempdir().unwrap();
@@ -252,7 +252,7 @@ fn keys_come_and_go_on_the_entity_server() {
         b"",
     );
     // Newest keys are read only once they must have been written; scans are sent and counted,
-    // whether the server knows them or not.
+    // whether the server supports them or not.
     let words = [&["--ycsb", "d", "--requests", "4000"], &size[..], &[&url]].concat();
     let newest = load(&words, b"");
     assert_eq!(
@@ -268,7 +268,7 @@ fn keys_come_and_go_on_the_entity_server() {
     let sent =
         counted["requests"].as_u64().unwrap() + counted["errors"]["status"].as_u64().unwrap();
     assert_eq!((&counted["name"], sent), (&"scan".into(), 950), "{scans}");
-    // Deleted keys are correctly gone.
+    // Deleted keys are correctly absent.
     let words = [
         &["--mix", "read=50,delete=50", "--requests", "500"],
         &size[..],
@@ -283,7 +283,7 @@ fn keys_come_and_go_on_the_entity_server() {
     );
 }
 
-/// Goal: the text tells the classes and the kinds of wrong responses.
+/// Goal: the text has the classes and the kinds of wrong responses.
 #[test]
 fn the_text_tells_classes_and_wrong_answers() {
     let server = Server::start(&["plaintext"]);
@@ -309,8 +309,8 @@ fn the_text_tells_classes_and_wrong_answers() {
     );
 }
 
-/// Goal: connections end after their requests, come from where they are told, and their times to
-/// connect are counted by themselves.
+/// Goal: connections end after their requests, use the given source addresses, and their times to
+/// connect are counted separately.
 #[test]
 fn connections_come_and_go() {
     let server = Server::start(&["plaintext"]);
@@ -348,7 +348,7 @@ fn connections_come_and_go() {
     assert!(finished.stdout.contains("    Connect "), "{finished:?}");
 }
 
-/// Goal: what cannot be asked is refused with the reason.
+/// Goal: an impossible request is refused with the reason.
 #[test]
 fn impossible_requests_are_refused() {
     let url = "http://127.0.0.1:9";

@@ -67,7 +67,7 @@ fn wrk_and_ab_see_no_errors() {
     }
 }
 
-/// Goal: what was acknowledged is there after the server was stopped and started again.
+/// Goal: acknowledged writes are there after the server was stopped and started again.
 #[test]
 fn an_entity_survives_a_restart() {
     let directory = tempfile::tempdir().unwrap();
@@ -170,8 +170,8 @@ fn a_killed_server_is_started_again_at_once() {
     }
 }
 
-/// Goal: under valgrind, which does not follow io_uring, a server takes epoll by itself, answers and stops.
-/// With a ring it stood still there.
+/// Goal: under valgrind, which does not follow io_uring, a server chooses epoll by itself, responds and stops. With a
+/// ring it hung there.
 #[test]
 fn valgrind_is_served_by_epoll() {
     let mut valgrind = Command::new("valgrind");
@@ -204,8 +204,8 @@ fn valgrind_is_served_by_epoll() {
     assert!(finished.status.success(), "{finished:?}");
 }
 
-/// Goal: a unix socket serves every client that can speak to one, only its owner may use it if the
-/// umask says so, a file left behind by a dead server is no obstacle, and a stop removes it.
+/// Goal: a unix socket serves every client that can use one, only its owner may use it if the umask
+/// says so, a file left behind by a dead server is no obstacle, and a stop removes it.
 #[test]
 fn a_unix_socket_is_served() {
     let directory = tempfile::tempdir().unwrap();

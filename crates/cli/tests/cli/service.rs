@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// `millpond` with these words and sockets, from descriptor 3 on, as systemd hands them over.
 fn with_sockets(words: &[&str], sockets: &[i32]) -> Command {
-    // `LISTEN_PID` is the process that becomes millpond, which only that one knows.
+    // `LISTEN_PID` is the process that becomes millpond; only that process has the number.
     let mut command = Command::new("sh");
     let script = "LISTEN_PID=$$ exec \"$0\" \"$@\"";
     command
@@ -54,8 +54,8 @@ fn listening(process: &mut Running) -> String {
         .to_owned()
 }
 
-/// Goal: a server takes connections from a socket that was opened for it, with either driver and several
-/// shards; who connected before it ran is served; and the socket outlives it, for the next one.
+/// Goal: a server takes connections from a socket that was opened for it, with either driver and several shards;
+/// clients that connected before it ran are served; and the socket outlives it, for the next one.
 #[test]
 fn sockets_are_taken_over_and_left() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -115,8 +115,8 @@ fn a_proxy_takes_a_unix_socket() {
     assert!(finished.sentence().contains("2 sockets"), "{finished:?}");
 }
 
-/// Goal: without sockets the reason is one sentence, also if they were meant for another process; the
-/// same for what is no socket at all.
+/// Goal: without sockets the reason is one sentence, also if they were for another process; the same for files that are
+/// no sockets.
 #[test]
 fn missing_sockets_are_explained() {
     let words = ["serve", "plaintext", "--listen", "systemd"];
@@ -135,7 +135,7 @@ fn missing_sockets_are_explained() {
     assert_eq!(finished.code(), 2, "{finished:?}");
 }
 
-/// Goal: what a person has to do something about stands in the manager's status, with its time.
+/// Goal: problems that need a person's action are in the manager's status, with its time.
 #[test]
 fn a_service_manager_shows_the_last_error() {
     let directory = tempfile::tempdir().unwrap();
@@ -167,8 +167,8 @@ fn a_service_manager_shows_the_last_error() {
     process.finish();
 }
 
-/// Goal: the manager hears that the server accepts, that it reads its files again and has done so, and
-/// that it stops, in this order; SIGHUP does not end a server that has a manager and no files.
+/// Goal: the manager is notified that the server accepts, that it reads its files again and has done so, and that it
+/// stops, in this order; SIGHUP does not end a server that has a manager and no files.
 #[test]
 fn a_service_manager_is_told() {
     let directory = tempfile::tempdir().unwrap();

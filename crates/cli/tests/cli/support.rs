@@ -99,12 +99,12 @@ impl Running {
         }
     }
 
-    /// What it wrote to stdout until now, after what was read line by line.
+    /// Its stdout until now, after the part that was read line by line.
     pub(crate) fn stdout_so_far(&self) -> String {
         self.stdout.as_ref().map(Collected::so_far).unwrap()
     }
 
-    /// What it wrote to stderr until now.
+    /// Its stderr until now.
     pub(crate) fn stderr_so_far(&self) -> String {
         self.stderr.as_ref().map(Collected::so_far).unwrap()
     }
@@ -157,7 +157,7 @@ impl Drop for Running {
     }
 }
 
-/// What is read from a program while it runs.
+/// The output that is read from a program while it runs.
 struct Collected {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
@@ -196,8 +196,8 @@ pub(crate) fn eventually(what: &str, mut has_happened: impl FnMut() -> bool) {
     }
 }
 
-/// A port that no other program takes before the one that is told its number: outside the range that the
-/// kernel gives away, and of no other test, since each keeps a name for its port until it ends.
+/// A port that no other program takes before the one that gets its number: outside the range that the kernel gives
+/// away, and of no other test, since each keeps a name for its port until it ends.
 pub(crate) fn free_port() -> u16 {
     loop {
         let port = millpond_lab::port::choose().unwrap();
@@ -238,7 +238,7 @@ impl Wrk {
         ))
     }
 
-    /// Ends it as Ctrl-C does, and checks that it saw no error. It must have been answered before.
+    /// Ends it as Ctrl-C does, and checks that it saw no error. It must have had a response before.
     pub(crate) fn finish(mut self) {
         let status = format!("/proc/{}/status", self.0.pid());
         eventually("wrk takes its interruption", || {

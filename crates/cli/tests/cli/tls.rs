@@ -173,7 +173,7 @@ fn curl_is_served_over_both_versions() {
                 "200 1 1.1;200 0 1.1;"
             );
         }
-        // A client that does not know the certificate refuses it, and the server counts that.
+        // A client that does not trust the certificate refuses it, and the server counts that.
         let stranger = peer("curl", &["-s", "-w", "%{ssl_verify_result}", &url]);
         assert_eq!(stranger.status.code(), Some(60), "{stranger:?}");
         let refused = "millpond_tls_handshake_failures_total{shard=\"0\",reason=\"peer_alert\"}";
@@ -238,7 +238,7 @@ fn openssl_resumes_and_chooses() {
                 "{name}: {text}"
             );
         }
-        // The server says goodbye: openssl tells a connection that was cut.
+        // The server sends `close_notify`: openssl detects a connection that was cut.
         assert!(!silent.contains("unexpected eof"), "{silent}");
         stop(server);
     }
@@ -262,8 +262,8 @@ impl Files {
     }
 }
 
-/// Goal: Python's ssl module speaks several requests on one connection, in pieces and pipelined, and
-/// its strict end of a connection finds the server's goodbye.
+/// Goal: Python's ssl module sends several requests on one connection, in pieces and pipelined, and its strict end of a
+/// connection finds the server's `close_notify`.
 #[test]
 fn python_finds_whole_answers_and_a_goodbye() {
     let files = Files::new();
@@ -300,7 +300,7 @@ print('whole', version)
     }
 }
 
-/// Goal: wrk sees no errors over TLS, with pools on and off.
+/// Goal: wrk reports no errors over TLS, with pools on and off.
 #[test]
 fn wrk_sees_no_errors_over_tls() {
     let files = Files::new();
@@ -317,8 +317,8 @@ fn wrk_sees_no_errors_over_tls() {
     }
 }
 
-/// Goal: plaintext is told what to do, in words it understands; garbage, half handshakes and resets
-/// are counted by reason and leave the server as it was.
+/// Goal: a plaintext client gets a readable hint; garbage, half handshakes and resets are counted
+/// by reason and leave the server as it was.
 #[test]
 fn whoever_does_not_speak_tls_is_turned_away() {
     let files = Files::new();
@@ -345,7 +345,7 @@ fn whoever_does_not_speak_tls_is_turned_away() {
         // A handshake record, and then nothing that is one: an alert, "decode error" or the like.
         let answer = ends(&[&b"\x16\x03\x01\x00\x10\x01\x00\x00\x0c"[..], &[0xaa; 12]].concat());
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
-        // Gone in the middle of one.
+        // Closed in the middle of one.
         drop(TcpStream::connect(&server.address).unwrap());
         let failed = |reason: &str| {
             let labels = format!("{{shard=\"0\",reason=\"{reason}\"}}");
@@ -368,7 +368,7 @@ fn whoever_does_not_speak_tls_is_turned_away() {
     }
 }
 
-/// Goal: half a handshake times out after as long as a head may take, and counted.
+/// Goal: half a handshake times out after the time limit of a head, and is counted.
 #[test]
 fn half_a_handshake_is_given_up() {
     let files = Files::new();
@@ -393,8 +393,8 @@ fn half_a_handshake_is_given_up() {
     }
 }
 
-/// Goal: a drain answers what was asked over TLS too, and a body that is cut without a goodbye is
-/// never taken for whole.
+/// Goal: a drain responds to pending requests over TLS too, and a body that is cut without
+/// `close_notify` is never taken as whole.
 #[test]
 fn cut_bodies_are_not_whole() {
     let files = Files::new();

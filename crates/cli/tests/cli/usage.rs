@@ -1,4 +1,4 @@
-//! Wrong usage, help, and readers that go away.
+//! Wrong usage, help, and readers that close the pipe.
 
 use crate::support::{millpond, run};
 use std::process::Stdio;
@@ -60,8 +60,8 @@ fn wrong_usage_ends_with_2_and_leaves_nothing_behind() {
     );
 }
 
-/// Goal: who leaves out the second word is shown the help of the first, and not signed as if it were a
-/// sentence; a sentence is signed, and without the number that Rust puts behind the kernel's words.
+/// Goal: without the second word the help of the first is shown, and not signed as if it were a sentence; a sentence is
+/// signed, and without the number that Rust puts behind the kernel's words.
 #[test]
 fn help_is_no_sentence() {
     for words in [&[][..], &["serve"], &["bench"]] {
@@ -115,7 +115,7 @@ fn a_build_says_what_it_is() {
     assert_ne!(record["engine"]["version"], "unknown");
 }
 
-/// Goal: objects to be preloaded elsewhere can be had, twice too, and nobody's file is replaced.
+/// Goal: objects to be preloaded elsewhere can be extracted, twice too, and no existing file is replaced.
 #[test]
 fn objects_are_extracted_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -136,7 +136,7 @@ fn objects_are_extracted_once() {
     assert_eq!(std::fs::read(&own).unwrap(), b"mine");
 }
 
-/// Goal: a reader that has seen enough, as `head` does, is not an error.
+/// Goal: a closed pipe, as with `head`, is not an error.
 #[test]
 fn a_broken_pipe_is_success() {
     let (reader, writer) = std::io::pipe().unwrap();

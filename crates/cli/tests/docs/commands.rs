@@ -1,4 +1,4 @@
-//! What there is to type in this repository, asked of those who know.
+//! The valid commands in this repository, from the programs themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// Flags in sentences about other programs.
 const FLAGS_OF_OTHERS: [&str; 0] = [];
 
-/// What stands for a value in a sentence, and a value.
+/// Placeholders for a value in a sentence, and a value.
 const PLACEHOLDERS: [(&str, &str); 12] = [
     ("URL", "http://127.0.0.1:8080/"),
     ("ADDR", "127.0.0.1:8080"),

@@ -1,4 +1,4 @@
-//! What `/metrics` says of itself, and the dashboard that reads it.
+//! `/metrics` and its metadata, and the dashboard that reads it.
 
 use crate::root;
 use crate::support::{Server, curl};
@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// What one `/metrics` has: the labels of each metric, with the help and the type of each family.
+/// The contents of one `/metrics`: the labels of each metric, with the help and the type of each family.
 #[derive(Default)]
 pub(crate) struct Exported {
     help: BTreeMap<String, String>,
     kind: BTreeMap<String, String>,
     labels: BTreeMap<String, BTreeSet<String>>,
-    /// What was read, one server after the other.
+    /// The data read, one server after the other.
     texts: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Exported {
     }
 }
 
-/// What stands before each `="` or `=~"`.
+/// The text before each `="` or `=~"`.
 fn labels_in(text: &str) -> impl Iterator<Item = String> + '_ {
     text.match_indices("=\"")
         .chain(text.match_indices("=~\""))
@@ -93,7 +93,7 @@ fn export() -> Exported {
     let id = proxy.url("/v0/entity?id=a");
     assert_eq!(curl(&["-X", "PUT", "--data", "value", &id]).0, 201);
     assert_eq!(curl(&[&id]).0, 200);
-    // Nobody listens there: failures have metrics of their own.
+    // Nothing listens there: failures have metrics of their own.
     let failing = Server::start_proxy(&["--upstream", "127.0.0.1:1"]);
     assert_eq!(curl(&[&failing.url("/")]).0, 502);
     // So does what goes nowhere.
@@ -126,7 +126,7 @@ fn make_certificate(directory: &Path) {
     std::fs::write(directory.join("tls.key"), key.serialize_pem()).unwrap();
 }
 
-/// `/metrics`, once it tells of a response: a shard publishes what it counted about once a second.
+/// `/metrics`, once it counts a response: a shard publishes its counts about once a second.
 fn scrape(words: &[&str]) -> String {
     let begun = std::time::Instant::now();
     loop {
@@ -214,7 +214,7 @@ fn metrics_explain_themselves_and_the_dashboard_reads_them() {
     }
 }
 
-/// What is wrong with a query.
+/// The mistake in a query.
 fn complaint(query: &str, exported: &Exported) -> Option<String> {
     let mut asked = labels_asked(query);
     // Scrapers add these two.
@@ -239,8 +239,8 @@ fn complaint(query: &str, exported: &Exported) -> Option<String> {
     None
 }
 
-/// What `promtool check metrics` objects to in one exposition: the rules of its linter, promlint, for the types
-/// there are.
+/// The objections of `promtool check metrics` to one exposition: the rules of its linter, promlint, for the types there
+/// are.
 fn objections(text: &str) -> Vec<String> {
     const ABBREVIATIONS: [&str; 14] = [
         "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d",
@@ -306,7 +306,7 @@ fn is_derived_unit(part: &str) -> bool {
     OTHER.contains(&part) || rests.any(is_unit)
 }
 
-/// Goal: whoever runs promtool on a server's metrics sees nothing, for every server.
+/// Goal: promtool finds nothing wrong with a server's metrics, for every server.
 #[test]
 fn promtool_would_not_object() {
     let texts = &exported().texts;

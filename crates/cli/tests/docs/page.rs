@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What opens and closes a block of code.
+/// The line that opens and closes a block of code.
 const FENCE: &str = "```";
 
-/// Programs whose words are looked at.
+/// Programs whose commands are checked.
 const PROGRAMS: [&str; 4] = ["millpond ", "make ", "cargo ", "scripts/setup "];
 
 pub(crate) struct Page {
     /// Commands of blocks and of code within sentences, with the line they begin in.
     commands: Vec<(usize, String)>,
     links: Vec<(usize, String)>,
-    /// What a link may name behind `#`, as GitHub makes it of the headings.
+    /// Anchors that a link may name behind `#`, as GitHub makes them from the headings.
     anchors: BTreeSet<String>,
     blocks: Vec<Block>,
 }
@@ -106,7 +106,7 @@ impl Page {
     fn read_prose(&mut self, prose: &str) {
         let (mut line, mut is_code) = (1, false);
         for part in prose.split('`') {
-            // A blank line ends a span that nobody closed.
+            // A blank line ends an unclosed span.
             if is_code && !part.contains("\n\n") {
                 let text = part.split_whitespace().collect::<Vec<_>>().join(" ");
                 let text = text.replace("\\|", "|");
@@ -148,8 +148,8 @@ fn is_command(text: &str) -> bool {
     PROGRAMS.iter().any(|program| text.starts_with(program))
 }
 
-/// Without a comment, and without the column of a table that says what the command does: what stands
-/// behind two spaces and looks like no argument.
+/// Without a comment, and without the column of a table that says what the command does: text behind two spaces that
+/// resembles no argument.
 fn without_remark(line: &str) -> String {
     let line = line.split(" # ").next().unwrap_or_default();
     let mut columns = line.split("  ").map(str::trim).filter(|it| !it.is_empty());

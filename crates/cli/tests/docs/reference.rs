@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What every command has.
+/// The common flags of every command.
 const OF_ALL: [&str; 2] = ["--help", "--version"];
 
 /// Names of metrics begin with `millpond_` and one of these.
@@ -91,7 +91,7 @@ fn flags_left_out(pages: &BTreeMap<String, String>) -> Vec<String> {
             false => format!("{}.md", words.join("-")),
         };
         let page = pages.get(&name).map_or("", String::as_str);
-        // What is said about it further on is no description.
+        // Later mentions are no description.
         let items = page.lines().filter(|line| line.starts_with("- `-"));
         let items: Vec<&str> = items.filter_map(|line| line.split("`: ").next()).collect();
         for flag in flags_described(help).filter(|flag| !OF_ALL.contains(flag)) {
@@ -103,7 +103,7 @@ fn flags_left_out(pages: &BTreeMap<String, String>) -> Vec<String> {
     left_out
 }
 
-/// Goal: whoever runs a command finds each of its flags on its page.
+/// Goal: each flag of a command is on its page.
 #[test]
 fn every_flag_is_on_the_page() {
     let left_out = flags_left_out(&texts(&reference("commands")));
@@ -155,7 +155,7 @@ fn metrics_in(page: &str) -> BTreeMap<&str, (&str, BTreeSet<String>)> {
         .collect()
 }
 
-/// Goal: whoever looks at `/metrics` finds each name on the page with its type and labels, and no other name.
+/// Goal: each name of `/metrics` is on the page with its type and labels, and no other name.
 #[test]
 fn every_metric_is_on_the_page() {
     let page = std::fs::read_to_string(reference("metrics.md")).unwrap();
@@ -192,7 +192,7 @@ fn metrics_named(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Goal: no page tells to look at a metric that there is not.
+/// Goal: no page mentions a metric that does not exist.
 #[test]
 fn metrics_named_anywhere_are_exported() {
     let known: BTreeSet<&str> = exported().names().collect();

@@ -1,7 +1,7 @@
 //! The allocators that `cargo xtask allocators` built from their crates: `libmillpond-NAME.so`, each
 //! with its origin in a small file beside it.
 //!
-//! Looked for in the directory that `MILLPOND_ALLOCATORS` names, in `allocators` beside this
+//! Searched for in the directory that `MILLPOND_ALLOCATORS` names, in `allocators` beside this
 //! program, and in `allocators` of the target directory that this program was built into. What is
 //! found here is loaded into every target.
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::user::can_be_malloc;
 
-/// What is looked for, in the order of reports.
+/// The names searched for, in the order of reports.
 pub(super) const NAMES: &[&str] = &[
     "jemalloc531",
     "mimalloc2",
@@ -27,7 +27,7 @@ pub(super) const NAMES: &[&str] = &[
 pub const DIRECTORY_VARIABLE: &str = "MILLPOND_ALLOCATORS";
 /// Where they are, inside another directory.
 const DIRECTORY: &str = "allocators";
-/// What cargo leaves in every target directory.
+/// A file that cargo leaves in every target directory.
 const TARGET_MARK: &str = ".rustc_info.json";
 /// How deep in its target directory a program may be: `TRIPLE/debug/deps/PROGRAM` at most.
 const DEPTH_MAX: usize = 4;
@@ -78,7 +78,7 @@ fn around(program: &Path) -> Vec<PathBuf> {
     list
 }
 
-/// What is told of an object in the file beside it.
+/// The description of an object in the file beside it.
 #[derive(Debug, Deserialize)]
 struct Origin {
     version: String,

@@ -1,11 +1,11 @@
-//! What there is, for `millpond allocators`: each allocator with its version and place, or with the
-//! way to get it.
+//! The list of `millpond allocators`: each allocator with its version and place, or with the way to
+//! get it.
 
 use super::known::{KNOWN, Known};
 use super::version::c_library;
 use super::{Allocator, GLIBC, discover};
 
-/// Said to users that look for the one of an earlier comparison.
+/// For users that search for the one of an earlier comparison.
 pub const NOT_TO_BE_HAD: &str = "lockless (llalloc) is in no package registry, only on its author's \
     site: build it yourself and give it as lockless=/path/to/libllalloc.so";
 
@@ -14,7 +14,7 @@ pub const NOT_TO_BE_HAD: &str = "lockless (llalloc) is in no package registry, o
 pub struct CatalogueEntry {
     /// As `--allocators` takes it.
     pub name: &'static str,
-    /// As exactly as it can be told; `None` too if it is not here.
+    /// As exactly as it is known; `None` too if it is not here.
     pub version: Option<String>,
     /// Where it is; `None` if it is not here.
     pub place: Option<String>,

@@ -21,7 +21,7 @@ pub enum AllocatorError {
     Unknown {
         /// As given.
         name: String,
-        /// What would work.
+        /// The alternatives.
         found: String,
     },
     /// A known allocator that is not here.
@@ -29,7 +29,7 @@ pub enum AllocatorError {
     Missing {
         /// As given.
         name: String,
-        /// What would work.
+        /// The alternatives.
         found: String,
         /// How to get it.
         remedy: String,
@@ -107,7 +107,7 @@ pub enum AllocatorError {
     NoSettingsHere {
         /// As given.
         word: String,
-        /// What to write.
+        /// The name to write.
         name: String,
     },
     /// The same name twice would make results ambiguous.

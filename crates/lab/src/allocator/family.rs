@@ -61,8 +61,8 @@ pub(crate) fn family_by_symbol(defines: impl Fn(&str) -> bool) -> Option<&'stati
         .map(|&(_, family)| family)
 }
 
-/// Whose rules hold for the settings of the object at `path`, which the user calls `name`. A name that is
-/// known here says which member of a family it is (`mimalloc3`), and counts alone where nothing else tells.
+/// The family whose rules hold for the settings of the object at `path`, which the user calls `name`. A known name says
+/// which member of a family it is (`mimalloc3`), and counts alone if there is no other evidence.
 pub(super) fn of_object(name: &str, path: &Path, elf: &Elf) -> Option<&'static Known> {
     let own = path.file_name().and_then(|file| file.to_str());
     let is_own = own.is_some_and(|file| file.contains(MEMPOOL));

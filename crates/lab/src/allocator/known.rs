@@ -20,7 +20,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// The variable that users know it by, with `*` where each setting has one of its own; empty if it reads nothing.
+    /// The variable by its public name, with `*` where each setting has one of its own; empty if it reads nothing.
     pub(super) fn variable(self) -> String {
         match self {
             Self::Glibc => "GLIBC_TUNABLES".to_owned(),
@@ -33,7 +33,7 @@ impl Dialect {
     }
 }
 
-/// What is known of an allocator.
+/// The known facts about an allocator.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) name: &'static str,
@@ -49,7 +49,7 @@ pub(super) struct Known {
     pub(super) settings: &'static str,
     /// Variables without which it would be another allocator.
     pub(super) needs: &'static [(&'static str, &'static str)],
-    /// What a probe has to show before it is compared under its name.
+    /// The result that a probe must have before the allocator is compared under its name.
     pub(super) proof: Option<Proof>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Proof {
     /// Asks for it.
     pub(super) variable: &'static str,
     pub(super) line: &'static str,
-    /// What the line proves, for the record.
+    /// The fact that the line proves, for the record.
     pub(super) fact: &'static str,
     /// Why the line may be missing, and what to do.
     pub(super) remedy: &'static str,

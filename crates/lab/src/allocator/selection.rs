@@ -1,8 +1,8 @@
 //! The allocators that were asked for: out of the words of a list, in its order, each with its
 //! settings.
 //!
-//! What the user wrote, against what [`super::discover`] found. A word that cannot be taken is
-//! answered with what there is and how to get more.
+//! Resolves the user's word against the list of [`super::discover`]. A word that does not match
+//! gives an error that lists what there is and how to get more.
 
 use std::fmt::Write as _;
 
@@ -214,10 +214,10 @@ fn names(found: &[Allocator]) -> String {
     list
 }
 
-// What people do against memory that a service keeps, as one list of candidates: `--allocators remedies`.
+// Common advice against memory that a service keeps, as one list of candidates: `--allocators remedies`.
 //
-// Each stands for an advice that is given again and again in public: fewer arenas, thresholds that do not move,
-// trimming from outside, and the allocators that give memory back by themselves when they are told how soon.
+// Each stands for advice that is often given in public: fewer arenas, fixed thresholds, trimming from outside, and the
+// allocators that return memory by themselves after a configured time.
 
 /// The name of the list.
 pub const REMEDIES: &str = "remedies";

@@ -2,10 +2,9 @@
 //!
 //! That a name and a value are right is asked before (`tuning`), that they reach the server is proved in it
 //! (`presence`). A value can still change nothing: glibc keeps no block above the size of a heap in the arenas of
-//! threads, whatever `mmap_threshold` says, and jemalloc clips what is out of its range. So a program of a
-//! moment (`launch::probe`) is started with the settings, and shows what malloc does there or what the allocator
-//! says of itself. What is known to have no effect becomes a warning; what cannot be seen is not claimed either
-//! way.
+//! threads, whatever `mmap_threshold` says, and jemalloc clips what is out of its range. So a program of a moment
+//! (`launch::probe`) is started with the settings, and shows what malloc does there or what the allocator says of
+//! itself. A setting known to have no effect becomes a warning; invisible effects are not claimed either way.
 
 use std::fs;
 use std::io::Read;
@@ -21,7 +20,7 @@ use super::known::Dialect;
 use super::tuning::{Setting, answer, mimalloc_option, number};
 use super::{Allocator, GLIBC, base_name, known, tuning, version};
 
-/// Above so many bytes glibc maps a block by itself, unless told otherwise.
+/// Above so many bytes glibc maps a block by default.
 const MMAP_THRESHOLD_BYTES: u64 = 128 << 10;
 /// The size of a heap of an arena on 64 bit.
 const HEAP_BYTES: u64 = 64 << 20;
@@ -64,7 +63,7 @@ impl Allocator {
         found.into_iter().map(sentence).collect()
     }
 
-    /// What a setting does beside what it says: either threshold of the C library ends the adjusting of both.
+    /// A setting's side effect: either threshold of the C library ends the adjusting of both.
     pub(crate) fn frozen_threshold(&self) -> Option<String> {
         let other = match (
             self.setting("mmap_threshold"),
@@ -83,7 +82,7 @@ impl Allocator {
         })
     }
 
-    /// What is publicly known of this version that a comparison of minutes may not show.
+    /// Publicly known facts about this version that a comparison of minutes may not show.
     pub(crate) fn public_reports(&self) -> Option<String> {
         let known = self.family.and_then(known::find)?;
         // A version may take a question to the package manager.
@@ -155,7 +154,7 @@ impl Probe<'_> {
         command
     }
 
-    /// Where a block of `bytes` lies; `None` if that could not be learned.
+    /// Where a block of `bytes` lies; `None` if that is unknown.
     fn place(&self, bytes: u64) -> Option<BlockOrigin> {
         let mut command = self.command(&[bytes]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -166,7 +165,7 @@ impl Probe<'_> {
         read_answer(&said.ok()?, bytes)
     }
 
-    /// What the allocator writes to stderr with `environment`.
+    /// The allocator's stderr with `environment`.
     fn words(&self, environment: &[tuning::Variable]) -> Option<String> {
         let mut command = self.command(&[]);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -184,7 +183,7 @@ fn glibc<'a>(probe: &Probe<'_>, settings: &'a [Setting]) -> Vec<(&'a Setting, St
     settings.iter().filter_map(without).collect()
 }
 
-/// What holds instead of a setting of the C library: the end of a sentence.
+/// The effective value instead of a setting of the C library: the end of a sentence.
 fn glibc_holds(probe: &Probe<'_>, (key, value): &Setting) -> Option<String> {
     let value = number(value)?;
     match key.as_str() {
@@ -211,9 +210,9 @@ fn is_older_than(bound: (u32, u32)) -> bool {
     version.is_some_and(|version| version < bound)
 }
 
-/// A block between the usual threshold and the one that was set tells which of them is in force. C libraries
-/// before 2.35 ignore more than half a heap; later ones take it, but threads other than the first have heaps of
-/// one size only, which hold no larger block.
+/// A block between the usual threshold and the one that was set shows which of them is in force. C libraries before
+/// 2.35 ignore more than half a heap; later ones take it, but threads other than the first have heaps of one size only,
+/// which hold no larger block.
 fn mmap_threshold(probe: &Probe<'_>, value: u64) -> Option<String> {
     if value.abs_diff(MMAP_THRESHOLD_BYTES) < PROBED_DIFFERENCE_BYTES_MIN {
         return None;

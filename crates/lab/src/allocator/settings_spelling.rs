@@ -36,7 +36,7 @@ pub(super) fn canonical(settings: &[Setting]) -> String {
     pairs.join(",")
 }
 
-/// What stands in a variable that holds several settings: `MALLOC_CONF=a:1` is `a:1`.
+/// The value of a variable that holds several settings: `MALLOC_CONF=a:1` is `a:1`.
 fn unwrapped(dialect: Dialect, part: &str) -> Vec<&str> {
     let Some((name, value)) = part.split_once('=') else {
         return vec![part];

@@ -94,7 +94,7 @@ fn in_directories(soname: &str) -> Option<PathBuf> {
     })
 }
 
-/// Looks for the library among the strings of the dynamic linker's cache, which knows every
+/// Searches for the library among the strings of the dynamic linker's cache, which lists every
 /// directory of `/etc/ld.so.conf`.
 fn in_linker_cache(soname: &str) -> Option<PathBuf> {
     let cache = fs::read(LINKER_CACHE).ok()?;

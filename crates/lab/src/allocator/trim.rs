@@ -1,7 +1,7 @@
 //! `glibc+trim=30s`: the C library's malloc, and a thread that gives its free memory back at an interval.
 //!
-//! The thread is a preloaded object of ours (`preload/trim`), so the server need not know of it. Its calls hold the
-//! arenas' locks: what that costs shows in the tail of the latency.
+//! The thread is a preloaded object of ours (`preload/trim`), so the server needs no change. Its calls hold the arenas'
+//! locks: that cost shows in the tail of the latency.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Settings of an allocator: `jemalloc:narenas=2,dirty_decay_ms=0`, as the environment that it reads.
 //!
-//! Allocators pass over what they do not understand, and a candidate named after a setting that was
-//! never in force would be a wrong result. So each is asked, with the settings, in a process of a
-//! moment: jemalloc and mimalloc say what they took, the dynamic linker lists the C library's
+//! Allocators ignore unknown settings, and a candidate named after a setting that was never in
+//! force would be a wrong result. So each is asked, with the settings, in a short-lived process:
+//! jemalloc and mimalloc print the settings they took, the dynamic linker lists the C library's
 //! tunables with their values, scudo complains, and of the others the object must at least know the
 //! variable's name. That the environment then arrives in the server is for `presence` to prove.
 
@@ -23,7 +23,7 @@ use crate::suitability;
 
 /// A program that is on every system, does nothing, and calls malloc.
 const SHELL: &str = "/bin/sh";
-/// Bound on an answer.
+/// Bound on a reply.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `KEY` and `VALUE` as given.
@@ -31,7 +31,7 @@ pub(super) type Setting = (String, String);
 /// A variable and its value.
 pub(super) type Variable = (String, String);
 
-/// Splits `KEY=VALUE,KEY=VALUE` as it stands; `Err` is the part that is none.
+/// Splits `KEY=VALUE,KEY=VALUE` without checking keys; `Err` is the part that has another form.
 pub(super) fn parse(text: &str) -> Result<Vec<Setting>, String> {
     text.split(',')
         .map(|part| match part.split_once('=') {
@@ -102,9 +102,9 @@ pub(super) fn ask(
     answer.map_err(|reason| format!("{reason} (often used: {})", known.settings))
 }
 
-/// What is wrong with the settings that the variable `name` gives to an allocator of `family`, in the object at `library`; the
-/// C library is asked as this system has it. `None` where nothing is, or nobody can be asked. The end of a sentence that
-/// begins with the allocator's name.
+/// What is wrong with the settings that the variable `name` gives to an allocator of `family`, in the object at
+/// `library`; for the C library, the one of this system is asked. `None` if nothing is wrong, or if it cannot be
+/// checked. The end of a sentence that begins with the allocator's name.
 pub(crate) fn complaint(
     family: &str,
     library: Option<&Path>,
@@ -313,7 +313,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// What the library writes to stderr in a program that does nothing.
+/// The library's stderr in a program that does nothing.
 pub(super) fn words_of(library: &Path, environment: &[Variable]) -> Result<String, String> {
     let mut command = program(Path::new(SHELL));
     command
@@ -365,7 +365,7 @@ fn answer_within(
     let reader = output(&mut child).map(|mut out| {
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What came until an error is all there is.
+            // The output before an error is used.
             let _ = out.read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
         })
@@ -418,8 +418,8 @@ pub(crate) struct CpuSetting {
 }
 
 impl Allocator {
-    /// What it derives from the number of CPUs, as `cpus` of them would have it. `None` if nothing, or if its
-    /// variables are ones that no rule is known for.
+    /// The values that it derives from the number of CPUs, as if there were `cpus` of them. `None` if nothing, or if
+    /// its variables are ones that no rule is known for.
     pub(crate) fn setting_for_cpus(&self, cpus: u32) -> Option<CpuSetting> {
         let has_unknown = self.settings.is_empty() && !self.environment.is_empty();
         let (key, arenas, read_from) = match self.dialect()? {

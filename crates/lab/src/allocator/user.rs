@@ -1,9 +1,8 @@
 //! An object of the user's: `NAME=/PATH/TO/LIBRARY.so` or `NAME@VERSION=/PATH`, with settings.
 //!
-//! An object whose family is recognised takes the settings of that, checked as those of a known allocator; any
-//! other one takes variables as they stand.
-//! Everything that can be known to fail is refused here with a sentence, because the dynamic linker
-//! only mumbles into the target's stderr and goes on without the library.
+//! An object whose family is recognised takes the settings of that, checked as those of a known allocator; any other
+//! one takes variables as they stand. Everything that can be known to fail is refused here with a sentence, because the
+//! dynamic linker only prints to the target's stderr and continues without the library.
 
 use std::fs;
 use std::path::Path;
@@ -37,7 +36,7 @@ pub(super) fn resolve(word: &str, name: &str, rest: &str) -> Result<Allocator, A
     Ok(allocator)
 }
 
-/// Nobody here knows what an object of no known family reads: variables go to it as they stand.
+/// An object of an unknown family may read any variable: they are passed on unchanged.
 fn give_variables(
     allocator: &mut Allocator,
     word: &str,
@@ -132,8 +131,8 @@ pub(super) fn can_be_malloc(path: &Path) -> bool {
 // One allocator with the settings that matter, as candidates: `--settings jemalloc`.
 //
 // The lists are from the allocators' own documents: jemalloc's TUNING.md and manual, the chapter on tunables of the C
-// library's manual, the option lists of mimalloc, and gperftools' tcmalloc page. What depends on the version of an
-// allocator has several spellings. Each setting is asked for before it becomes a candidate (`tuning`).
+// library's manual, the option lists of mimalloc, and gperftools' tcmalloc page. Settings that depend on the version of
+// an allocator have several spellings. Each setting is asked for before it becomes a candidate (`tuning`).
 
 /// More candidates beside the default make every interval too wide for the time that people wait.
 const SETTINGS_MAX: usize = 16;
@@ -387,7 +386,7 @@ fn choices(dialect: Dialect) -> &'static [Choice] {
 #[derive(Debug)]
 pub(crate) struct SettingsList {
     pub(crate) allocators: Vec<Allocator>,
-    /// What the version that is here does not take.
+    /// The settings that the installed version does not take.
     pub(crate) left_out: Vec<&'static str>,
 }
 

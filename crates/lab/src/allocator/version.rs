@@ -1,4 +1,4 @@
-//! Which version of an allocator an object is, as exactly as it can be told without running it.
+//! Which version of an allocator an object is, as exactly as it is known without running it.
 //!
 //! In this order: what was written beside an object that we built, what the system's package
 //! manager says of the file, what some allocators have of it in the object, and the digits of its name.
@@ -34,8 +34,8 @@ pub(crate) fn of_mapped(file: &Path, readable: &Path) -> Option<String> {
     of_contents(readable).or_else(|| of_name(file))
 }
 
-/// The version that the object itself tells, or who built or packed it: not its name, which says at most the
-/// version of its interface.
+/// The version that the object itself contains, or the builder or package: not its name, which says at most the version
+/// of its interface.
 pub(super) fn told_by(library: &Path) -> Option<String> {
     built::version(library)
         .or_else(|| of_contents(library))
@@ -46,7 +46,7 @@ pub(super) fn told_by(library: &Path) -> Option<String> {
 pub(super) fn is_of(told: &str, wanted: &str) -> bool {
     let end = told.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let digits = told.get(..end.unwrap_or(told.len())).unwrap_or_default();
-    // What is no number (a commit, a date) is the user's to know.
+    // A version that is no number (a commit, a date) is left to the user.
     let is_number = wanted
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -63,7 +63,7 @@ pub(crate) fn major_and_minor(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// What jemalloc and gperftools have of it in their objects: `5.3.0-0-g54eaed1d...`, `gperftools 2.10`.
+/// The form of the version in the objects of jemalloc and gperftools: `5.3.0-0-g54eaed1d...`, `gperftools 2.10`.
 fn of_contents(library: &Path) -> Option<String> {
     static PATTERN: OnceLock<Option<Regex>> = OnceLock::new();
     const VERSION: &str = r"(?-u)(?:\x00|^)([0-9]+\.[0-9]+\.[0-9]+)-[0-9]+-g[0-9a-f]{8,40}\x00|\x00gperftools ([0-9.]+)\x00";
@@ -117,12 +117,12 @@ pub(super) fn c_library() -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-/// What the C library says of itself: `2.36 (Debian GLIBC 2.36-9+deb12u13)`.
+/// The C library's own text: `2.36 (Debian GLIBC 2.36-9+deb12u13)`.
 pub(super) fn of_c_library() -> Option<String> {
     banner(&c_library()?)
 }
 
-/// What the file at `path` says of itself, if it is a C library of GNU.
+/// The version in the file at `path`, if it is a C library of GNU.
 pub(crate) fn banner(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     const BEGINNING: &[u8] = b"GNU C Library (";

@@ -1,9 +1,9 @@
-//! What the machine that a winner is to run on means for it: facts that a comparison elsewhere does not meet.
+//! The effects of a deployment machine on the winner: facts that a comparison elsewhere does not meet.
 //!
-//! The facts are lines of text, `name=value`, so that a shell without this program can write them as well. They
-//! come from the machine that is examined, or from a file that was written on another one; then each is held
-//! against this machine, where the comparison ran.
-//! Libraries that a program opens with `RTLD_DEEPBIND` are not examined: that is a flag of a call, which no file shows.
+//! The facts are lines of text, `name=value`, so that a shell without this program can write them as well. They come
+//! from the machine that is examined, or from a file that was written on another one; then each is compared with this
+//! machine, where the comparison ran. Libraries that a program opens with `RTLD_DEEPBIND` are not examined: that is a
+//! flag of a call, which no file shows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use crate::config::on_path;
 use crate::elf::Elf;
 use crate::suitability;
 
-/// What distributions build allocators for.
+/// The page size that distributions build allocators for.
 const PAGE_BYTES_USUAL: u64 = 4_096;
 /// The default of the kernel.
 const MAPPINGS_USUAL: u64 = 65_530;
@@ -31,7 +31,7 @@ const GLIBC_TAKES_RSEQ_SINCE: (u32, u32) = (2, 35);
 /// Allocators that reserve far more address space than they use.
 const RESERVING: &str = "mimalloc, snmalloc, hardened_malloc and scudo";
 
-/// What is known of a machine, by name.
+/// The known facts about a machine, by name.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Facts {
     values: BTreeMap<String, String>,
@@ -80,7 +80,7 @@ impl Facts {
         }
     }
 
-    /// As text; an error, as a sentence, if none of the facts is in it. What is not known is skipped.
+    /// As text; an error, as a sentence, if none of the facts is in it. Unknown facts are skipped.
     pub fn parse(text: &str) -> Result<Self, String> {
         let lines = text.lines().filter_map(|line| line.split_once('='));
         let lines = lines.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
@@ -163,7 +163,7 @@ fn c_library(machine: &Machine) -> Option<String> {
     }
 }
 
-/// What the facts mean for an allocator that wins somewhere else; `here`: the machine of the comparison, if that is
+/// The effects of the facts on an allocator that wins somewhere else; `here`: the machine of the comparison, if that is
 /// another one.
 #[must_use]
 pub fn findings(facts: &Facts, here: Option<&Facts>) -> Vec<Finding> {
@@ -186,7 +186,7 @@ pub fn findings(facts: &Facts, here: Option<&Facts>) -> Vec<Finding> {
     .collect()
 }
 
-/// Whether the program at `path`, or of that name in `PATH`, takes a preloaded allocator, as far as its file tells.
+/// Whether the program at `path`, or of that name in `PATH`, takes a preloaded allocator, as far as its file shows.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -224,7 +224,7 @@ pub fn examine_program(path: &Path) -> io::Result<Finding> {
     ))
 }
 
-/// What it is on this machine, if that differs.
+/// Its value on this machine, if that differs.
 fn difference(finding: &str, facts: &Facts, here: &Facts) -> Option<String> {
     let name = match finding {
         "page size" => "page_bytes",

@@ -1,4 +1,4 @@
-//! What the kernel shows of a machine in files, below a root that tests plant.
+//! The machine as the kernel shows it in files, below a root that tests plant.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,7 +13,7 @@ use super::{Attempts, Finding, Section};
 pub struct Machine {
     /// `/`, or what stands for it.
     pub root: PathBuf,
-    /// Where programs are looked for, as in `PATH`.
+    /// Directories that are searched for programs, as in `PATH`.
     pub programs: OsString,
     /// Where our shared objects are written for targets to load.
     pub temporary: PathBuf,
@@ -24,9 +24,9 @@ pub struct Machine {
 /// A limit of this process: what holds, and what it may raise that to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limit {
-    /// What holds.
+    /// The current limit.
     pub soft: u64,
-    /// What it may be raised to without being root.
+    /// The limit that is possible without being root.
     pub hard: u64,
 }
 
@@ -112,7 +112,7 @@ impl Machine {
         found.map(|(_, options)| options.to_owned())
     }
 
-    /// What the control groups (version 2) from ours up to the root say in the file `name`, ours first.
+    /// The values of the file `name` in the control groups (version 2) from ours up to the root, ours first.
     pub(super) fn control_group_texts(&self, name: &str) -> Vec<String> {
         let own = self.text("proc/self/cgroup").unwrap_or_default();
         let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -210,11 +210,11 @@ pub(super) mod tests {
     }
 }
 
-// What changes the numbers of `load`, `bench` and `compare`.
+// Influences on the numbers of `load`, `bench` and `compare`.
 
 /// Ports that connections which were just closed keep from being used again for a minute.
 const PORTS_MIN: i64 = 20_000;
-/// Load per CPU from which on others are in the way.
+/// Load per CPU from which on others disturb.
 const LOAD_PER_CPU_MAX: f64 = 0.5;
 
 pub(super) fn findings(machine: &Machine, attempts: &Attempts) -> Vec<Finding> {

@@ -1,9 +1,9 @@
 //! A process that runs already: which allocator serves it, with which settings, and how much memory that holds.
 //!
-//! For an operator who has deployed an allocator and asks whether it is really in use. Everything is read: the process is
-//! never stopped, nothing is written or loaded into it, and nothing of it is called. So the statistics that an allocator
-//! makes only when it is asked inside are not here; the page has the command that asks for them, and what that does to
-//! the process.
+//! For operators that have deployed an allocator and ask whether it is really in use. Everything is read: the process
+//! is never stopped, nothing is written or loaded into it, and nothing of it is called. So statistics that an allocator
+//! makes only on a call inside the process are not here; the page has the command for them, and its effect on the
+//! process.
 
 mod arenas;
 mod memory;
@@ -33,10 +33,10 @@ pub use settings::Setting;
 /// `PF_KTHREAD` of a process's flags.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Why there is nothing to tell of a process.
+/// Why a process cannot be described.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RunningError {
-    /// Nobody has that id.
+    /// No process has that id.
     #[error("there is no process {pid} here{hint}")]
     None {
         /// The id.
@@ -53,7 +53,7 @@ pub enum RunningError {
         pid: i32,
         /// Its name.
         name: String,
-        /// Who should collect it.
+        /// The parent that has to collect it.
         parent: i32,
     },
     /// It has no memory of its own.
@@ -73,7 +73,7 @@ pub enum RunningError {
     Thread {
         /// The id.
         pid: i32,
-        /// Whose thread it is.
+        /// The process of the thread.
         process: i32,
     },
     /// It ended, or became another program.
@@ -99,7 +99,7 @@ pub struct Running {
     pub user: String,
     /// How long it has been running.
     pub running_ns: Option<u64>,
-    /// Whose malloc is called; `None` without permission.
+    /// The owner of the malloc in use; `None` without permission.
     pub allocator: Option<Serving>,
     /// Settings of allocators in it.
     pub settings: Vec<Setting>,
@@ -112,7 +112,7 @@ pub struct Running {
     pub findings: Vec<Finding>,
 }
 
-/// What everybody may see of a process.
+/// What every user may see of a process.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Status {
     name: String,
@@ -160,7 +160,7 @@ impl Status {
 /// Examines process `pid`.
 ///
 /// # Errors
-/// [`RunningError`], if there is nothing to examine. What may not be read is no error: a finding says so.
+/// [`RunningError`], if there is nothing to examine. Unreadable parts are no error: a finding reports them.
 pub fn examine_process(pid: i32) -> Result<Running, RunningError> {
     let status = Status::read(pid).ok_or_else(|| none(pid))?;
     let name = status.name.clone();
@@ -185,7 +185,7 @@ pub fn examine_process(pid: i32) -> Result<Running, RunningError> {
     found.filter(|_| is_same).ok_or_else(ended)
 }
 
-/// `None` if it is gone.
+/// `None` if it has ended.
 fn found(pid: i32, status: &Status, program: Option<PathBuf>) -> Option<Running> {
     let id = u32::try_from(pid).ok()?;
     let sample = match ProcessSample::read(id) {
@@ -372,7 +372,7 @@ fn heap_unknown(reason: &str) -> Finding {
     Finding::ok(Section::Heap, "glibc", found)
 }
 
-/// Commands that ask each allocator inside the process, and where the answer is.
+/// Commands that ask each allocator inside the process, and where the output goes.
 fn asking(pid: i32, looked: &Looked) -> Vec<Finding> {
     let serving = &looked.serving;
     let served = serving.served.iter().map(|one| one.name.as_str());
@@ -409,7 +409,7 @@ fn asking(pid: i32, looked: &Looked) -> Vec<Finding> {
     .collect()
 }
 
-/// What stands before the functions of a jemalloc in the program.
+/// The prefix of the functions of a jemalloc in the program.
 fn jemalloc_prefix(looked: &Looked) -> &'static str {
     let elf = looked.process.file.elf.as_ref();
     let prefixes = ["_rjem_", "je_"].into_iter();

@@ -1,4 +1,4 @@
-//! What `serve` and `proxy` need.
+//! The needs of `serve` and `proxy`.
 
 use super::machine::Limit;
 use super::{Attempts, Finding, FindingState, Machine, Section};
@@ -12,7 +12,7 @@ pub const OTHER_FILES: u64 = 116;
 const OPEN_FILES: u64 = 16_384 + OTHER_FILES;
 /// With fewer not even a small server starts.
 const OPEN_FILES_MIN: u64 = 64;
-/// What the entity server takes by default, with the process itself.
+/// The entity server's default memory, with the process itself.
 const MEMORY_BYTES: u64 = 288 << 20;
 
 pub(super) fn findings(machine: &Machine, attempts: &Attempts) -> Vec<Finding> {
@@ -74,7 +74,7 @@ fn features_in_words(features: DriverFeatures) -> String {
     let names = |has: bool| -> Vec<&str> {
         DriverFeature::ALL
             .into_iter()
-            // Asked for by --busy-poll alone, so the probe does not look for it.
+            // Used by --busy-poll alone, so the probe does not check it.
             .filter(|feature| *feature != DriverFeature::TaskRunFlag)
             .filter(|feature| features.has(*feature) == has)
             .map(DriverFeature::name)

@@ -19,7 +19,7 @@ use crate::slice::Slices;
 use crate::started_candidate::StartedCandidate;
 use crate::usage::MachineUse;
 
-/// What is collected of a member.
+/// The collected values of a member.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     /// Of the memory phase.
@@ -32,7 +32,7 @@ pub(super) struct Parts {
     pub(super) operations: Vec<OperationParts>,
 }
 
-/// What is collected of an operation.
+/// The collected values of an operation.
 #[derive(Debug, Default)]
 pub(super) struct OperationParts {
     pub(super) closed: Part,
@@ -60,7 +60,7 @@ impl Parts {
         })
     }
 
-    /// The course of memory goes on as if nobody else had had a turn.
+    /// The course of memory continues without the other candidates' turns.
     pub(super) fn add_idle(&mut self, sampler: Sampler, length: Duration) {
         let worked_ns = self.phases.last().map_or(0, |phase| phase.to_ns);
         let from_ns = self.memory.end_ns().max(worked_ns);

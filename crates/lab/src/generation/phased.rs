@@ -6,10 +6,10 @@
 //! wait for the last idle phases; stop each
 //! ```
 //!
-//! Only one candidate is under load at a time. While it is, the others are idle and run on, for some allocators give
-//! memory back by threads of their own; so the wait between the idle phase of a cycle and the next cycle grows with the
-//! number of candidates, is the same for all, and counts nowhere. Memory is sampled all along, but for a candidate's own
-//! steady phases: reading it holds a lock of its address space, which would be in its p99.
+//! Only one candidate is under load at a time. Meanwhile the others are idle and keep running, because some allocators
+//! return memory by threads of their own; so the wait between the idle phase of a cycle and the next cycle grows with
+//! the number of candidates, is the same for all, and counts nowhere. Memory is sampled all along, but for a
+//! candidate's own steady phases: reading it holds a lock of its address space, which would be in its p99.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -50,7 +50,7 @@ const SETTLE_SHARE: u32 = 8;
 const SETTLE_MAX: Duration = Duration::from_millis(250);
 /// The part of a churn in which blocks are freed again.
 const CHURN_SETTLE_PART: u64 = 8;
-/// What precedes the first phase.
+/// The steps before the first phase.
 const WARM_UP: &str = "warm-up";
 /// Points of a drawn course: enough to distinguish its cycles.
 const POINTS_MAX: usize = 240;
@@ -206,7 +206,7 @@ impl Generation<'_> {
         run.read_heap_at_end(session, cycle, place, &phased.plan)
     }
 
-    /// A phase under the load of the user's program, which is told what it is for, and takes as long as it takes.
+    /// A phase under the load of the user's program, which gets its purpose as input and takes as long as it takes.
     fn run_command(
         &self,
         command: &LoadCommand,
@@ -324,7 +324,7 @@ impl Generation<'_> {
     }
 }
 
-/// What one phase of the user's load program gave.
+/// The results of one phase of the user's load program.
 #[derive(Debug)]
 struct CommandPhase {
     cycle: u32,
@@ -334,13 +334,13 @@ struct CommandPhase {
     costs: Costs,
 }
 
-/// What stands in front of the allocator.
+/// The object in front of the allocator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Instrument {
     None,
     /// Counts calls, and samples what lives.
     Trace,
-    /// Ages the heap in phases that say so.
+    /// Ages the heap in phases with that setting.
     Churn,
 }
 
@@ -378,7 +378,7 @@ struct Run {
     churns: Part,
     /// Under a load program of the user's, instead of slices.
     commands: Vec<CommandPhase>,
-    /// A burst at a rate is no closed loop, and tells of no throughput.
+    /// A burst at a rate is no closed loop and has no throughput.
     has_paced_bursts: bool,
     scored: ScoredRun,
 }
@@ -518,7 +518,7 @@ impl Run {
         };
         let left = idle.until.saturating_duration_since(Instant::now());
         sleep_unless_stopped(left, stop)?;
-        // What is left is known even where a busy machine let the sampler see little.
+        // The remaining memory is known even where the sampler got few samples on a busy machine.
         let parts = self.read_edge(session)?;
         let to_ns = nanoseconds(idle.until.saturating_duration_since(self.began));
         let end = PhaseEnd {
@@ -545,7 +545,7 @@ impl Run {
         }
     }
 
-    /// Whose the memory is now, if that is traced: the last reading of a cycle counts.
+    /// The owners of the memory now, if that is traced: the last reading of a cycle counts.
     fn read_heap(&mut self, session: &StartedCandidate, cycle: u32) -> Result<(), RunError> {
         let Some((trace, _)) = &self.trace else {
             return Ok(());
@@ -654,8 +654,8 @@ impl Run {
         measures.disturbed_slices += steady.disturbed + bursts.disturbed;
     }
 
-    /// What the user's program said of steady phases, or of bursts where there are none, on the average; CPU time per
-    /// request, if it tells how many there were.
+    /// The values that the user's program printed for steady phases, or for bursts where there are none, on the
+    /// average; CPU time per request, if it printed their number.
     fn note_commands(&mut self, operation: Operation) {
         let has_steady = self
             .commands
@@ -693,7 +693,7 @@ impl Run {
         measures.noise.extend(part.machine_use.flags(kind.label()));
     }
 
-    /// What steady phases cost, of an aged heap or of a fresh one, and the requests that they are of.
+    /// The cost of steady phases, of an aged heap or of a fresh one, and their requests.
     fn steady_costs(&self, phased: &Phased, is_aged: bool) -> Option<(Costs, u64)> {
         let is_meant = |cycle, place: u32| phased.plan.is_aged(cycle, place as usize) == is_aged;
         if !self.commands.is_empty() {
@@ -726,7 +726,7 @@ impl Run {
     }
 }
 
-/// `None` if the program told of one of them not how many requests it did.
+/// `None` if the program did not print the number of requests for one of them.
 fn sum_of_costs<'a>(phases: impl Iterator<Item = &'a CommandPhase>) -> Option<(Costs, u64)> {
     let costs: Option<Vec<(Costs, u64)>> = phases
         .map(|one| Some((one.costs.clone(), one.load.requests?)))
@@ -743,8 +743,8 @@ fn churn_error(error: io::Error) -> RunError {
     }
 }
 
-/// The course as if nobody else had been under load: without the waits between cycles and without the warm-up, so that the
-/// phases of all candidates lie at the same times.
+/// The course as if no other candidate had been under load: without the waits between cycles and without the warm-up,
+/// so that the phases of all candidates lie at the same times.
 fn without_waits(
     memory: &MemorySeries,
     phases: &[CoursePhase],

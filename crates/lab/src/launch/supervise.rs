@@ -25,7 +25,7 @@ use crate::process_tree::children_of;
 
 /// How long a target may take to end once the lab itself is gone.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
-/// How often a stopping target is looked at. Stopping is outside every measured phase.
+/// How often a stopping target is checked. Stopping is outside every measured phase.
 const STOP_POLL: Duration = Duration::from_micros(500);
 
 pub(super) fn run(spec: &LaunchSpec) -> ExitCode {
@@ -82,7 +82,7 @@ impl Supervisor {
             match self.read_command() {
                 Ok(Some(Order::Go)) => {
                     if let Some(mut go) = self.go.take() {
-                        // A second stage that is gone already is reported by its exit.
+                        // A second stage that has already ended is reported by its exit.
                         let _ = go.write_all(b"g");
                     }
                 }
@@ -133,13 +133,13 @@ impl Supervisor {
         }
     }
 
-    /// Collects every ended child; tells how the target's first process ended and what it left.
+    /// Collects every ended child; returns how the target's first process ended and what it left.
     fn reap_and_report(&self) -> io::Result<()> {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid != self.target {
                 continue;
             }
-            // First, so that an observer of the end knows it.
+            // First, so that an observer of the end finds it.
             let left = children_of(own_pid());
             if !left.is_empty() {
                 let list: Vec<String> = left.iter().map(ToString::to_string).collect();
@@ -154,9 +154,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Signals the target's group, if it is still its. Once the first process was collected its number is
-    /// the kernel's to give away, to a stranger's group too, unless one of ours holds on to it. Says
-    /// whether it did.
+    /// Signals the target's group, if the number is still its own. Once the first process was collected the kernel may
+    /// give its number to a foreign group, unless one of ours still holds it. Returns whether it did.
     fn signal_group(&self, signal: Signal) -> bool {
         let is_in_group = |pid: i32| getpgid(Pid::from_raw(pid)) == Ok(self.target);
         if self.ended.is_none() && !children_of(own_pid()).into_iter().any(is_in_group) {
@@ -195,7 +194,7 @@ impl Supervisor {
                     }
                 }
             } else if self.ended.is_none() || !process_exists(self.target) {
-                // The first process is gone: whatever left its group was not asked yet.
+                // The first process has ended: processes that left its group were not signalled yet.
                 for pid in children_of(own_pid()) {
                     if let Some(pid) = Pid::from_raw(pid) {
                         let _ = kill_process(pid, signal);
@@ -204,7 +203,7 @@ impl Supervisor {
             }
             thread::sleep(STOP_POLL);
         }
-        // The lab may be gone; the processes are gone too, so there is nothing left to say it to.
+        // The lab may be gone; the processes are gone too, so there is nothing left to report.
         let _ = say(if forced {
             "stopped by force"
         } else {

@@ -20,7 +20,7 @@ const PHASE_OVERHEAD: Duration = Duration::from_millis(100);
 /// The most that the last responses of a phase may take.
 const TAIL_MAX: Duration = Duration::from_secs(30);
 
-/// What each run does.
+/// The phases of each run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phased {
     /// The phases.
@@ -79,7 +79,7 @@ fn tail(known: &Known, spec: &PhaseSpec) -> Duration {
     Duration::try_from_secs_f64(seconds).map_or(TAIL_MAX, |tail| tail.min(TAIL_MAX))
 }
 
-/// What a round takes for each candidate: the last idle phase of a cycle passes while others are under load.
+/// The time of a round for each candidate: the last idle phase of a cycle passes while others are under load.
 fn run(known: &Known, phases: &PhasePlan, warm_up: Duration) -> Duration {
     let count = known.candidates.max(1);
     let loaded = length(phases, |kind| kind != PhaseKind::Idle);
@@ -100,7 +100,7 @@ fn run(known: &Known, phases: &PhasePlan, warm_up: Duration) -> Duration {
         true => loaded + idle,
         false => (loaded * count).max(loaded + idle) / count,
     };
-    // After the last cycle nobody else is under load.
+    // After the last cycle no other candidate is under load.
     let last = match known.is_one_at_a_time {
         true => Duration::ZERO,
         false => idle / count,
@@ -109,7 +109,7 @@ fn run(known: &Known, phases: &PhasePlan, warm_up: Duration) -> Duration {
 }
 
 impl Phased {
-    /// What is done in each round, as sentences.
+    /// The steps of each round, as sentences.
     pub(super) fn describe(&self, rate_per_s: Option<f64>) -> Vec<String> {
         let parts: Vec<String> = (0..self.plan.phases.len())
             .map(|place| self.describe_phase(place, rate_per_s))
@@ -245,7 +245,7 @@ impl Plan {
         round < certain && begun(round) != begun(round + 1)
     }
 
-    /// What the time budget lacks for the fewest rounds with memory on all CPUs beside all of this plan.
+    /// The time that the budget lacks for the fewest rounds with memory on all CPUs beside all of this plan.
     fn missing_for_unpinned(&self, known: &Known) -> Duration {
         let rounds = self.rounds.max(self.rounds_min);
         let count = fewest_rounds(rounds, self.looks.len(), known.comparisons());
@@ -256,7 +256,7 @@ impl Plan {
         (self.run * candidates * rounds + on_all_cpus).saturating_sub(left)
     }
 
-    /// What a reader has to know of it.
+    /// Notes for the reader.
     pub(super) fn describe_unpinned(&self, known: &Known) -> Option<String> {
         // Phases measure it bound, whatever the budget.
         let has_no_such_work = known.load_command.is_some() || self.phased.is_some();
@@ -277,12 +277,12 @@ impl Plan {
     }
 }
 
-// What the plan follows from.
+// The basis of the plan.
 
 /// How much each candidate does before its memory is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryWork {
-    /// As many requests as the slowest answers in this time, per operation.
+    /// As many requests as the slowest serves in this time, per operation.
     For(Duration),
     /// So many requests, per operation.
     Requests(u64),
@@ -291,17 +291,17 @@ pub enum MemoryWork {
 /// Lengths that the user insists on; those that are `None` follow from the time budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lengths {
-    /// What is counted of a slice of the closed loop.
+    /// The counted time of a slice of the closed loop.
     pub slice: Option<Duration>,
-    /// What precedes the counted part.
+    /// The time before the counted part.
     pub settle: Option<Duration>,
-    /// What is counted of a block.
+    /// The counted time of a block.
     pub block: Option<Duration>,
     /// The work before memory is read.
     pub memory: Option<MemoryWork>,
 }
 
-/// What is known after the preflight.
+/// The known facts after the preflight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
     /// Candidates, the second baseline included.
@@ -310,7 +310,7 @@ pub struct Known {
     pub left: Duration,
     /// From the start of a run to its first request, and from its last request to its end.
     pub overhead: Duration,
-    /// What a slice takes beyond its length: connections, and the last responses of the slowest candidate.
+    /// The time of a slice beyond its length: connections, and the last responses of the slowest candidate.
     pub tail: Duration,
     /// Closed loop throughput of the slowest candidate, per operation in order.
     pub slowest_per_s: Vec<f64>,
@@ -320,7 +320,7 @@ pub struct Known {
     pub rounds: Option<u32>,
     /// The rate the user insists on.
     pub rate_per_s: Option<f64>,
-    /// What the user's own load program takes, if that makes the load.
+    /// The time of the user's own load program, if that makes the load.
     pub load_command: Option<Duration>,
     /// Requests until every candidate's throughput was steady, per operation.
     pub warm_up_requests: Vec<u64>,
@@ -350,7 +350,7 @@ impl Known {
         self.candidates.saturating_sub(1) as usize
     }
 
-    /// What the warm-up takes the slowest candidate.
+    /// The time of the warm-up for the slowest candidate.
     pub(super) fn warm_up(&self) -> Duration {
         self.time_of(&self.warm_up_requests)
     }
@@ -364,7 +364,7 @@ impl Known {
         self.slowest_of(|_| true)
     }
 
-    /// What is counted of a slice of the closed loop, so that each connection is answered a few times.
+    /// The counted part of a slice of the closed loop, long enough for a few responses on each connection.
     pub(super) fn slice(&self) -> Duration {
         if let Some(slice) = self.lengths.slice {
             return slice;
@@ -375,7 +375,7 @@ impl Known {
         wanted.clamp(SLICE_MIN, SLICE_CLOSED_MAX)
     }
 
-    /// What is counted of a block.
+    /// The counted time of a block.
     pub(super) fn block(&self) -> Duration {
         let usual = self.slice() * BLOCK_SLICES;
         self.lengths.block.unwrap_or(usual)
@@ -412,7 +412,7 @@ impl Known {
         first(written).min(first(most)).max(1)
     }
 
-    /// What so many requests of each operation take the slowest candidate.
+    /// The time of so many requests of each operation for the slowest candidate.
     pub(super) fn time_of(&self, requests: &[u64]) -> Duration {
         let pairs = requests.iter().zip(&self.slowest_per_s);
         let seconds: f64 = pairs
@@ -428,7 +428,7 @@ impl Known {
         is_free && self.writes.contains(&true)
     }
 
-    /// The slowest of the operations that `counts`, told whether it writes, picks.
+    /// The slowest of the operations that `counts` picks, given whether the operation writes.
     fn slowest_of(&self, counts: impl Fn(bool) -> bool) -> Option<f64> {
         let places = self.slowest_per_s.iter().enumerate();
         let counted = places.filter(|&(place, _)| counts(is_write(&self.writes, place)));
@@ -443,8 +443,8 @@ impl Known {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    /// What a slice of writes counts in the closed loop and at the constant rate; zero if they are not to be longer than
-    /// others.
+    /// The counted time of a slice of writes in the closed loop and at the constant rate; zero if they are not to be
+    /// longer than others.
     pub(super) fn write_slices(&self, are_long: bool) -> (Duration, Duration) {
         let slowest = self.slowest_of(|is_write| is_write).filter(|_| are_long);
         let Some(slowest) = slowest else {

@@ -1,10 +1,9 @@
 //! Where calls of malloc and its family really go: the addresses that the dynamic linker wrote into
 //! each object of a process.
 //!
-//! An object calls malloc through a slot of its own. The C library has slots too, for its own use of
-//! malloc, and they are written at the start; so there is an answer in every dynamic program, even
-//! before its first call. A slot that still leads into its own object waits for the first call and
-//! says nothing.
+//! An object calls malloc through a slot of its own. The C library has slots too, for its own use of malloc, and they
+//! are written at the start; so every dynamic program gives a result, even before its first call. A slot that still
+//! leads into its own object waits for the first call and says nothing.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::{Image, Object};
 use crate::elf::Elf;
 
-/// What is looked at: an allocator has to have all of them, or memory of one meets another's free.
+/// What is checked: an allocator has to have all of them, or blocks of one allocator reach another one's free.
 const FAMILY: &[&str] = &["malloc", "free", "calloc", "realloc"];
 
 /// A slot that is filled.
@@ -20,7 +19,7 @@ const FAMILY: &[&str] = &["malloc", "free", "calloc", "realloc"];
 pub(crate) struct Call {
     /// The object that calls.
     pub(crate) from: PathBuf,
-    /// What it calls.
+    /// The called function.
     pub(crate) function: &'static str,
     /// The file it gets to.
     pub(crate) to: PathBuf,

@@ -1,4 +1,4 @@
-//! What the user wants profiled, and the defaults with their reasons.
+//! The user's settings of a profile, and the defaults with their reasons.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,15 +45,15 @@ pub struct ProfileConfig {
     pub connections: usize,
     /// Size of the values written to our server.
     pub value_bytes: usize,
-    /// Requests per second; `None`: as many as are answered.
+    /// Requests per second; `None`: as fast as responses come.
     pub rate_per_s: Option<f64>,
     /// Load for each graph, over all rounds.
     pub duration: Duration,
     /// Over how many fresh processes that is spread.
     pub rounds: u32,
-    /// Whether the CPU graph is wanted.
+    /// Whether the CPU graph is requested.
     pub cpu: bool,
-    /// Whether the allocation graphs are wanted.
+    /// Whether the allocation graphs are requested.
     pub allocations: bool,
     /// Whether the same work is run without a profiler too, to say what profiling costs.
     pub cost: bool,

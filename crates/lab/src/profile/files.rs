@@ -136,7 +136,7 @@ impl Files {
         self.write(path, &bytes)
     }
 
-    /// What `after` has more and less of than `before`.
+    /// The differences between `after` and `before`.
     pub(super) fn write_differences(
         &mut self,
         before: &Side,
@@ -201,7 +201,7 @@ impl Files {
 pub(super) struct Reader<'a> {
     pub(super) maps: &'a Maps,
     pub(super) symbols: &'a mut Symbols,
-    /// The sampler's own object, whose frames nobody asked for.
+    /// The sampler's own object, whose frames are not wanted.
     pub(super) own: &'a Path,
 }
 
@@ -286,7 +286,7 @@ pub(super) enum CodeLocation<'a> {
     File(&'a PathBuf, u64),
     /// In memory without a file.
     Generated,
-    /// In no executable memory that we know.
+    /// In no known executable memory.
     Nowhere,
 }
 
@@ -304,7 +304,7 @@ pub(super) struct Maps {
 }
 
 impl Maps {
-    /// Looks at every process; one that is gone by now keeps what was seen before.
+    /// Reads every process; one that is gone by now keeps what was seen before.
     pub(super) fn capture(&mut self, pids: &[u32]) {
         for &pid in pids {
             let Ok(text) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
@@ -321,7 +321,7 @@ impl Maps {
     }
 
     /// Where `address` is in `pid`, or in one of its program's other processes, if it was never
-    /// looked at itself.
+    /// read itself.
     pub(super) fn place(&self, pid: u32, relatives: &[u32], address: u64) -> CodeLocation<'_> {
         let own = self.processes.get(&pid);
         let known = own.or_else(|| relatives.iter().find_map(|pid| self.processes.get(pid)));
@@ -372,7 +372,7 @@ fn parse(line: &str) -> Option<Code> {
 // How perf follows stacks: by frame pointers, or by the unwind tables over a copy of the stack.
 //
 // Frame pointers cost next to nothing and give nonsense in programs that were built without them,
-// as most distributions' are. The choice by itself looks into the program.
+// as most distributions' are. The automatic choice reads the program.
 
 /// Bytes of stack in each sample: enough for an interpreter's nest of calls.
 const STACK_BYTES: u32 = 16 * 1024;
@@ -382,7 +382,7 @@ const SHARE_MIN: f64 = 0.5;
 /// The way.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Unwind {
-    /// What fits the program.
+    /// The choice that fits the program.
     #[default]
     Auto,
     /// Frame pointers.

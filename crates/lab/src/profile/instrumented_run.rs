@@ -31,7 +31,7 @@ const WARM_UP_SHARE: f64 = 0.25;
 /// Fewer requests than that are no load.
 const REQUESTS_MIN: u64 = 20;
 
-/// What stands between a run and its work.
+/// The instrument of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Arm {
     /// Nothing.
@@ -79,7 +79,7 @@ pub(super) struct Instruments {
 }
 
 impl Instruments {
-    /// Those that are wanted and can be had; `notes` say why one cannot.
+    /// Those that are requested and possible; `notes` say why one is not.
     pub(super) fn find(config: &ProfileConfig, notes: &mut Vec<String>) -> Self {
         let perf = match config.cpu.then(Perf::find) {
             None => None,
@@ -260,7 +260,7 @@ fn phase(
     session.account(phase).map(|_| ())
 }
 
-/// As many requests of each operation as the slowest candidate answers in `duration`.
+/// As many requests of each operation as the slowest candidate serves in `duration`.
 pub(super) fn equal_work(
     operations: &[Operation],
     slowest_per_s: &[f64],
@@ -286,7 +286,7 @@ fn activate(sampler: Option<&Sampler>, is_active: bool) -> Result<(), RunError> 
     }
 }
 
-/// What is read has to be what was written.
+/// The read values have to equal the written ones.
 fn keys_of(work: &[(Operation, Load)]) -> u64 {
     work.first().map_or(1, |&(_, load)| requests_of(load))
 }
@@ -299,7 +299,7 @@ fn requests_of(load: Load) -> u64 {
     }
 }
 
-/// Why the sampler cannot be preloaded, if that can be told from the program's file.
+/// Why the sampler cannot be preloaded, if the program's file shows that.
 fn unsuitable(target: &Target) -> Option<String> {
     let Target::Command { words, .. } = target else {
         return None;

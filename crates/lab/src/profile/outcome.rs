@@ -1,4 +1,4 @@
-//! What a profile found: figures, and the files of its directory.
+//! The results of a profile: figures, and the files of its directory.
 //!
 //! With one candidate the files are in the directory itself, with two in one of each candidate's
 //! name, and the difference between them beside these.
@@ -98,14 +98,14 @@ pub struct ProfileOutcome {
     pub interrupted: bool,
 }
 
-/// What `profile.json` says. Fields are added, never renamed.
+/// The contents of `profile.json`. Fields are added, never renamed.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProfileRecord {
     /// Of this program.
     pub version: String,
     /// The command line that repeats it.
     pub command: Vec<String>,
-    /// What was profiled.
+    /// The profiled program.
     pub subject: String,
     /// When it began.
     pub started_unix_ns: u64,
@@ -115,7 +115,7 @@ pub struct ProfileRecord {
     pub rounds: u32,
     /// One or two; the difference is from the first to the second.
     pub candidates: Vec<CandidateProfile>,
-    /// What is missing and why, and what to know.
+    /// Missing parts with their reasons, and other notes.
     pub notes: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ pub struct CandidateProfile {
     pub allocations: Option<AllocationFigures>,
 }
 
-/// What perf saw.
+/// perf's figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct CpuFigures {
     /// Samples.
@@ -147,12 +147,12 @@ pub struct CpuFigures {
     pub unwind: String,
     /// The functions that took most themselves, with their shares.
     pub heaviest: Vec<(String, f64)>,
-    /// What sampling took.
+    /// The cost of sampling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
 
-/// What the sampler saw.
+/// The sampler's figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct AllocationFigures {
     /// Samples.
@@ -169,7 +169,7 @@ pub struct AllocationFigures {
     pub bytes: u64,
     /// The callers that asked for most bytes themselves, with their shares.
     pub heaviest: Vec<(String, f64)>,
-    /// What sampling took.
+    /// The cost of sampling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
@@ -179,7 +179,7 @@ const HEAVIEST: usize = 8;
 /// Fewer make a picture of chance.
 const SAMPLES_ENOUGH: u64 = 500;
 
-/// What stays the same over all candidates.
+/// The common circumstances of all candidates.
 pub(super) struct Circumstances {
     pub(super) subject: String,
     pub(super) out: PathBuf,
@@ -241,7 +241,7 @@ pub(super) fn finish(
     })
 }
 
-/// How long was sampled: the work's time by the clock, or what a look at a running process was given.
+/// How long was sampled: the work's wall time, or the time given to a running process.
 fn sampled_ns(under: &BTreeMap<u32, Work>, config: &ProfileConfig) -> u64 {
     if under.is_empty() {
         return u64::try_from(config.duration.as_nanos()).unwrap_or(u64::MAX);
@@ -303,7 +303,7 @@ impl Side {
         }
     }
 
-    /// What a reader has to know of these samples.
+    /// Notes for the reader of these samples.
     fn note(&self, notes: &mut Vec<String>) {
         self.note_losses(notes);
         let name = &self.figures.name;
@@ -317,7 +317,7 @@ impl Side {
         }
     }
 
-    /// What is missing in them.
+    /// The missing parts.
     pub(super) fn note_losses(&self, notes: &mut Vec<String>) {
         let name = &self.figures.name;
         if let Some(cpu) = self.figures.cpu.as_ref().filter(|it| it.lost_chunks > 0) {

@@ -1,8 +1,8 @@
 //! CPU samples by perf, of processes that run, between two moments of our choice.
 //!
-//! perf opens its counters disabled and hears of both moments through a pipe, and answers, so that
-//! a sample belongs to the load and to nothing before it. Cycles are sampled where the processor
-//! lets us, else the CPU clock. perf finds symbols by itself.
+//! perf opens its counters disabled, gets commands for both moments through a pipe, and
+//! acknowledges them, so that samples belong to the load and to nothing before it. Cycles are
+//! sampled where the processor lets us, else the CPU clock. perf finds symbols by itself.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ use super::Unwind;
 use crate::embedded::PrivateDirectory;
 use crate::error::RunError;
 
-/// Bound on perf's own answers, on a machine that is busy.
+/// Bound on perf's own replies, on a busy machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bound on writing its file and on reading it again: unwinding takes a while.
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(600);
@@ -33,12 +33,12 @@ pub(super) struct Perf {
     event: &'static str,
 }
 
-/// What was seen in one recording.
+/// The samples of one recording.
 #[derive(Debug, Default)]
 pub(super) struct CpuSamples {
     pub(super) stacks: Stacks,
     pub(super) samples: u64,
-    /// What perf says it lost, in its own chunks.
+    /// The loss that perf reports, in its own chunks.
     pub(super) lost: u64,
 }
 
@@ -139,11 +139,11 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Ends it and reads what it saw.
+    /// Ends it and reads its samples.
     pub(super) fn end(mut self) -> Result<CpuSamples, RunError> {
         self.order("disable")?;
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // One that has ended by itself is waited for all the same.
+            // One that has ended by itself is still waited for.
             let _ = kill_process(pid, Signal::INT);
         }
         wait(&mut self.child, ANSWER_TIMEOUT)?;
@@ -165,7 +165,7 @@ impl Recording {
         }
     }
 
-    /// Says a word and waits for the answer.
+    /// Sends a command and waits for the acknowledgement.
     fn order(&mut self, word: &str) -> Result<(), RunError> {
         let write = self.control.write_all(format!("{word}\n").as_bytes());
         write.map_err(|error| failed(&error.to_string()))?;
@@ -260,7 +260,7 @@ fn wait(child: &mut Child, timeout: Duration) -> Result<(), RunError> {
             Ok(Some(_)) => return Ok(()),
             Ok(None) if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
             _ => {
-                // What cannot be waited for is ended.
+                // A process that cannot be waited for is ended.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(failed("it did not come to an end"));

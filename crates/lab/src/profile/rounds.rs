@@ -33,7 +33,7 @@ use super::outcome::{Gathered, Side};
 use super::perf::Perf;
 use super::{ProfileConfig, ProfileOutcome, outcome};
 
-/// Profiles `config.target` under load. `events` hears of progress; raising `stop` ends it within a
+/// Profiles `config.target` under load. `events` receives progress; raising `stop` ends it within a
 /// second or so, with what was sampled until then.
 pub fn profile(
     config: &ProfileConfig,
@@ -269,7 +269,7 @@ const LOAD_SHARE: f64 = 0.4;
 const LOAD_MIN: Duration = Duration::from_millis(500);
 const LOAD_MAX: Duration = Duration::from_secs(5);
 
-/// What the comparison knows and wants.
+/// The comparison's knowledge and wishes for the profile.
 pub(crate) struct ProfileRequest<'a> {
     /// All that were compared.
     pub(crate) candidates: &'a [Candidate],
@@ -277,7 +277,7 @@ pub(crate) struct ProfileRequest<'a> {
     pub(crate) record: &'a ComparisonRecord,
     /// Closed loop throughput of the slowest, per operation.
     pub(crate) slowest_per_s: &'a [f64],
-    /// What the user's own load program takes.
+    /// The time of the user's own load program.
     pub(crate) load_command: Option<Duration>,
     /// From the start of a run to its first request, and from its last request to its end.
     pub(crate) overhead: Duration,
@@ -286,8 +286,7 @@ pub(crate) struct ProfileRequest<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// Graphs for the record, the baseline's first, with their files written; and what a reader has to know
-/// of them.
+/// Graphs for the record, the baseline's first, with their files written; and notes on them for the reader.
 pub(crate) fn after_rounds(
     workshop: &mut RunContext,
     wanted: &ProfileRequest<'_>,
@@ -313,7 +312,7 @@ impl ProfileRequest<'_> {
         each.mul_f64(LOAD_SHARE).clamp(LOAD_MIN, LOAD_MAX)
     }
 
-    /// What a run takes, before one was seen: its work comes twice, the first time to warm up.
+    /// The expected time of a run, before the first one: its work comes twice, the first time to warm up.
     fn guess(&self, load: Duration) -> Duration {
         self.overhead + self.load_command.unwrap_or(load) * 2
     }
@@ -329,8 +328,7 @@ struct Sitting<'a> {
     notes: Vec<String>,
     left_out: Vec<String>,
     began: Instant,
-    /// The longest run so far under this instrument, or its guess, by which it is told whether another
-    /// one fits.
+    /// The longest run so far under this instrument, or its estimate, which decides whether another one fits.
     longest: Duration,
     /// How many times its guess the slowest run took, at least 1: reading symbols, a busy machine.
     slowness: f64,
@@ -475,7 +473,7 @@ fn directory_of(side: &Side) -> PathBuf {
     Path::new(FLAMES_DIRECTORY).join(file_name(&side.figures.name))
 }
 
-/// What the page draws of a candidate.
+/// The page's data of a candidate.
 fn graphs_of(side: &Side, directory: &Path) -> Vec<FlameGraph> {
     let mut graphs = Vec::new();
     let mut add = |kind, stacks, samples, note| {
@@ -501,8 +499,8 @@ fn graphs_of(side: &Side, directory: &Path) -> Vec<FlameGraph> {
     graphs
 }
 
-/// The baseline, what is recommended, and what is best in each question; without any of these the one
-/// with the most throughput, so that there is a difference to look at.
+/// The baseline, what is recommended, and what is best in each question; without any of these the one with the most
+/// throughput, so that there is a difference to show.
 fn of_interest(record: &ComparisonRecord) -> Vec<String> {
     let is_other = |name: &str| {
         let found = record.candidates.iter().find(|one| one.name == name);

@@ -119,7 +119,7 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// What is preloaded, and what it has to find in its environment.
+    /// The preloaded object, and its environment.
     pub(super) fn front(&self) -> Front<'_> {
         Front {
             object: &self.object,
@@ -168,12 +168,12 @@ impl Sampler {
     }
 }
 
-/// Where a word stands in the file.
+/// Offset of a word in the file.
 const fn offset_bytes(index: usize) -> u64 {
     (index * WORD_BYTES) as u64
 }
 
-/// The finished records. What a killed process left unfinished is a gap of known length, or zeros.
+/// The finished records. Words that a killed process left unfinished are a gap of known length, or zeros.
 fn parse(words: &[u64]) -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut at = 0;
@@ -206,12 +206,12 @@ fn parse(words: &[u64]) -> Vec<Sample> {
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A process to look at.
+/// A process to sample.
 #[derive(Clone, Debug)]
 pub struct ProcessConfig {
-    /// Its id; its descendants are looked at too.
+    /// Its id; its descendants are sampled too.
     pub pid: u32,
-    /// Where it answers, to load it meanwhile; `None` leaves it to what it does.
+    /// Where it responds, to load it meanwhile; `None` adds no load.
     pub requests: Option<ServerRequests>,
     /// Connections of the load.
     pub connections: usize,
@@ -286,8 +286,8 @@ pub fn profile_process(
     )
 }
 
-/// What a running process allocates with, as far as its memory says: the first of its processes that
-/// uses something else than the C library's allocator decides.
+/// The allocator of a running process, as far as its memory shows: the first of its processes that uses something else
+/// than the C library's allocator decides.
 fn allocator_of(pids: &[u32]) -> String {
     let plain = Allocator::native(GLIBC);
     let pids = pids.iter().filter_map(|&pid| i32::try_from(pid).ok());
@@ -349,7 +349,7 @@ fn meanwhile(config: &ProcessConfig, stop: &AtomicBool) -> Result<(), RunError> 
     }
 }
 
-/// What the files have to know.
+/// The settings for the files.
 fn as_profile(config: &ProcessConfig) -> ProfileConfig {
     let target = Target::Entity { extra: Vec::new() };
     let launcher = Launcher {
@@ -363,10 +363,9 @@ fn as_profile(config: &ProcessConfig) -> ProfileConfig {
     profile
 }
 
-// What a profiler takes: the same work with and without it, in pairs of the same round.
+// The cost of a profiler: the same work with and without it, in pairs of the same round.
 
-/// The same work takes this much more or less by itself, and what is claimed about a few percent is
-/// not worth much.
+/// The same work varies by this much by itself; a claim about a few percent is not reliable.
 const NOISY_SPREAD: f64 = 0.10;
 
 /// One run of the work.
@@ -389,7 +388,7 @@ pub struct Spread {
     pub high: f64,
 }
 
-/// What a profiler took.
+/// The cost of a profiler.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
     /// Pairs of runs.

@@ -1,12 +1,12 @@
 //! Names of code: of an address in a file, with the functions that the compiler put into it.
 //!
-//! Without the feature `symbols` nothing is looked up, and all code is told by its file.
+//! Without the feature `symbols` no name is resolved, and all code is named by its file.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// What profiles have to say about their names, if they have none.
+/// The note of profiles about names, if they have none.
 pub(super) const LIMIT: Option<&str> = if cfg!(feature = "symbols") {
     None
 } else {
@@ -31,7 +31,7 @@ impl Symbols {
         }
     }
 
-    /// Looks all of `wanted` up, file by file: many at once are far quicker than one by one.
+    /// Resolves all of `wanted`, file by file: many at once are far quicker than one by one.
     pub(super) fn prepare(&mut self, wanted: HashMap<&Path, HashSet<u64>>) {
         for (file, offsets) in wanted {
             let known = self.names.entry(file.to_owned()).or_default();
@@ -57,7 +57,7 @@ impl Symbols {
 
 #[cfg(feature = "symbols")]
 mod elf {
-    //! What an ELF file and its debug information call the code in it.
+    //! Names of code from an ELF file and its debug information.
 
     use std::path::Path;
     use std::rc::Rc;

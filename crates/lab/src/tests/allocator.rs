@@ -65,7 +65,7 @@ fn mempool_is_always_there() {
     let directory = second.written.clone();
     drop(second);
     let directory = directory.unwrap().path.clone();
-    // Another test may hold it just now; it lets go within moments.
+    // Another test may hold it just now; it releases it within moments.
     for _ in 0..10_000 {
         if !directory.exists() {
             return;
@@ -88,7 +88,7 @@ fn all_means_everything_that_is_found() {
     );
 }
 
-/// Goal: what discovery returns passes the same checks as a user's own library.
+/// Goal: discovered allocators pass the same checks as a user's own library.
 #[test]
 fn discovered_libraries_are_usable() {
     for allocator in discover() {

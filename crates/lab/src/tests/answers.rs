@@ -23,9 +23,9 @@ fn sentence(answers: &Answers, connections: usize, backlog: Option<u32>) -> Stri
     failed.to_string()
 }
 
-/// A URL that answered 302 was measured silently: a response of 150 bytes for a page of 60 KiB.
+/// A URL with status 302 was measured silently: a response of 150 bytes for a page of 60 KiB.
 ///
-/// Goal: answers that point elsewhere are known where most are such, over all phases.
+/// Goal: redirects are recognised where most responses are such, over all phases.
 #[test]
 fn redirects_are_known() {
     let phase = |statuses: &[(u16, u64)]| {
@@ -73,7 +73,7 @@ fn a_share_is_too_large_when_chance_does_not_explain_it() {
     assert!(!is_above(0, 0, 0.001));
 }
 
-/// Goal: phases are judged together; one without a right response, and a third one that everybody had to wait for, are
+/// Goal: phases are judged together; one without a right response, and a third one that delayed all connections, are
 /// too bad by themselves.
 #[test]
 fn phases_are_judged_together() {
@@ -95,7 +95,7 @@ fn phases_are_judged_together() {
     assert_eq!(sum.right, 3_000_000);
 }
 
-/// Goal: the sentence names the statuses with their numbers and what to look at: the URL, credentials, the number of
+/// Goal: the sentence names the statuses with their numbers and what to check: the URL, credentials, the number of
 /// connections and the listen backlog.
 #[test]
 fn sentences_say_what_to_do() {

@@ -16,7 +16,7 @@ fn candidates(allocators: &[Allocator], variants: &[&str]) -> Vec<Candidate> {
     list
 }
 
-/// Goal: what follows from the number of CPUs is set in every candidate that has such a number, the server in
+/// Goal: settings that follow from the number of CPUs are set in every candidate that has such a number, the server in
 /// another environment included; names stay, and the baseline is still plain.
 #[test]
 fn arenas_are_those_of_so_many_cpus() {
@@ -51,8 +51,8 @@ fn arenas_are_those_of_so_many_cpus() {
     assert_eq!(list[2].variables(), [pair("MALLOC_CONF", "narenas:1")]);
 }
 
-/// Goal: what the user decided stays, whether by a setting, by a candidate's variable or by one for all; other
-/// settings are kept beside ours.
+/// Goal: the user's decisions stay, whether by a setting, by a candidate's variable or by one for all; other settings
+/// are kept beside ours.
 #[test]
 fn what_the_user_decided_stays() {
     let words = ["glibc", "glibc:arena_max=2", "glibc:tcache_count=0"].map(str::to_owned);

@@ -7,8 +7,8 @@ fn machine(virtualisation: Option<&str>) -> Environment {
     }
 }
 
-/// Goal: nobody's processors are kept awake who did not ask for it or is not in a virtual machine;
-/// who asked for it is told when it cannot be had.
+/// Goal: processors are kept awake only on request or in a virtual machine; a request that cannot
+/// be met is reported.
 #[test]
 fn processors_are_kept_awake_where_that_is_wanted() {
     let is_allowed = Awake::ask().is_ok();

@@ -24,7 +24,7 @@ fn version_2_is_found() {
 }
 
 /// Goal: the working set is what Kubernetes computes, the kernel's part has sockets and is summed up where the kernel
-/// does not do so; what is not told is absent.
+/// does not do so; unreported values are absent.
 #[test]
 fn memory_has_parts() {
     let stat = "anon 700\nkernel 90\nkernel_stack 16\nsock 4\ninactive_file 150\nactive_file 50\n";

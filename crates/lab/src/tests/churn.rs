@@ -3,7 +3,7 @@ use millpond_measure::record::{PhaseEnd, RoundMeasures};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-/// A program that makes 20,000 calls of malloc for each line that it reads, and answers with a line.
+/// A program that makes 20,000 calls of malloc for each line that it reads, and writes a line.
 const CALLER: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@ fn live_bytes(churn: &Churn) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// Goal: blocks are made and freed only while that is wanted, half of the slots live then, and one in sixteen of them
-/// stays: no more and no less than is said.
+/// Goal: blocks are made and freed only on request, half of the slots are live then, and one in sixteen of them stays,
+/// exactly as documented.
 #[test]
 fn a_heap_is_aged_while_wanted() {
     let directory = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ fn a_heap_is_aged_while_wanted() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Goal: who was not aged is named, and the others are not.
+/// Goal: candidates that were not aged are named, and the others are not.
 #[test]
 fn a_heap_that_stays_fresh_is_told() {
     let candidate = |name: &str, churned_blocks| {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what does not fit into memory does not live together, and the reason says what was asked for.
+/// Goal: copies that do not fit into memory together do not run together, and the reason says how much was needed.
 #[test]
 fn memory_bounds_how_many_live() {
     let fits = Found::new(Coexistence::Namespaces).within_memory(1 << 20, 3);

@@ -2,7 +2,7 @@ use super::FindingState;
 use super::machine::tests::planted;
 use super::*;
 
-/// Goal: a machine with nothing but the C library still compares, and is told what to install.
+/// Goal: a machine with nothing but the C library still compares, and the output says what to install.
 #[test]
 fn two_allocators_are_a_comparison_but_a_small_one() {
     let mut attempts = Attempts::well();

@@ -59,7 +59,7 @@ fn a_load_program_of_the_users_is_refused() {
     assert!(check(None).is_ok());
 }
 
-/// Goal: a server that no allocator can be given is compared in its variants if these are all; otherwise the
+/// Goal: a server that can use no preloaded allocator is compared in its variants if these are all; otherwise the
 /// refusal says so.
 #[test]
 fn variants_need_no_malloc_of_ours() {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what hits all alike is nobody's, what hits one is its own, and one alone cannot be told.
+/// Goal: what hits all equally belongs to no candidate, what hits one belongs to it, and a single one cannot be judged.
 #[test]
 fn the_own_is_told_from_the_common() {
     let mut common = Disturbances::default();

@@ -38,7 +38,8 @@ fn a_phase_that_fails_ends_early() {
     assert!(watch.has_seen_enough());
 }
 
-/// Goal: a target hangs if every connection waits in vain; where one of two does, it serves too few connections.
+/// Goal: a target hangs if every connection waits without a response; where one of two does, it serves too few
+/// connections.
 #[test]
 fn who_waits_in_vain_tells_a_hang() {
     let watch = Watch::new(&Unobserved, &config(Mode::ClosedLoop), 0.001);

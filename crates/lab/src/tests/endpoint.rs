@@ -2,12 +2,12 @@ use super::*;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 
-/// Goal: an address is free again once nobody listens, and a socket file that is left behind does not stay.
+/// Goal: an address is free again once nothing listens, and a leftover socket file does not stay.
 #[test]
 fn addresses_that_are_taken_are_seen() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = Address::Inet(listener.local_addr().unwrap());
-    // The near end of a connection: nobody listens there, and nobody else gets the port.
+    // The near end of a connection: nothing listens there, and no other program gets the port.
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let free = Address::Inet(near.local_addr().unwrap());
     let mut endpoint = Endpoint::here([free, taken.clone()].into(), 1);

@@ -50,8 +50,8 @@ fn an_end_has_its_cause() {
 
 /// Two workers of node had no CPU for 100 ms beside a build, and a comparison lost the round.
 ///
-/// Goal: a slice without answers is tried again where others had the CPUs, and is the server's fault where nobody
-/// else ran; the sentence says which.
+/// Goal: a slice without responses is repeated if others had the CPUs, and is the server's fault if nothing else ran;
+/// the sentence says which.
 #[test]
 fn silence_is_of_the_machine_or_of_the_server() {
     let error = |is_disturbed| RunError::NoResponse {

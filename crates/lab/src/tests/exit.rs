@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: an end is told with the name of the signal, where it has one.
+/// Goal: an end is reported with the name of the signal, where it has one.
 #[test]
 fn ends_are_told() {
     let told = |words| Exit::parse(words).map(|exit| exit.to_string());

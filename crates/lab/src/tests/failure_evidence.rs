@@ -25,7 +25,7 @@ fn explained(exit: Exit, line: &str, has_library: bool) -> RunError {
 
 /// hardened and snmalloc under `ulimit -v` were called crashes, without the limit.
 ///
-/// Goal: an end for lack of address space is told by what the allocators say of it, with the limit.
+/// Goal: an end for lack of address space is recognised by the allocators' messages, with the limit.
 #[test]
 fn want_of_address_space_is_told() {
     for line in [
@@ -45,10 +45,10 @@ fn want_of_address_space_is_told() {
     }
 }
 
-/// PHP died under every preloaded allocator, and nothing said why.
+/// PHP died under every preloaded allocator, and no message said why.
 ///
-/// Goal: what the C library says of memory that is not its own is explained where an allocator is preloaded, and
-/// is the server's own fault where none is.
+/// Goal: the C library's message about foreign memory is explained where an allocator is preloaded, and is the server's
+/// own fault where none is.
 #[test]
 fn two_allocators_in_one_program_are_told() {
     let line = "munmap_chunk(): invalid pointer";

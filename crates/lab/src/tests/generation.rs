@@ -37,8 +37,8 @@ fn left(members: &mut [Member]) -> Vec<Vec<u32>> {
 /// A round of the entity store had one slice of PUT at the constant rate. The CPUs moved apart in it, it was dropped,
 /// and "7 rounds are too few, at least 8 are needed" was all that five minutes said of latency.
 ///
-/// Goal: what was measured at unequal distances counts for nobody, unless it is all that a member has; a member that
-/// has failed keeps nobody from it.
+/// Goal: what was measured at unequal distances counts for no member, unless it is all that a member has; a member that
+/// has failed does not prevent that.
 #[test]
 fn doubtful_cycles_go_unless_they_are_all_there_is() {
     let mut some = members([&[0, 1, 2], &[0, 2]]);

@@ -21,8 +21,8 @@ fn counts(occasion: &Occasion) -> u32 {
     }
 }
 
-/// Goal: counted by itself where nothing else counts, it is here, and there is time; never beyond the
-/// rounds; always if the user says so, and never for 0.
+/// Goal: counted by default where nothing else counts, it is here, and there is time; never beyond the rounds; always
+/// if the user says so, and never for 0.
 #[test]
 fn counting_is_for_machines_without_counters() {
     let usual = occasion();

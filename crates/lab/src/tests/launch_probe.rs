@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: ranges are read as the kernel writes them, and answers as the probe does.
+/// Goal: ranges are read as the kernel writes them, and replies as the probe writes them.
 #[test]
 fn lines_are_read() {
     let line = "55d0c000-55d0e000 rw-p 00000000 00:00 0    [heap]";

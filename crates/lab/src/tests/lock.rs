@@ -19,8 +19,8 @@ fn one_at_a_time() {
     MachineLock::take(&path).unwrap().unwrap();
 }
 
-/// Goal: a link that somebody has put there is not followed, and a place that cannot be written
-/// keeps nobody from comparing.
+/// Goal: a foreign link is not followed, and a directory that is not writable prevents no
+/// comparison.
 #[test]
 fn what_cannot_be_locked_is_done_without() {
     let directory = tempfile::tempdir().unwrap();

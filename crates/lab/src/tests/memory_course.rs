@@ -35,8 +35,8 @@ fn found(edges: &EdgeMemory, series: &MemorySeries) -> [Option<f64>; 3] {
 
 /// The peak of RSS was once below a sample of the same run.
 ///
-/// Goal: no sample is above the peak, the mean is of the work alone, and what was not read everywhere is told of
-/// nothing.
+/// Goal: no sample is above the peak, the mean is of the work alone, and a value that is not read everywhere is left
+/// out.
 #[test]
 fn peaks_are_above_all_samples() {
     let edges = EdgeMemory {

@@ -19,7 +19,7 @@ fn version_1_is_found() {
     assert_eq!(memory_group_place(mounts, "0::/x\n"), None);
 }
 
-/// Goal: what a process held is still told after it has ended, and the group goes.
+/// Goal: what a process held is still reported after it has ended, and the group is removed.
 #[test]
 fn ended_processes_are_in_the_peak() {
     let Some(root) = MemoryGroupRoot::find() else {

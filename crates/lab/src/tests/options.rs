@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what contradicts the comparison or the machine is refused; wishes are obeyed.
+/// Goal: settings that contradict the comparison or the machine are refused; others are obeyed.
 #[test]
 fn wishes_are_checked() {
     let with = |change: &dyn Fn(&mut SubjectOptions)| {

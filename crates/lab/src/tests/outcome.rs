@@ -62,7 +62,7 @@ fn who_is_left_out_is_in_no_result() {
     assert_eq!(names, ["glibc", "glibc (again)"]);
 }
 
-/// Goal: what was seen once appears once, and not in a run that failed.
+/// Goal: single findings appear once, and not in a run that failed.
 #[test]
 fn single_observations_stay_single() {
     let mut collection = collection();

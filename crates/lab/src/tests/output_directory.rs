@@ -9,7 +9,7 @@ fn names_in(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Goal: what is missing or empty becomes ours and stays ours; folders of an earlier run are emptied.
+/// Goal: a missing or empty directory becomes ours and stays ours; folders of an earlier run are emptied.
 #[test]
 fn an_empty_directory_becomes_ours() {
     let home = tempfile::tempdir().unwrap();

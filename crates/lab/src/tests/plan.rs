@@ -109,9 +109,9 @@ fn writes_have_long_slices() {
     }
 }
 
-/// Goal: what the default budget has room for before anything is measured: glibc, three
-/// libraries of the distribution and mempool, each with pools on and off; for somebody else's
-/// server four more allocators; but not those four for ours as well.
+/// Goal: what the default budget has room for before anything is measured: glibc, three libraries
+/// of the distribution and mempool, each with pools on and off; for a third-party server four more
+/// allocators; but not those four for ours as well.
 #[test]
 fn the_default_budget_has_room_for_eleven_candidates() {
     assert!(shortest(11, 2, None, IDLE_DEFAULT) <= TIME_BUDGET_DEFAULT);
@@ -162,8 +162,8 @@ fn less_time_means_fewer_rounds_then_an_honest_overrun() {
     );
 }
 
-/// Goal: the slices of a round have the responses for a p99 together, if they need not be too long for it;
-/// a slow server's connections are answered a few times in each slice.
+/// Goal: the slices of a round have the responses for a p99 together, if they need not be too long for it; a slow
+/// server's connections get a few responses in each slice.
 #[test]
 fn slices_are_long_enough() {
     let plan = |per_s| {
@@ -231,7 +231,7 @@ fn memory_has_a_floor_of_work() {
         ..slower.clone()
     };
     assert_eq!(Plan::make(&hours).missed_floor, None);
-    // What the user insists on is done, and is no more keys than usual.
+    // The user's fixed amount is done, and is no more keys than usual.
     let insists = |memory| {
         Plan::make(&Known {
             lengths: Lengths {
@@ -269,7 +269,7 @@ fn late_answers_are_part_of_a_run() {
     assert!(late.slices() > usual.run, "{usual:?}");
 }
 
-/// Goal: what the user insists on is done, and its price said.
+/// Goal: the user's fixed values are used, and their cost is reported.
 #[test]
 fn the_users_wishes_win() {
     let wishes = Known {
@@ -289,8 +289,8 @@ fn the_users_wishes_win() {
     );
 }
 
-/// Goal: time that ten rounds do not need becomes interim analyses, not longer phases; few candidates are
-/// looked at early, and what is said of it is in the plan.
+/// Goal: time that ten rounds do not need becomes interim analyses, not longer phases; few candidates are analysed
+/// early, and the plan says so.
 #[test]
 fn ample_time_means_more_looks() {
     let ample = Known {
@@ -320,7 +320,7 @@ fn ample_time_means_more_looks() {
         ..ample.clone()
     };
     assert!(Plan::make(&slow).rounds < plan.rounds);
-    // What the user insists on is looked at once.
+    // What the user insists on is analysed once.
     let fixed = Known {
         rounds: Some(40),
         ..ample.clone()

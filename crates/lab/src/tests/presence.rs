@@ -25,11 +25,10 @@ fn own_process_is_not_under_another_allocator() {
     );
 }
 
-/// A worker of Apache that its parent ended while it was looked at had no memory any more, and was alive for another
-/// moment: a comparison ended with "allocator not in use".
+/// A worker of Apache that its parent ended while it was read had no memory any more, and existed for another moment: a
+/// comparison ended with "allocator not in use".
 ///
-/// Goal: what is not as it should be for a moment only is no error, whether it ends then or is right then; what
-/// stays wrong is.
+/// Goal: a temporary deviation of a process is no error, whether it ends or becomes right; a lasting one is.
 #[test]
 fn a_process_that_vanishes_is_looked_at_again() {
     let own = i32::try_from(std::process::id()).unwrap();

@@ -22,7 +22,7 @@ fn answer_once(answer: &'static [u8]) -> Probe {
     }
 }
 
-/// Goal: ready means an HTTP answer; errors of the server, other protocols and silence do not.
+/// Goal: ready means an HTTP response; errors of the server, other protocols and silence do not.
 #[test]
 fn answers_are_told_apart() {
     assert_eq!(answer_once(b"HTTP/1.1 200 OK\r\n\r\n").ask(), Ok(()));
@@ -36,7 +36,7 @@ fn answers_are_told_apart() {
     assert!(matches!(answer_once(b"").ask(), Err(NotReady::NotHttp(_))));
 }
 
-/// Goal: answers are alike by status and type, whatever else they say; what is no head is none.
+/// Goal: responses are alike by status and type, whatever else they contain; what is no head is none.
 #[test]
 fn answers_are_read() {
     let ok = b"HTTP/1.1 200 OK\r\ncontent-TYPE: text/html\r\nDate: x\r\n\r\nbody";

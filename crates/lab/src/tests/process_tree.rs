@@ -66,7 +66,7 @@ fn listener_is_found_by_its_port() {
     let own = i32::try_from(id()).unwrap();
     assert_eq!(listeners(&[own, 1], port), [own]);
     assert_eq!(other_listener(&[own], address), None);
-    // Seen from somebody who does not hold it.
+    // Seen from a process that does not hold it.
     let mut other = Command::new("/bin/sleep").arg("60").spawn().unwrap();
     let stranger = i32::try_from(other.id()).unwrap();
     assert_eq!(other_listener(&[stranger], address), Some(own));

@@ -19,7 +19,7 @@ fn ports_and_lines_tell() {
     let address = listener.local_addr().unwrap();
     let port = Ready::parse("port").unwrap().check(probe(address));
     assert_eq!(port.ask(&log), Ok(()));
-    // The near end of a connection: nobody listens there, and nobody else gets the port.
+    // The near end of a connection: nothing listens there, and no other program gets the port.
     let kept = TcpStream::connect(address).unwrap();
     let refusing = probe(kept.local_addr().unwrap());
     let port = Ready::parse("port").unwrap().check(refusing);

@@ -23,8 +23,8 @@ fn a_call_under_way_is_no_overflow() {
     assert_eq!((profile.allocations, profile.reallocations), (0, 1));
 }
 
-/// Goal: the lab reads every word where the object writes it, adds threads up, and leaves out what
-/// a dead process held.
+/// Goal: the lab reads every word where the object writes it, adds threads up, and leaves out the
+/// blocks of a dead process.
 #[test]
 fn a_file_is_read() {
     let thread = |index: usize, field: usize| {

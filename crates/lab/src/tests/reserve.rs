@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what one round leaves serves the next, and more than there is cannot be spent.
+/// Goal: time left by one round serves the next, and no more than that can be spent.
 #[test]
 fn rounds_add_up() {
     let second = Duration::from_secs(1);

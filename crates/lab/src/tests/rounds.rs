@@ -61,8 +61,8 @@ fn after(begun: u32, candidates: &[Candidate], ratio: f64, spread: f64) -> Round
     rounds
 }
 
-/// Goal: a round that fails altogether ends the comparison with what was measured before it. It once
-/// threw all rounds away; only of the first one there is nothing to keep.
+/// Goal: a round in which all runs fail ends the comparison with the earlier measurements. It once threw all rounds
+/// away; of the first one there is nothing to keep.
 #[test]
 fn a_failed_round_keeps_the_ones_before() {
     let candidates = candidates(&["x"]);
@@ -141,8 +141,8 @@ fn who_crashes_twice_is_left_out() {
     assert!(of_machine.is_out());
 }
 
-/// Goal: when all others are left out that is the answer, with their causes; when the baseline is, the rounds end, with
-/// what it measured before if it did.
+/// Goal: when all others are left out that is the result, with their causes; when the baseline is, the rounds end, with
+/// its earlier values if there are any.
 #[test]
 fn nobody_is_compared_with_nobody() {
     let (candidates, plan) = (candidates(&["x"]), plan());
@@ -166,8 +166,8 @@ fn nobody_is_compared_with_nobody() {
     assert_eq!(end([&[], &[], &[]]), (Ok(()), String::new()));
 }
 
-/// Goal: a look ends the rounds when the answer is there and not before, whatever is asked of it;
-/// and every end says why.
+/// Goal: an interim analysis ends the rounds when the result is known and not before, whatever the
+/// plan; and every end has a reason.
 #[test]
 fn a_look_ends_what_is_decided() {
     let candidates = candidates(&["x"]);
@@ -237,8 +237,8 @@ fn widths_are_foretold() {
     assert!(foretold(0.2).contains("half of the margin of 5 %"));
 }
 
-/// Goal: a candidate that is decided at a look that ends nothing takes no part in later rounds, baseline and its
-/// double do, and who is left gets its time as more slices of rounds that stay as many as they were.
+/// Goal: a candidate that is decided at an analysis that ends nothing takes no part in later rounds, baseline and its
+/// double do; the remaining ones get its time as more slices, and the number of rounds stays.
 #[test]
 fn the_decided_leave() {
     let candidates = candidates(&["x", "y"]);
@@ -260,7 +260,7 @@ fn the_decided_leave() {
             .left_text(&candidates)
             .contains("; x was decided after 10 rounds")
     );
-    // There is nobody left to leave at the next look.
+    // No candidate is left to drop at the next analysis.
     rounds.let_decided_leave(&open, &course, &mut |event| notes.push(event.clone()));
     assert_eq!(notes.len(), 1);
 }

@@ -9,7 +9,7 @@ fn wait_for(count: &AtomicUsize, more: usize) {
     }
 }
 
-/// Goal: samples come while it runs, in order; a process that is gone ends it.
+/// Goal: samples come while it runs, in order; a process that has ended ends it.
 #[test]
 fn samples_follow_a_process() {
     let sampler = Sampler::start(ProcessTree::new(std::process::id()), None, 1);
@@ -25,10 +25,10 @@ fn samples_follow_a_process() {
     assert!(gone.finish().rss.points.is_empty());
 }
 
-/// With eighteen servers on a busy machine the pause after a look was longer than an idle phase: nine of ten rounds had
-/// no memory after the burst.
+/// With eighteen servers on a busy machine the pause after a reading was longer than an idle phase: nine of ten rounds
+/// had no memory after the burst.
 ///
-/// Goal: a pause grows with what looks cost, by the number of samplers, and never above half a second.
+/// Goal: a pause grows with the cost of readings, by the number of samplers, and never above half a second.
 #[test]
 fn pauses_are_bounded() {
     let members = |rest_share| Members {

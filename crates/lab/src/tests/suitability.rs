@@ -15,7 +15,7 @@ fn compile(directory: &Path, name: &str, flags: &[&str]) -> std::path::PathBuf {
     program
 }
 
-/// Goal: each kind of program that cannot be served is told by its file, and a plain one is not.
+/// Goal: each kind of program that cannot be served is recognised by its file, and a plain one is not.
 #[test]
 fn unsuitable_programs_are_told_by_their_files() {
     let directory = tempfile::tempdir().unwrap();

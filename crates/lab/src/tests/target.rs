@@ -35,8 +35,8 @@ fn commands() {
     assert!(other.takes_its_port(&[("LISTEN".into(), ":{port}".into())]));
 }
 
-/// Goal: a server that is told its port gets one of its own each time, and is asked there: in its address, in the
-/// Host field and in what a script is told.
+/// Goal: a server with a given port gets one of its own each time, and requests use it: in its address, in the Host
+/// field and in the script's values.
 #[test]
 fn ports_are_filled_in() {
     let mut requests = requests("127.0.0.1:8080");
@@ -93,7 +93,7 @@ fn unix_sockets_have_a_place_for_the_port_too() {
     assert_eq!(requests.addresses_at(7)[0].to_string(), "unix:/run/x-7");
 }
 
-/// Goal: what cannot be asked is refused before a server is started.
+/// Goal: an impossible request is refused before a server is started.
 #[test]
 fn requests_that_cannot_be_made_are_refused() {
     let mut requests = requests("127.0.0.1:1");

@@ -1,7 +1,7 @@
 use super::*;
 use crate::target::ServerRequests;
 
-/// Goal: both forms are read as they are meant: lists of variables with commas in their values, and
+/// Goal: both forms are read correctly: lists of variables with commas in their values, and
 /// commands with quotes.
 #[test]
 fn variants_are_read() {
@@ -23,7 +23,7 @@ fn variants_are_read() {
     assert_eq!(musl.command().unwrap(), words.map(OsString::from));
 }
 
-/// Goal: what is none is refused with how to write one.
+/// Goal: text that is no variant is refused with how to write one.
 #[test]
 fn wrong_variants_are_named() {
     for (text, part) in [

@@ -7,7 +7,7 @@ fn times(threads: &[(u32, u64, u64)]) -> WaitTimes {
     }
 }
 
-/// Goal: waiting counts where nobody of the target's own was waited for, and only then.
+/// Goal: waiting counts where no thread of the target itself was the cause, and only then.
 #[test]
 fn only_others_are_to_blame() {
     let before = times(&[(1, 500, 40), (2, 1_000, 10)]);

@@ -19,7 +19,7 @@ fn steady_after(per_s: impl Iterator<Item = f64>) -> Option<(usize, Slices)> {
     None
 }
 
-/// Goal: what is steady from the start takes six slices and no warm-up, bursts of a neighbour or not.
+/// Goal: a target that is steady from the start takes six slices and no warm-up, bursts of a neighbour or not.
 #[test]
 fn steady_from_the_start() {
     let (count, found) = steady_after([1000.0; 20].into_iter()).unwrap();
@@ -52,7 +52,7 @@ fn a_transient_is_counted() {
     assert!(found.capacity_per_s() < 1_500.0);
 }
 
-/// Goal: what keeps changing is never steady.
+/// Goal: a target that keeps changing is never steady.
 #[test]
 fn what_changes_is_not_steady() {
     assert!(steady_after((0..60).map(|slice| 100.0 * 1.06_f64.powi(slice))).is_none());
@@ -79,7 +79,7 @@ fn noisy(random: &mut fastrand::Rng, count: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The try-out's whole rule: patience, and once more as long where a drift shows.
+/// The try-out's whole rule: the time limit, and once more as long where a drift shows.
 fn is_called_unsteady(per_s: &[f64], patience: usize) -> bool {
     let mut found = Slices::default();
     for (index, &rate) in per_s.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What a candidate may be beside an allocator, and what it is measured with: variables of the shell, settings
-//! without effect, other environments and other commands.
+//! Candidates beyond an allocator, and their measurement: variables of the shell, settings without effect, other
+//! environments and other commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,8 +77,8 @@ fn notes(config: &CompareConfig, until: impl Fn(&LabEvent) -> bool, stopped: boo
 /// Set in the process of its own that a test needs for its environment; the value says what is asked.
 const INSIDE: &str = "MILLPOND_TEST_INSIDE";
 
-/// Goal: what the shell says to allocators reaches no candidate unless the user wants it, then every one, behind
-/// the candidate's own library; the record and a line say which. A runtime's switch and the user's own word stay.
+/// Goal: the shell's settings of allocators reach no candidate unless the user requests it, then every one, behind the
+/// candidate's own library; the record and a line say which. A runtime's switch and the user's own word stay.
 #[test]
 fn variables_of_the_shell_are_dropped_or_kept() {
     if !has_program("python3") || !has_program("cc") {
@@ -294,7 +294,7 @@ fn minor_version_of_the_c_library() -> Option<u32> {
     text.lines().next()?.rsplit_once('.')?.1.parse().ok()
 }
 
-/// Goal: what an allocator clips is told with the value that holds, and what it takes is not.
+/// Goal: a value that an allocator clips is reported with the effective one, and a value that it takes is not.
 #[test]
 fn clipped_settings_are_told() {
     if !is_here("jemalloc") {
@@ -312,7 +312,7 @@ fn clipped_settings_are_told() {
     assert!(!said("jemalloc:narenas=2: "), "{notes:?}");
 }
 
-/// Goal: background threads are looked for where requests are served: a child that was forked has none.
+/// Goal: background threads are searched for where requests are served: a forked child has none.
 #[test]
 fn background_threads_are_looked_for_in_those_that_serve() {
     if !has_program("python3") || !is_here("jemalloc") {
@@ -398,7 +398,7 @@ fn caches_per_cpu_are_proved() {
 }
 
 /// Goal: settings of one allocator are compared with it as it is, on a real server: each reaches its processes and the
-/// report, with what it changes and an answer. Two rounds decide nothing, and nothing is claimed.
+/// report, with its effect and an answer. Two rounds decide nothing, and nothing is claimed.
 #[test]
 #[ignore = "slow tier: a whole comparison of 18 candidates, two minutes"]
 fn settings_of_an_allocator_are_compared() {

@@ -9,8 +9,8 @@ use millpond_measure::record::{Coexistence, ComparisonRecord, RoundStatus};
 
 use crate::common::{free_address, short_comparison};
 
-/// Answers every GET; where it listens says its first argument, in Python. A second argument names a file that
-/// only one copy can hold. Head and body leave together: a second packet would wait 40 ms for the first one's
+/// Responds to every GET; its first argument, in Python, is where it listens. A second argument names a file that only
+/// one copy can hold. Head and body leave together: a second packet would wait 40 ms for the first one's
 /// acknowledgement.
 const SERVER: &str = "import fcntl, http.server, os, sys\n\
     class Handler(http.server.BaseHTTPRequestHandler):\n\
@@ -57,7 +57,7 @@ fn way(record: &ComparisonRecord) -> Coexistence {
     record.settings.coexistence.expect("a way")
 }
 
-/// What is found where the port is always the same: namespaces need a privilege.
+/// The result where the port is always the same: namespaces need a privilege.
 fn at_one_port() -> Coexistence {
     match NetworkNamespace::create() {
         Ok(_) => Coexistence::Namespaces,
@@ -102,8 +102,8 @@ fn one_port_is_many_in_namespaces() {
     assert_eq!(is_warned, way(&record) == Coexistence::OneAtATime);
 }
 
-/// Goal: what a second copy cannot do beside the first makes them live one at a time, and the report says what that
-/// was, with the server's own last words.
+/// Goal: a conflict of a second copy with the first makes them run one at a time, and the report names it, with the
+/// server's own last output.
 #[test]
 fn copies_that_exclude_each_other_live_in_turn() {
     let directory = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ fn copies_that_exclude_each_other_live_in_turn() {
     assert!(warning.contains("BlockingIOError"), "{warning}");
 }
 
-/// Goal: a copy that answers something else in its own place is not what is to be measured.
+/// Goal: a copy with a different response at its own address is not what is to be measured.
 #[test]
 fn other_answers_are_another_server() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the tests share: a launcher, targets made of the system's own programs, and a free port.
+//! The common parts of the tests: a launcher, targets made of the system's own programs, and a free port.
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpStream};
@@ -49,9 +49,8 @@ pub(crate) fn short_comparison(
     config
 }
 
-/// An address that no other program takes before the target that is told of it: its port lies outside the
-/// range that the kernel gives away, and no other test has it, since each keeps a name for its port until
-/// it ends.
+/// An address that no other program takes before the target that gets it: its port lies outside the range that the
+/// kernel gives away, and no other test has it, since each keeps a name for its port until it ends.
 pub(crate) fn free_address() -> SocketAddr {
     loop {
         let port = port::choose().expect("no free port");
@@ -117,7 +116,7 @@ pub(crate) fn python_server(address: SocketAddr) -> Vec<String> {
     command
 }
 
-/// A Redis that keeps nothing on disk: it speaks no HTTP and brings jemalloc along.
+/// A Redis that keeps nothing on disk: it speaks no HTTP and is linked to jemalloc.
 pub(crate) fn redis_server(address: SocketAddr) -> Vec<String> {
     let (ip, port) = (address.ip().to_string(), address.port().to_string());
     let words = ["redis-server", "--bind", &ip, "--port", &port, "--save", ""];
@@ -134,7 +133,7 @@ pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
 }
 
 /// The allocators of this system that can be preloaded. Without any (no root to install them) there
-/// is nothing to prove, and the test that asked says so and passes.
+/// is nothing to prove, and the test prints that and passes.
 pub(crate) fn preloadable() -> Vec<Allocator> {
     let mut found = allocator::discover();
     found.retain(|one| one.library.is_some());
@@ -144,7 +143,7 @@ pub(crate) fn preloadable() -> Vec<Allocator> {
     found
 }
 
-/// True if the shell would find `program`; otherwise the caller's test is skipped, and says so.
+/// True if the shell would find `program`; otherwise the caller's test is skipped with a message.
 pub(crate) fn has_program(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
@@ -154,12 +153,12 @@ pub(crate) fn has_program(program: &str) -> bool {
     found
 }
 
-/// Node itself, not a script in front of it; a test without it says so and passes.
+/// Node itself, not a script in front of it; a test without it prints that and passes.
 pub(crate) fn node_server() -> Option<String> {
     has_program("node").then(|| "node".to_owned())
 }
 
-/// Whether an allocator is installed; says so if it is not.
+/// Whether an allocator is installed; prints a message if it is not.
 pub(crate) fn is_here(name: &str) -> bool {
     let found = allocator::discover().iter().any(|one| one.name == name);
     if !found {

@@ -205,7 +205,7 @@ fn sentence(config: &CompareConfig) -> String {
     run(config).0.expect_err("a refusal").to_string()
 }
 
-/// Goal: what can be refused before anything starts is refused with what to do.
+/// Goal: mistakes that can be found before anything starts are refused with what to do.
 #[test]
 fn wrong_settings_are_sentences() {
     let directory = tempfile::tempdir().unwrap();
@@ -238,7 +238,7 @@ fn wrong_settings_are_sentences() {
     assert_eq!(absent, "the command no-such-server was not found");
 }
 
-/// Goal: a server that goes into the background is told how to stay.
+/// Goal: a server that goes into the background gives advice on how to stay in the foreground.
 #[test]
 fn daemonizing_nginx_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -311,14 +311,14 @@ fn static_server_gives_no_verdict() {
     );
 }
 
-/// Goal: a server that dies in the middle gives a sentence with its last words.
+/// Goal: a server that dies in the middle gives a sentence with its last output.
 #[test]
 fn dying_server_is_told() {
     let directory = tempfile::tempdir().unwrap();
     let address = free_address();
     let wrapper = directory.path().join("dies.sh");
     let log = directory.path().join("access.log");
-    // It serves until it has been asked for a while, then goes with a word.
+    // It serves for a while, then exits with a message.
     let text = format!(
         "#!/bin/sh\n\"$@\" & server=$!\n\
          until [ \"$(wc -l < '{}')\" -ge 200 ]; do sleep 0.01; done\n\
@@ -382,7 +382,7 @@ fn interruption_keeps_what_was_measured() {
     assert!(!is_taken(address));
 }
 
-/// Goal: Ctrl-C before anything was measured says so and leaves nothing behind.
+/// Goal: Ctrl-C before anything was measured reports that and leaves nothing behind.
 #[test]
 fn early_interruption_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
@@ -393,9 +393,8 @@ fn early_interruption_is_an_error() {
     assert!(!is_taken(address));
 }
 
-/// Goal: without a number of rounds they end by themselves, at a look that was planned, and the record
-/// says at which, why, and what each look was allowed to claim. The load's figure is always the same;
-/// memory is what it is.
+/// Goal: without a number of rounds they end by themselves, at a planned interim analysis, and the record says at
+/// which, why, and what each analysis was allowed to claim. The load's figure is always the same; memory varies.
 #[test]
 fn rounds_end_by_themselves() {
     let directory = tempfile::tempdir().unwrap();
@@ -432,13 +431,13 @@ fn rounds_end_by_themselves() {
     assert_eq!(record.settings.schedule.len(), begun);
     let verdicts = &record.analysis.verdicts;
     let verdict = &verdicts.throughput.comparisons[0].verdict;
-    // The figure decides, unless the machine was too busy to believe any, or for a second round.
+    // The figure decides, unless the machine was too busy for any trusted one, or for a second round.
     let expected = match record.settings.rounds_done {
         0 | 1 => ["undecided", "not trusted"],
         _ => ["equivalent", "not trusted"],
     };
     assert!(expected.contains(&verdict.label()), "{verdict:?}");
-    // What counts as the same stands beside an answer: where a busy machine leaves none, there is a reason instead.
+    // The margin stands beside an answer: where a busy machine leaves none, there is a reason instead.
     let memory = &verdicts.memory;
     let (text, expected) = match memory.trusted {
         true => (&memory.resolution, "up to 5 % counts as the same"),
@@ -459,9 +458,9 @@ fn rounds_end_by_themselves() {
 /// Three false alarms in a row are one in eight thousand.
 const ATTEMPTS_AGAINST_CHANCE: u32 = 3;
 
-/// Goal: a server with a thread for each connection keeps freed blocks in as many arenas as the C library allows: with one
-/// arena it needs a part of the memory, and that is the answer. From a single request, or with the threads gone when memory
-/// was read, the same comparison once said the contrary.
+/// Goal: a server with a thread for each connection keeps freed blocks in as many arenas as the C library allows: with
+/// one arena it needs a part of the memory, and that is the answer. From a single request, or with the threads gone
+/// when memory was read, the same comparison once had the opposite result.
 #[test]
 fn arena_bloat_is_found() {
     let directory = tempfile::tempdir().unwrap();
@@ -474,7 +473,7 @@ fn arena_bloat_is_found() {
     config.connections = 32;
     config.rounds = Some(7);
     config.lengths.memory = Some(MemoryWork::Requests(1_000));
-    // Of twenty baselines run twice one differs from itself by chance, and then no answer is given.
+    // Of twenty baselines run twice one differs from itself by chance, and then there is no answer.
     let mut answers = (0..ATTEMPTS_AGAINST_CHANCE).map(|_| {
         let record = run(&config).0.unwrap().record;
         record.analysis.verdicts.memory

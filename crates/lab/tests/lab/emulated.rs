@@ -1,4 +1,4 @@
-//! Instructions per request counted under valgrind, of somebody else's server.
+//! Instructions per request counted under valgrind, of a third-party server.
 
 use std::sync::atomic::AtomicBool;
 
@@ -7,9 +7,9 @@ use millpond_measure::record::{Measure, Operation, Quantity};
 
 use crate::common::{free_address, has_program, nginx, preloadable, short_comparison};
 
-/// Goal: where it is asked for every candidate has as many counts as were wanted, of nginx's master
-/// and workers together; the baseline and its double have the same to a few percent, which no clock on a
-/// busy machine would say; and the record tells who counted.
+/// Goal: where it is asked for every candidate has as many counts as were wanted, of nginx's master and workers
+/// together; the baseline and its double have the same to a few percent, which no clock on a busy machine would show;
+/// and the record names the counter.
 #[test]
 fn nginx_is_counted_by_valgrind() {
     if !has_program("valgrind") || !has_program("nginx") {

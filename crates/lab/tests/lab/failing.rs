@@ -1,5 +1,5 @@
-//! Candidates that fail, and requests that do: what is left out with which cause, what is counted, and what the others come
-//! to. A server of our own, under shims that crash, hang, or are killed at a certain heap call.
+//! Candidates that fail, and requests that do: which are left out with which cause, which are counted, and the results
+//! of the others. A server of our own, under shims that crash, hang, or are killed at a certain heap call.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::presence::compile_c;
 
 /// Later than the last call before the first request, earlier than the end of the first burst.
 const LIMIT: u32 = 500;
-/// A server that answers at once and then not for so long hangs.
+/// A server that responds at once and then not for so long hangs.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// A comparison of the server in `directory`, with this word, under the C library's malloc, a setting of it, and shims:

@@ -106,7 +106,7 @@ fn a_report_has_flame_graphs() {
     assert!(!flames.exists());
 }
 
-/// Goal: where the budget's part has no room for a single run, the report says so and is complete
+/// Goal: where the budget's part has no room for a single run, the report says that and is complete
 /// otherwise.
 #[test]
 #[ignore = "slow tier: a whole comparison, 20 s"]

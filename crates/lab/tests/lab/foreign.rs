@@ -64,8 +64,8 @@ fn sentence(config: &CompareConfig) -> String {
     run(config).expect_err("a refusal").to_string()
 }
 
-/// Goal: with phases the user's program runs in each phase under load and is told which; what it says of steady phases
-/// counts, and costs are per request.
+/// Goal: with phases the user's program runs in each phase under load and gets its name; its values for steady phases
+/// count, and costs are per request.
 #[test]
 fn redis_has_phases() {
     if !has_program("redis-server") || !has_program("redis-benchmark") {
@@ -177,8 +177,8 @@ fn redis_is_compared_by_its_own_benchmark() {
     assert!(text.contains("request.custom:longest:ms:lower"));
 }
 
-/// Goal: a load that has to warm up runs as often as was asked for before the time that counts, in the
-/// try-out as in every run, and the record says so.
+/// Goal: a load that has to warm up runs as often as requested before the time that counts, in the try-out as in every
+/// run, and the record says so.
 #[test]
 fn a_load_warms_up() {
     let directory = tempfile::tempdir().unwrap();
@@ -262,7 +262,7 @@ fn other_answers_are_left_out() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = redis(directory.path());
     let note = directory.path().join("note");
-    // What it answers the second time is not what it answered the first time.
+    // Its second response differs from the first.
     let line = format!("echo x >> {0}; wc -l < {0}", note.display());
     config.options.check = Some(line);
     let told = sentence(&config);

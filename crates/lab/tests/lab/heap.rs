@@ -1,4 +1,4 @@
-//! What the heap trace says of programs whose every block is known, in front of every allocator.
+//! The heap trace of programs whose every block is known, in front of every allocator.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ pub(crate) fn traced(
         .collect();
     let mut spec = spec(directory, &words);
     spec.log = directory.join("log");
-    // What an earlier one printed is not this one's.
+    // The output of an earlier one is not this one's.
     let _ = fs::remove_file(&spec.log);
     spec.preload.push(trace.object().to_owned());
     put_under(&mut spec, allocator);
@@ -87,8 +87,8 @@ int main(void) {\n\
   for (int i = 0; i < N; i++) block[i] = malloc(1000);\n\
   write(1, \"held\\n\", 5); pause(); return 0;\n}\n";
 
-/// Goal: sizes are exact; what lives, what lived at most, how long the dead lived and who gave them
-/// back are right within the sampling's error; all of it survives SIGKILL.
+/// Goal: sizes are exact; live bytes, their peak, lifetimes and the freeing threads are right
+/// within the sampling's error; all of it survives SIGKILL.
 #[test]
 fn blocks_are_known() {
     let directory = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ int main(void) {\n\
   for (int i = 0; i < 3000; i++) { pthread_t one; pthread_create(&one, 0, work, 0); pthread_join(one, 0); }\n\
   return 0;\n}\n";
 
-/// Goal: records go from threads that end to threads that begin, and no call is lost on the way.
+/// Goal: records go from threads that end to threads that begin, and no call is lost.
 #[test]
 fn threads_come_and_go() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a target must not inherit from the lab, or from the shell that the lab was started in.
+//! Things that a target must not inherit from the lab, or from the shell that the lab was started in.
 
 use std::fs;
 use std::io::Write;

@@ -18,7 +18,7 @@ pub(crate) const DOUBLING: &str = "#include <stddef.h>\n\
     void *realloc(void *at, size_t size) { return __libc_realloc(at, 2 * size); }\n\
     void free(void *at) { __libc_free(at); }\n";
 
-/// Four workers share 40 MB of blocks and a file of 400 MB with their parent; each answers ten connections, ends, and is
+/// Four workers share 40 MB of blocks and a file of 400 MB with their parent; each serves ten connections, ends, and is
 /// followed by another.
 const SERVER: &str = r"
 import mmap, os, socket, sys
@@ -57,7 +57,7 @@ fn median(candidate: &CandidateRounds, quantity: Quantity) -> f64 {
 /// A Python server with mapped files showed 1.09x for an allocator that doubles each size; by hand it was 1.83x. Comparisons
 /// of Apache's prefork ended because a child did.
 ///
-/// Goal: what a doubling allocator costs a server whose workers come and go is seen in memory, its peak, its mean and
+/// Goal: what a doubling allocator costs a server whose workers are replaced shows in memory, its peak, its mean and
 /// after idle; what they share counts once; the mapped file is apart.
 #[test]
 #[ignore = "slow tier: a whole comparison, 15 s"]

@@ -1,4 +1,4 @@
-//! Whose a program's memory is, of programs in which that is known.
+//! The owners of a program's memory, of programs in which they are known.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ int main(void) {\n\
   for (int i = 0; i < 32 * 1024; i++) memset(mi_malloc(1024), 1, 1024);\n\
   pthread_create(&thread, 0, deep, 0); pthread_join(thread, 0); return 0;\n}\n";
 
-/// What is found in the processes below `pid`.
+/// The findings in the processes below `pid`.
 fn found(pid: i32, trace: &millpond_lab::trace::Trace) -> Reach {
     let heap = trace.read_heap(&|_| true).expect("counters");
     let members = ProcessTree::new(u32::try_from(pid).expect("a process")).members();
@@ -56,7 +56,7 @@ fn mib_of(reach: &Reach, is_meant: impl Fn(&Holder) -> bool) -> f64 {
 
 /// A program with two allocators was proved to run under every candidate, as if all of its memory were malloc's.
 ///
-/// Goal: each part of the memory is named by who holds it, under every allocator.
+/// Goal: each part of the memory is named by its holder, under every allocator.
 #[test]
 fn two_allocators_in_one_process_have_their_shares() {
     let directory = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn two_allocators_in_one_process_have_their_shares() {
         let inside = |holder: &Holder| matches!(holder, Holder::Embedded { name, object } if name == "mimalloc" && object == "known");
         let own = mib_of(&reach, inside);
         assert!((31.9..33.0).contains(&own), "{name}: {reach:?}");
-        // What an allocator takes for itself is its own business.
+        // An allocator's own memory is not checked.
         let malloc = mib_of(&reach, |holder| *holder == Holder::Malloc);
         assert!(malloc > 31.0, "{name}: {reach:?}");
         if name == allocator::GLIBC {
@@ -88,8 +88,8 @@ fn two_allocators_in_one_process_have_their_shares() {
     }
 }
 
-/// Four children share what their parent wrote, and each writes 4 MiB of its own by its own allocator. With a word that
-/// memory lies right below the shared block, so that the kernel makes one mapping of both.
+/// Four children share what their parent wrote, and each writes 4 MiB of its own by its own allocator. With an argument
+/// that memory lies right below the shared block, so that the kernel makes one mapping of both.
 const PREFORK: &str = "#include <stdlib.h>\n#include <string.h>\n#include <sys/mman.h>\n#include <unistd.h>\n\
 #define MIB (1 << 20)\n\
 int main(int count, char **words) {\n\
@@ -101,7 +101,8 @@ int main(int count, char **words) {\n\
     memset(own, i, 4 * MIB); if (i == 3) { sleep(0); write(1, \"held\\n\", 5); } pause(); }\n\
   pause(); return 0;\n}\n";
 
-/// Goal: what forks share counts once, and what each wrote counts for each, by the notes it took over from its parent.
+/// Goal: memory shared by forks counts once, and memory written by each counts for each, by the notes it took over from
+/// its parent.
 #[test]
 fn pages_that_forks_share_count_once() {
     forks_share_once(&[]);

@@ -59,8 +59,8 @@ fn answer<'a>(record: &'a ComparisonRecord, name: &str) -> &'a PhasesAnswer {
         .unwrap_or_else(|| panic!("{name} in {:?}", record.analysis.phases))
 }
 
-/// Goal: what connections hold in a burst is its peak and is gone after it where malloc gives it back at once; what is
-/// pinned block by block stays, and is told from what the program uses.
+/// Goal: what connections hold in a burst is its peak and is gone after it where malloc gives it back at once; memory
+/// pinned block by block stays, and is distinguished from what the program uses.
 #[test]
 #[ignore = "slow tier: the peak is in samples, which a busy machine may let come too late"]
 fn a_burst_falls_or_is_retained() {
@@ -92,7 +92,7 @@ fn a_burst_falls_or_is_retained() {
     assert!(found.heap_sentence.contains("(retained)"), "{found:?}");
 }
 
-/// Goal: a leak is put down to the program under every allocator, and not to malloc.
+/// Goal: a leak is attributed to the program under every allocator, and not to malloc.
 #[test]
 #[ignore = "slow tier: a whole comparison, a minute"]
 fn a_leak_is_the_programs() {
@@ -107,7 +107,7 @@ fn a_leak_is_the_programs() {
     }
 }
 
-/// Goal: what asks for twice the bytes needs twice the limit, and the server is killed below it.
+/// Goal: an allocator that requests twice the bytes needs twice the limit, and the server is killed below it.
 #[test]
 #[ignore = "slow tier: two bisections, a minute; needs root"]
 fn a_doubling_allocator_needs_twice_the_limit() {
@@ -141,7 +141,7 @@ fn a_doubling_allocator_needs_twice_the_limit() {
     );
 }
 
-/// Goal: a server that is killed at its limit is told of with the limit, and the others are compared.
+/// Goal: a server that is killed at its limit is reported with the limit, and the others are compared.
 #[test]
 fn a_kill_at_the_limit_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -221,8 +221,8 @@ fn a_cache_is_live_and_does_not_grow() {
     }
 }
 
-/// Goal: jemalloc gives memory back while the server idles only with its background thread; without, it keeps what a burst
-/// had, for nobody calls it.
+/// Goal: jemalloc gives memory back while the server idles only with its background thread; without, it keeps the
+/// memory of a burst, because nothing calls it.
 #[test]
 #[ignore = "slow tier: idle phases of seconds; needs jemalloc"]
 fn a_background_thread_gives_back_while_idle() {

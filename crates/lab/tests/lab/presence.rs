@@ -1,4 +1,4 @@
-//! Is the allocator really there? Proof with real targets, and every way of cheating we know.
+//! Is the allocator really there? Proof with real targets, and every known way to be deceived.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -73,7 +73,7 @@ fn python_serves_under_each_allocator() {
     }
 }
 
-/// Goal: a wrapper that drops the variable is caught, since the process that serves is looked at.
+/// Goal: a wrapper that drops the variable is caught, since the process that serves is checked.
 #[test]
 fn wrapper_that_drops_the_preload_is_caught() {
     let directory = tempfile::tempdir().unwrap();

@@ -58,7 +58,7 @@ fn folded(config: &ProfileConfig, name: &str) -> Stacks {
     Stacks::parse_folded(&text).expect("folded")
 }
 
-/// What was seen below a frame, wherever it is.
+/// The weight below a frame, wherever it is.
 fn below(stacks: &Stacks, frame: &str) -> u64 {
     let has = |stack: &str| stack.split(';').any(|name| name == frame);
     let found = stacks.iter().filter(|(stack, _)| has(stack));
@@ -130,8 +130,7 @@ fn sampled_totals_agree_with_known_calls() {
     }
 }
 
-/// Goal: children of a fork are sampled with their parent's names, even when they are gone long before
-/// anybody looks at them.
+/// Goal: children of a fork are sampled with their parent's names, even when they are gone long before they are read.
 #[test]
 fn forks_are_sampled_too() {
     let directory = tempfile::tempdir().unwrap();
@@ -366,7 +365,7 @@ fn python_under_load() {
     assert!(figures.samples > 100, "{figures:?}");
 }
 
-/// Goal: a program that no preloaded object can enter is told why there are no allocation graphs.
+/// Goal: a program that cannot preload objects gets the reason why there are no allocation graphs.
 #[test]
 fn a_static_program_has_no_allocation_graphs() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 //! Requests of all kinds towards nginx: a method with a body, several URLs, a script, IPv6, a unix socket, TLS. nginx
-//! answers 4xx or 5xx to what it was not to be sent, so that a comparison that sends something else fails.
+//! responds 4xx or 5xx to any other request, so that a comparison that sends something else fails.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,7 +16,7 @@ use rcgen::{CertificateParams, KeyPair};
 
 use crate::common::{free_address, short_comparison};
 
-/// What nginx answers; `$request_body` has a value only where the body is read, so the length stands for it.
+/// The response of nginx; `$request_body` has a value only where the body is read, so the length stands for it.
 const LOCATIONS: &str = "location = /get { if ($request_method != GET) { return 405; } return 200 'got'; }\n\
     location = /post {\n\
     if ($request_method != POST) { return 405; }\n\
@@ -45,7 +45,7 @@ fn nginx(directory: &Path, listen: &str) -> Vec<String> {
         .to_vec()
 }
 
-/// A comparison of nginx, which is told where to listen, under `requests`.
+/// A comparison of nginx, which gets its port from the lab, under `requests`.
 fn config(directory: &Path, listen: &str, requests: ServerRequests) -> CompareConfig {
     let words = nginx(directory, listen);
     let allocators = ["glibc", "mempool"].map(str::to_owned).to_vec();
@@ -222,7 +222,7 @@ fn tls(trust: Trust, host: &str) -> ServerRequests {
 }
 
 /// Goal: a server that speaks TLS is awaited and driven over TLS, its version is in the record, and a certificate for
-/// another name ends it with what to look at.
+/// another name ends it with what to check.
 #[test]
 fn tls_is_spoken() {
     let directory = tempfile::tempdir().unwrap();
@@ -242,7 +242,7 @@ fn tls_is_spoken() {
     );
 }
 
-/// Goal: what answers are held to is the user's to say: a status that is usually wrong may be the right one.
+/// Goal: the user defines the right response: a status that is usually wrong may be the right one.
 #[test]
 fn expected_statuses_are_right() {
     let directory = tempfile::tempdir().unwrap();

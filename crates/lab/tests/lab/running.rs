@@ -25,7 +25,7 @@ struct Program(Child);
 impl Program {
     /// Runs until its stdin ends, and has said that it is there.
     fn start(command: &mut Command) -> Self {
-        // What the shell says to allocators is no part of the test.
+        // The shell's settings of allocators are no part of the test.
         for name in [
             "LD_PRELOAD",
             "MALLOC_CONF",
@@ -71,7 +71,7 @@ fn finding<'a>(running: &'a Running, name: &str) -> &'a Finding {
         .unwrap_or_else(|| panic!("{name}: {running:?}"))
 }
 
-/// What `malloc_stats` wrote: system bytes of each arena, and of all with mapped blocks.
+/// The output of `malloc_stats`: system bytes of each arena, and of all with mapped blocks.
 fn oracle(text: &str) -> (Vec<u64>, u64) {
     let numbers = text
         .lines()
@@ -88,8 +88,8 @@ fn oracle(text: &str) -> (Vec<u64>, u64) {
     (numbers, all)
 }
 
-/// Goal: the arenas of a running process, and what they have from the system, are those that the C library itself tells;
-/// linked statically too, and with heaps of more than one piece.
+/// Goal: the arenas of a running process, and what they have from the system, are those that the C library itself
+/// reports; linked statically too, and with heaps of more than one piece.
 #[test]
 fn arenas_are_those_of_malloc_stats() {
     let directory = tempfile::tempdir().unwrap();
@@ -131,8 +131,8 @@ fn arenas_are_those_of_malloc_stats() {
     }
 }
 
-/// Goal: each installed allocator is told by its name and as preloaded, and its part of the headline; without one it is
-/// the C library's.
+/// Goal: each installed allocator is recognised by its name and as preloaded, with its part of the headline; without
+/// one it is the C library's.
 #[test]
 fn each_allocator_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -166,8 +166,8 @@ fn each_allocator_is_told() {
     }
 }
 
-/// Goal: an allocator that is there in vain is called that in the first lines: linked behind the C library, preloaded into a
-/// static program or into one that has its own malloc, or under a name that does not exist.
+/// Goal: an allocator that is present but unused is reported so in the first lines: linked behind the C library,
+/// preloaded into a static program or into one that has its own malloc, or under a name that does not exist.
 #[test]
 fn an_allocator_that_is_not_in_use_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -216,7 +216,7 @@ fn an_allocator_that_is_not_in_use_is_told() {
     }
 }
 
-/// Goal: a library that was removed since the start is told as the old one.
+/// Goal: a library that was removed since the start is reported as the old one.
 #[test]
 fn a_replaced_library_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -237,8 +237,8 @@ fn a_replaced_library_is_told() {
     assert!(serving.not_loaded.is_empty(), "{serving:?}");
 }
 
-/// Goal: settings are told from such that another allocator reads, that are misspelt, or that nobody takes; the C library's
-/// are read from its memory.
+/// Goal: settings are distinguished from those that another allocator reads, that are misspelt, or that none reads; the
+/// C library's are read from its memory.
 #[test]
 fn settings_are_told_with_their_effect() {
     let directory = tempfile::tempdir().unwrap();
@@ -280,7 +280,7 @@ fn settings_are_told_with_their_effect() {
     );
 }
 
-/// Goal: where jemalloc serves, its settings are its own, and one that it does not know is what it says.
+/// Goal: where jemalloc serves, its settings are its own, and it reports an unknown one itself.
 #[test]
 fn settings_of_jemalloc_are_asked() {
     let all = allocator::discover();
@@ -309,7 +309,7 @@ fn settings_of_jemalloc_are_asked() {
     assert!(told("2").1.contains("glibc reads it"));
 }
 
-/// Goal: what has no malloc is told as what it is: nobody, a zombie, a thread, the kernel's.
+/// Goal: a target without malloc is reported as what it is: no process, a zombie, a thread, the kernel's.
 #[test]
 fn what_is_no_process_is_told() {
     let error = |pid| examine_process(pid).unwrap_err();

@@ -1,6 +1,6 @@
 //! Servers that compile while they run: node and Java, compared and profiled.
 //!
-//! Each test without its runtime says so and passes: a JDK takes 200 MB that not every machine gives.
+//! Each test without its runtime prints that and passes: a JDK takes 200 MB that not every machine has.
 
 use std::fs;
 use std::path::Path;

@@ -46,7 +46,7 @@ fn a_server_starts_serves_and_stops() {
     assert!(!is_taken(address));
 }
 
-/// Goal: until told to go, the process is there but the target has not begun.
+/// Goal: until released, the process exists but the target has not begun.
 #[test]
 fn target_waits_before_its_first_instruction() {
     let directory = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ fn daemon_is_told_to_stay() {
     assert!(!is_alive(daemon));
 }
 
-/// Goal: a command that cannot be run, or ends at once, is told with its status and last words.
+/// Goal: a command that cannot be run, or ends at once, is reported with its status and last output.
 #[test]
 fn early_end_is_explained() {
     let directory = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn early_end_is_explained() {
     assert!(sentence.contains("killed by signal 11"), "{sentence}");
 }
 
-/// Goal: a program that runs but never answers does not hold the lab for ever.
+/// Goal: a program that runs but never responds does not block the lab forever.
 #[test]
 fn silence_is_bounded() {
     let directory = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn silence_is_bounded() {
     assert!(!is_alive(pid));
 }
 
-/// Goal: death in the middle is noticed, whoever caused it.
+/// Goal: a death in the middle of a run is noticed, whatever its cause.
 #[test]
 fn death_is_noticed() {
     let directory = tempfile::tempdir().unwrap();

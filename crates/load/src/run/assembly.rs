@@ -1,4 +1,4 @@
-//! What the threads counted, made one record: merged, completed by what nobody could count, judged.
+//! The threads' counts made one record: merged, completed by what no thread could count, judged.
 //!
 //! `run` calls it once, at the end.
 use super::WorkerEnd;
@@ -39,7 +39,7 @@ pub(super) fn assemble(
     let unsent_before = total.unsent;
     let mut is_of_all = false;
     if let Some(schedule) = shared.schedule.get() {
-        // A user who interrupts does not hold the backlog against the target.
+        // An interruption by the user does not count the backlog against the target.
         record.offered = schedule.offered_until(watched.end_ns);
         if let Some(offered) = record.offered
             && !matches!(watched.ended, Ended::Interrupted | Ended::Aborted)
@@ -89,7 +89,7 @@ pub(super) fn assemble(
     record.judged()
 }
 
-/// What was asked for, and how the machine and the connections fared.
+/// The settings, and how the machine and the connections fared.
 fn settings_of(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadRecord {
     let config = shared.config;
     LoadRecord {
@@ -163,7 +163,7 @@ fn addresses_of(shared: &Shared<'_>) -> Vec<LoadAddress> {
     .collect()
 }
 
-/// What ab tells of requests and responses.
+/// What ab reports of requests and responses.
 fn add_phases(record: &mut LoadRecord, total: &mut Outcome) {
     record.connect = total.phases.connect(&total.service);
     record.waiting = total.phases.waiting(&total.service);
@@ -175,7 +175,7 @@ fn add_phases(record: &mut LoadRecord, total: &mut Outcome) {
     record.body_bytes = total.phases.body_bytes;
 }
 
-/// What those found out who were not there in every run.
+/// Findings of those that were not in every run.
 fn add_guests(record: &mut LoadRecord, ends: &[WorkerEnd]) {
     for end in ends {
         record.openings.merge(&end.openings);
@@ -228,7 +228,7 @@ fn unix_ns(at: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What each class came to, under its name. `is_of_all`: the rate is of all responses.
+/// The results of each class, under its name. `is_of_all`: the rate is of all responses.
 fn classes_of(config: &LoadConfig, total: &Outcome, is_of_all: bool) -> Vec<ClassRecord> {
     let Workload::Mix(mix) = &config.workload else {
         return Vec::new();
@@ -248,7 +248,7 @@ fn classes_of(config: &LoadConfig, total: &Outcome, is_of_all: bool) -> Vec<Clas
         .collect()
 }
 
-/// The rate asked for: exactly, where it is one, else what the process came to in the window.
+/// The rate asked for: exactly, where it is one, else the process's rate in the window.
 fn mean_rate(arrivals: &Arrivals, record: &LoadRecord) -> Option<f64> {
     if let Some(rate) = arrivals.steady_rate() {
         return Some(rate.per_s());
@@ -257,7 +257,7 @@ fn mean_rate(arrivals: &Arrivals, record: &LoadRecord) -> Option<f64> {
     (record.duration_ns > 0).then(|| offered as f64 * 1e9 / record.duration_ns as f64)
 }
 
-/// Arrivals that no thread had a connection for are requests that were never answered.
+/// Arrivals that no thread had a connection for are requests without a response.
 fn count_unsent(
     schedule: &Schedule,
     offered: u64,
@@ -317,8 +317,8 @@ impl Window {
         }
     }
 
-    /// What the rate is of. Stragglers must not decide it, so a count ends it when there is nothing left to ask,
-    /// unless too little was answered until then: less than once for each of the `places` of requests.
+    /// The time span of the rate. Stragglers must not decide it, so a count ends it when nothing is left to send,
+    /// unless too few responses came until then: less than one for each of the `places` of requests.
     fn of_rate(&self, schedule: &Schedule, places: u64, total: &Outcome) -> LoadRateWindow {
         let start_ns = schedule.window_start_ns();
         let (rate_end_ns, requests_max) = (schedule.rate_end_ns(), schedule.requests_max());

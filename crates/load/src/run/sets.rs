@@ -80,7 +80,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// What the next set does; `None`: all is done. `samples_len` single requests are kept already.
+    /// The work of the next set; `None`: all is done. `samples_len` single requests are kept already.
     fn next(&self, samples_len: usize) -> Option<LoadConfig> {
         let time_left = self
             .duration_ns
@@ -115,7 +115,7 @@ impl<'a> Course<'a> {
         })
     }
 
-    /// Goes on behind a set; says whether it did as much as a set is to.
+    /// Continues after a set; returns whether it did as much as a set has to.
     fn takes(&mut self, end: &PartEnd) -> bool {
         self.done.requests += end.took.requests;
         self.done.time_ns = self.done.time_ns.saturating_add(end.took.time_ns);
@@ -130,7 +130,7 @@ impl<'a> Course<'a> {
             && record.rate_window.end != RateWindowEnd::LastAnswer
     }
 
-    /// What is left when the next set begins, with as many repetitions behind this one.
+    /// The rest when the next set begins, with as many repetitions behind this one.
     fn left(&self, repetitions: u64) -> Left {
         let rest = |all: Option<u64>, done: u64| {
             all.map(|all| all.saturating_mul(repetitions + 1).saturating_sub(done))
@@ -149,7 +149,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// What is left of a run.
+/// The rest of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Left {
     time_ns: Option<u64>,
@@ -196,7 +196,7 @@ impl Sets {
         }
     }
 
-    /// The next set found nobody.
+    /// The next set found no server.
     fn gone(&mut self, why: String) {
         if let Some(sum) = &mut self.sum {
             sum.ended = Ended::TargetGone;
@@ -221,7 +221,7 @@ impl Sets {
 /// Shows a set as a stretch of the whole run.
 struct SetObserver<'a> {
     whole: &'a dyn Observer,
-    /// What the sets before it came to.
+    /// The results of the sets before it.
     requests: u64,
     errors: LoadErrors,
     seconds: u64,

@@ -1,7 +1,7 @@
 //! The supervising thread's view of a run: when it begins, how far it is, and what ends it.
 //!
 //! `run` has started the workers and waits here until they are done, or until the caller, a
-//! condition or a target that is gone ends the run.
+//! condition or a dead target ends the run.
 use super::PATIENCE;
 use super::WarmUpWatch;
 use super::{Connecting, Observer, Progress, WorkerHandle};
@@ -20,7 +20,7 @@ use millpond_measure::record::{LoadErrors, LoadWarmUp};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// How often the supervising thread looks at flags; bounds how late Ctrl-C is noticed.
+/// How often the supervising thread checks flags; bounds how late Ctrl-C is noticed.
 const WATCH: Duration = Duration::from_millis(10);
 /// Between two calls of the progress function.
 const PROGRESS_NS: u64 = 250_000_000;
@@ -31,7 +31,7 @@ const START_DELAY_NS: u64 = 10_000_000;
 pub(super) struct Watched {
     pub(super) ended: Ended,
     pub(super) aborted: Option<String>,
-    /// When all threads were done, or were told to be.
+    /// When all threads were done, or had the order to stop.
     pub(super) end_ns: u64,
     pub(super) steal_share: Option<f64>,
     pub(super) warm_up: Option<LoadWarmUp>,
@@ -64,7 +64,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         }
     }
 
-    /// Threads with scripts may not come back: then the run is over all the same.
+    /// Threads with scripts may not return: the run is still over then.
     pub(super) fn over_scripts(self, has_script: bool) -> Self {
         Self { has_script, ..self }
     }
@@ -128,7 +128,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 self.observer.second(second);
                 abort.second(second);
             });
-            // The window has to begin ahead of every thread: what the observer took is over by now.
+            // The window has to begin ahead of every thread: the observer's time has passed by now.
             warm_up.look(schedule, &timeline.steadiness, monotonic_ns());
             if abort.reason.is_some() {
                 ended = Ended::Aborted;
@@ -313,8 +313,9 @@ impl Opening {
     }
 }
 
-/// Notices that a target is gone: no connection is up and none has come up for a while. Wanting
-/// both tells it from a server that closes every connection after its response.
+/// Notices that a target is gone: no connection is up and none has come up for a while. Both
+/// conditions together distinguish it from a server that closes every connection after its
+/// response.
 #[derive(Default)]
 struct GoneWatch {
     opened: u64,
@@ -334,7 +335,7 @@ impl GoneWatch {
     }
 }
 
-/// Tells the observer of the window's beginning and end, once each.
+/// Calls the observer at the window's beginning and end, once each.
 #[derive(Default)]
 struct WindowEdges {
     has_begun: bool,

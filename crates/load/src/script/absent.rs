@@ -36,7 +36,7 @@ impl Script {
         match self.0 {}
     }
 
-    /// What the script did wrong during the run.
+    /// The errors of the script during the run.
     pub fn errors(&self) -> &ScriptErrors {
         match self.0 {}
     }

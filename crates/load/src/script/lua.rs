@@ -1,8 +1,8 @@
 //! Scripts with Lua: a main state, and one state for each thread.
 //!
-//! Whether a script makes its requests itself, delays them or looks at responses is decided once,
-//! from the first thread after its `init`, so that a thread never asks Lua for what is not there.
-//! What `request()` returns is what leaves.
+//! Whether a script makes its requests itself, delays them or reads responses is decided once, from
+//! the first thread after its `init`: a thread never calls Lua for functions that are not there.
+//! The string that `request()` returns is sent unchanged.
 
 mod runner;
 mod state;
@@ -107,7 +107,7 @@ impl Script {
         self.flush();
     }
 
-    /// What the script did wrong during the run.
+    /// The errors of the script during the run.
     pub fn errors(&self) -> &ScriptErrors {
         &self.errors
     }
@@ -194,7 +194,7 @@ impl Pauses {
         self.ends.peek().map(|&Reverse((until_ns, _))| until_ns)
     }
 
-    /// A connection whose pause is over.
+    /// A connection whose pause has ended.
     fn end(&mut self, now_ns: u64) -> Option<u32> {
         while self.next_end_ns()? <= now_ns {
             let Reverse((until_ns, index)) = self.ends.pop()?;
@@ -211,7 +211,7 @@ impl Pauses {
 
 // Addresses as scripts see them: what `wrk.lookup` finds, `wrk.connect` tries and `thread.addr` is.
 
-/// How long `wrk.connect` waits for an address that does not answer at all.
+/// How long `wrk.connect` waits for an address that does not respond at all.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// An address in the hands of a script.
@@ -288,7 +288,7 @@ fn port_in(table: &str, service: &str) -> Option<u16> {
 
 // The requests in a string that a script returned: how many, and with which methods.
 
-/// Why a string cannot be sent: nobody could say which responses belong to it.
+/// Why a string cannot be sent: its responses could not be matched.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 enum BatchError {
     /// A place where no request can be recognised.
@@ -306,7 +306,7 @@ enum BatchError {
     TooMany,
 }
 
-/// How closely fields are looked at that say nothing about a request's length.
+/// How strictly fields are checked that say nothing about a request's length.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Look {
     /// Each has to be one: for the first request of a script, which is to find its mistakes.

@@ -72,7 +72,7 @@ fn a_bad_stretch_is_noticed_and_a_bad_second_is_not() {
     assert!(reason.ends_with("over 3 s"), "{reason}");
 }
 
-/// Goal: a target that answers nothing in time is slow, though no response was: its timeouts count
+/// Goal: a target without any response in time is slow, though no response was: its timeouts count
 /// with their age. Without a rule nothing is kept.
 #[test]
 fn silence_is_slow() {

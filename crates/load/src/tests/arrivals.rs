@@ -185,7 +185,7 @@ fn a_trace_is_played_once() {
     assert_eq!(arrivals.first_rate(), None);
 }
 
-/// Goal: what could never be played is refused with a sentence that says why.
+/// Goal: arrivals that could never be played are refused with a sentence that says why.
 #[test]
 fn impossible_processes_are_refused() {
     let endless = |per_s| Segment {

@@ -99,7 +99,7 @@ fn one_bad_vote_is_outvoted() {
     assert!(bracket.low().unwrap() > 985.0, "{:?}", bracket.low());
 }
 
-/// Goal: a rate that held once by luck is asked again, fails, and the search goes on below it.
+/// Goal: a rate that held once by luck is asked again, fails, and the search continues below it.
 #[test]
 fn luck_does_not_become_the_answer() {
     let mut was_lucky = false;

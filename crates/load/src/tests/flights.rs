@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What can happen to a connection.
+/// The possible events of a connection.
 #[derive(Clone, Debug)]
 enum Step {
     Push { count: usize, intended_ns: u64 },
@@ -61,7 +61,7 @@ proptest! {
                     }
                     unwritten = 0;
                 }
-                // Only what was written is answered.
+                // Only what was written gets a response.
                 Step::Take { count_max } => {
                     let count_max = count_max.min(plain.len() - unwritten);
                     if count_max == 0 {

@@ -41,7 +41,7 @@ fn cookies_are_sent_where_they_belong() {
     assert_eq!(sent(&Jar::default(), "/", 1), "");
 }
 
-/// Goal: each way of taking a cookie away takes it away, and time does.
+/// Goal: each way of removing a cookie removes it, and so does time.
 #[test]
 fn cookies_expire() {
     let mut jar = Jar::default();

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 const WINDOW_NS: u64 = 2_000_000_000;
 
-/// Answers as (slip, service, status is 200).
+/// Responses as (slip, service, status is 200).
 type Answers = Vec<(u64, u64, bool)>;
 
-/// What a generator would have recorded of these.
+/// The record of a generator with these.
 fn record(answers: &[(u64, u64, bool)], threads: usize) -> LoadRecord {
     let mut record = LoadRecord {
         threads,
@@ -126,7 +126,7 @@ fn settings_are_those_of_all() {
     assert!(merged.verdict.reasons[0].contains("interrupted"));
 }
 
-/// Goal: what cannot be merged is refused with the reason.
+/// Goal: records that cannot be merged are refused with the reason.
 #[test]
 fn what_is_not_one_run_is_refused() {
     let merge = |records: Vec<LoadRecord>| LoadRecord::merged(records).map(|_| ());

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
-    /// Goal: what is put together from the exceptions is what recording each request would give.
+    /// Goal: the sums made from the exceptions equal those of recording each request.
     #[test]
     fn exceptions_make_the_whole(
         requests in prop::collection::vec(

@@ -20,7 +20,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// What a generator would record of evenly spaced requests for this long, after a warm-up.
+    /// The record of a generator of evenly spaced requests for this long, after a warm-up.
     fn step(&mut self, per_s: f64, warm_up_s: f64, span_s: f64) -> LoadRecord {
         let warm_up = (warm_up_s * per_s) as u64;
         let offered = (span_s * per_s).ceil() as u64;
@@ -52,7 +52,7 @@ impl Queue {
         record
     }
 
-    /// What a search with steps of at least this length finds, as a share of the capacity.
+    /// The result of a search with steps of at least this length, as a share of the capacity.
     fn found(&mut self, slo: &str, step_s: f64, warm_up_s: f64) -> f64 {
         let slo: Slo = slo.parse().unwrap();
         let first_per_s = self.capacity_per_s * (0.05 + (self.random)() * 0.3);
@@ -84,8 +84,8 @@ fn random(mut state: u64) -> Box<dyn FnMut() -> f64> {
     })
 }
 
-/// Goal: what is found is the capacity within 3 %, however loose the objective is: a queue that grows
-/// does not reach a loose one within a step, which is no reason to call its rate kept.
+/// Goal: the search finds the capacity within 3 %, however loose the objective is: a growing queue does not reach a
+/// loose objective within a step, which is no reason to accept its rate.
 #[test]
 fn a_loose_objective_finds_the_same_capacity() {
     for (run, slo) in [
@@ -133,9 +133,9 @@ fn a_queue_that_stalls_is_found_ten_times_of_ten() {
     }
 }
 
-/// Goal: a target far away, whose responses are long on their way, is not taken for one that falls
-/// behind: two hundred requests on their way are its usual state. Without a warm-up that state builds up
-/// inside the window, and a backlog can hide in it: then the objective alone bounds the response.
+/// Goal: a distant target, whose responses take long, is not taken for one that falls behind: two hundred requests on
+/// their way are its usual state. Without a warm-up that state builds up inside the window, and a backlog can hide in
+/// it: then the objective alone bounds the response.
 #[test]
 fn a_distant_target_is_not_an_overloaded_one() {
     for (delay_s, warm_up_s) in [(0.05, 0.25), (0.2, 0.25), (0.05, 0.0), (0.2, 0.0)] {

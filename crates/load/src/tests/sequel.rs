@@ -35,7 +35,7 @@ fn set(answers: u64, end: RateWindowEnd, started_s: u64) -> LoadRecord {
     record
 }
 
-/// Goal: windows and counts add up, settings stay, seconds go on, and the fewest connections are told.
+/// Goal: windows and counts add up, settings stay, seconds go on, and the fewest connections are reported.
 #[test]
 fn sets_make_one_run() {
     let mut run = set(6, RateWindowEnd::NoRequestLeft, 100);

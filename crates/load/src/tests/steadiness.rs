@@ -21,7 +21,7 @@ fn steady_after(slices: usize, at: impl Fn(usize) -> (f64, f64)) -> Option<(usiz
     })
 }
 
-/// Goal: what is steady from the start is known as that after five seconds, or soon.
+/// Goal: a target that is steady from the start is recognised after five seconds, or soon after.
 #[test]
 fn steady_series_end_the_warm_up_soon() {
     assert_eq!(steady_after(100, |_| (1_000.0, MS)), Some((19, 0)));
@@ -37,7 +37,7 @@ fn steady_series_end_the_warm_up_soon() {
     }
 }
 
-/// Goal: a transient is waited for, and told: here four seconds of a server that gets faster.
+/// Goal: a transient is waited for, and reported: here four seconds of a server that gets faster.
 #[test]
 fn transients_are_cut_off() {
     for seed in 0..100 {
@@ -61,7 +61,7 @@ fn transients_are_cut_off() {
     }
 }
 
-/// Goal: what keeps changing never counts as steady, whichever of the two it is.
+/// Goal: a target that keeps changing never counts as steady, whichever of the two changes.
 #[test]
 fn drifts_and_steps_are_not_steady() {
     for seed in 0..50 {

@@ -79,8 +79,8 @@ fn a_growing_backlog_is_a_miss() {
     assert_eq!(outcome("p90<5ms,errors<10%", failed).0, StepOutcome::Met);
 }
 
-/// Goal: a rate at which a target answers a tenth with a refusal, at once, does not hold, unless
-/// the user has said how many may fail.
+/// Goal: a rate at which a target refuses a tenth at once does not hold, unless the user permits so
+/// many failures.
 #[test]
 fn refusals_are_a_miss() {
     let refused = |count: u64| {
@@ -108,8 +108,8 @@ fn refusals_are_a_miss() {
     );
 }
 
-/// Goal: what the generator or the machine may have caused is not held against the target, and
-/// what was kept in spite of it stands.
+/// Goal: delays that the generator or the machine may have caused are not counted against the
+/// target, and objectives met in spite of them stand.
 #[test]
 fn a_miss_at_the_generators_limit_is_rejected() {
     let late = |record: &mut LoadRecord| record.lateness.record_many(2 * MS_NS, 100);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 fn check(times: &[(u64, u64)]) {
     let mut tally = Tally::default();
     let mut expected = LatencyHistogram::new();
-    // What was there before is forgotten.
+    // Earlier contents are forgotten.
     tally.record_many(77, 7);
     tally.clear();
     for &(value_ns, count) in times {

@@ -19,12 +19,12 @@ fn shown(readings: &[[(u64, u64); 2]]) -> Option<Kept> {
     shown
 }
 
-/// Goal: what a thread waited for somebody else is a stall, what it waited for the target's own threads is not,
-/// even if those ran before the wait was counted; what cannot be known is not called one.
+/// Goal: time that a thread waited for other programs is a stall, time that it waited for the target's own threads is
+/// not, even if those ran before the wait was counted; unknown time is not called one.
 #[test]
 fn only_waiting_for_others_is_a_stall() {
     let idle = [(50, 0), (0, 0)];
-    // 200 us, counted when they are over.
+    // 200 us, counted when they have ended.
     let found = shown(&[idle, idle, idle, idle, [(60, 200), (0, 0)]]);
     let expected = Kept {
         from_ns: 1_100 * US,
@@ -55,7 +55,7 @@ fn only_waiting_for_others_is_a_stall() {
     assert_eq!(shown(&[]), None);
 }
 
-/// Goal: the readings of a long run take the places of the oldest, and what was forgotten is not looked at.
+/// Goal: the readings of a long run take the places of the oldest, and overwritten ones are not read.
 #[test]
 fn the_oldest_are_overwritten() {
     let idle = [(50, 0), (0, 0)];
@@ -69,7 +69,7 @@ fn the_oldest_are_overwritten() {
     assert_eq!(history.past(0, 1), None);
 }
 
-/// Goal: this process's threads are read; when one comes, nothing is called a stall until it has gone.
+/// Goal: this process's threads are read; when one starts, nothing is called a stall until it has ended.
 #[test]
 fn threads_that_come_are_seen() {
     // A process of its own: other tests come and go in this one.

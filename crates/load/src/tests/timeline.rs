@@ -48,7 +48,7 @@ fn parts_are_cut_into_seconds() {
     );
 }
 
-/// One thread that answers requests at these moments after the start; true: the request counts.
+/// One thread with responses at these moments after the start; true: the request counts.
 fn work(worker: usize, answers_ms: &[u64], schedule: &Schedule, exchange: &Exchange) -> Outcome {
     let mut outcome = Outcome::new();
     let mut seconds = Seconds::new(worker);
@@ -123,8 +123,8 @@ proptest! {
     }
 }
 
-/// The last response came at the very beginning of a second, which then had no length and was left out,
-/// and its sample with it. Goal: it is a second, of which no rate can be told.
+/// The last response came at the very beginning of a second, which then had no length and was left out, and its sample
+/// with it. Goal: it is a second, without a rate.
 #[test]
 fn a_moment_with_an_answer_is_a_second() {
     let schedule = schedule(1_500, Some(4_000));
@@ -178,7 +178,7 @@ fn a_second_waits_for_the_slowest_thread() {
     assert_eq!(seconds[0].errors.total(), 0, "errors are told once");
 }
 
-/// Goal: warm-up is shown as such and counts for nothing.
+/// Goal: warm-up is shown as such and is not counted.
 #[test]
 fn warm_up_is_kept_apart() {
     let schedule = schedule(2_000, Some(1_000));

@@ -60,7 +60,7 @@ fn an_error_page_does_not_set_the_standard() {
     assert_eq!(judge(&exact, 200, &[b"busy"]), Judgement::WrongBody);
 }
 
-/// Goal: two sessions that answer at once cannot both be first with different bodies.
+/// Goal: two sessions with simultaneous responses cannot both be first with different bodies.
 #[test]
 fn the_loser_of_the_race_to_be_first_is_compared_too() {
     let exact = validator(BodyCheck::Exact);
@@ -96,7 +96,7 @@ fn entity_answers_are_held_to_their_key() {
     assert_eq!(judge(5, b""), Judgement::WrongBody);
 }
 
-/// Goal: length, checksum and echo are each found out, whatever the split, and told in order.
+/// Goal: length, checksum and echo are each found out, whatever the split, and reported in order.
 #[test]
 fn what_a_user_knows_is_checked() {
     let sources = Sources::new("key", Some(4), 10_000, Values::new(1, 1));

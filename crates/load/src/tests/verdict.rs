@@ -61,7 +61,7 @@ fn a_late_generator_is_told_from_a_slow_target() {
 
 /// A third of healthy runs at low rates were SUSPECT: of thirty requests one left 0.3 ms late.
 ///
-/// Goal: what happens to one of few requests on any machine is not held against a run, nor is a wait for a
+/// Goal: a delay of one of few requests, usual on any machine, is not counted against a run, nor is a wait for a
 /// connection that the response times include and a note names.
 #[test]
 fn healthy_runs_at_low_rates_are_ok() {
@@ -106,7 +106,7 @@ fn late_reads_are_noticed() {
     assert_eq!(status, LoadStatus::Suspect);
     assert!(reason.contains("read late"), "{reason}");
     assert_eq!(status_after(wakes(60 * US, 99)).0, LoadStatus::Ok);
-    // In a closed loop 313 of 365 ms were the generator's, and the verdict was OK. The median looks well.
+    // In a closed loop 313 of 365 ms were the generator's, and the verdict was OK. The median seems good.
     let (status, reason) = status_after(|record| {
         record.rate_per_s = None;
         record.offered = None;
@@ -203,7 +203,7 @@ fn a_busy_generator_and_a_stolen_machine_are_noticed() {
     );
 }
 
-/// Goal: who cannot connect learns why.
+/// Goal: if connecting fails, the reason is reported.
 #[test]
 fn the_cause_of_failed_connects_is_told() {
     let (_, reason) = status_after(|record| {

@@ -29,8 +29,8 @@ fn the_sample_is_bounded() {
     assert_eq!(fast.every(4_005, 10 * MS_NS, 50 * MS_NS), 100);
 }
 
-/// Each second a thread answers 100,000 requests in 20 us each and stalls for 300 ms, in which ten wait. With a
-/// rate that followed the stalls the sample's mean was 4.8 times that of all.
+/// Each second a thread completes 100,000 requests in 20 us each and stalls for 300 ms, in which ten wait. With a rate
+/// that followed the stalls the sample's mean was 4.8 times that of all.
 ///
 /// Goal: the share of the sample that met a stall is that of all requests.
 #[test]

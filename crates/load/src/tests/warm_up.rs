@@ -40,7 +40,7 @@ fn the_window_begins_when_it_is_steady() {
     assert_eq!(decided.transient_ns, Some(0));
 }
 
-/// Goal: at the limit it ends all the same, and says so; a run that ends before says so too.
+/// Goal: at the limit it still ends, and reports that; a run that ends before reports that too.
 #[test]
 fn the_limit_ends_it() {
     let schedule = schedule();

@@ -19,10 +19,10 @@ use std::rc::Rc;
 const MS_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000 * MS_NS;
 
-/// How often the server looks for requests and due responses.
+/// How often the server checks for requests and due responses.
 const LOOK_NS: u64 = 20_000;
 
-/// How much later than the server meant a response may be seen: its look, and the worker's tick.
+/// How much later than the server intended a response may be seen: its check, and the worker's tick.
 const SLACK_NS: u64 = 2 * LOOK_NS + 10_000;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -31,7 +31,7 @@ fn address() -> Address {
     "10.0.0.1:80".parse().unwrap()
 }
 
-/// One connection as the server sees it.
+/// One connection on the server's side.
 struct Served {
     peer: SimPeer,
     unread: Vec<u8>,
@@ -41,7 +41,7 @@ struct Served {
 }
 
 impl Served {
-    /// `answer_at_ns`: when the request that came is answered.
+    /// `answer_at_ns`: when the response to the arrived request is sent.
     fn act(&mut self, now_ns: u64, mut answer_at_ns: impl FnMut(usize) -> u64) {
         while let PeerRead::Bytes(_) = self.peer.read(&mut self.unread, usize::MAX) {}
         while let Some(end) = self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -57,20 +57,20 @@ impl Served {
     }
 }
 
-/// A request as the server sees it.
+/// A request on the server's side.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     /// Counts the requests, from 0.
     number: usize,
     /// Counts the connections, from 0.
     connection: usize,
-    /// Requests of its connection that are not answered yet.
+    /// Requests of its connection without a response so far.
     before: usize,
     /// When it came, after the schedule's start.
     since_ns: u64,
 }
 
-/// Answers each request at the time after the schedule's start that `answer_at` says.
+/// Responds to each request at the time after the schedule's start that `answer_at` returns.
 fn serve(network: &Network, start_ns: u64, mut answer_at: impl FnMut(Asked) -> u64 + 'static) {
     let mut connections: Vec<Served> = Vec::new();
     let mut number = 0;
@@ -161,8 +161,8 @@ fn run(
     }
 }
 
-/// Goal: a generator whose ticks take up to 0.2 ms sends late and sees responses late, and its clocks say so. Those that
-/// leave its stalls out have only what it cannot know: that it woke late for a response, while nothing else was due.
+/// Goal: a generator whose ticks take up to 0.2 ms sends late and sees responses late, and its clocks show that. Those
+/// that leave its stalls out contain only the unknowable: that it woke late for a response, while nothing else was due.
 #[test]
 fn stalls_of_the_generator_are_left_out() {
     let plan = FaultPlan {
@@ -202,8 +202,8 @@ fn the_last_second_lasts_as_long_as_the_window() {
     assert_eq!((requests, ran.outcome.requests()), (250, 250));
 }
 
-/// Goal: a straggler does not decide the rate of a number of requests: what counts for it is answered before a
-/// connection finds none to send, and all are answered and counted all the same.
+/// Goal: a straggler does not decide the rate of a number of requests: what counts for it has its response before a
+/// connection finds none to send, and all still get a response and are counted.
 #[test]
 fn a_straggler_does_not_decide_the_rate() {
     let set_up = |config: &mut LoadConfig| {
@@ -227,7 +227,7 @@ fn a_straggler_does_not_decide_the_rate() {
     assert!((396..400).contains(&answers), "{answers}");
 }
 
-/// Goal: against a server that answers after exactly 3 ms, every request leaves on time and every
+/// Goal: against a server that responds after exactly 3 ms, every request leaves on time and every
 /// clock shows 3 ms, for each of them.
 #[test]
 fn a_constant_delay_is_measured_exactly() {
@@ -311,7 +311,7 @@ fn a_ramp_adds_connections_while_sending() {
     assert_eq!(joined.len(), 8);
     for (place, (number, since_ns)) in joined.iter().enumerate() {
         let late_ns = since_ns - place as u64 * 50 * MS_NS;
-        // The worker looks whether one is due every 10 ms.
+        // The worker checks every 10 ms whether one is due.
         assert!(late_ns <= 15 * MS_NS, "{place}: {late_ns}");
         assert!(*number >= place * 20, "others send meanwhile: {joined:?}");
     }
@@ -344,7 +344,7 @@ fn warm_up_of_a_closed_loop_is_not_counted() {
     assert_eq!(outcome.requests(), outcome.sent);
 }
 
-/// Goal: what is later than the deadline is not sent, so nothing that was sent had waited longer.
+/// Goal: a request later than the deadline is not sent, so no sent request had waited longer.
 #[test]
 fn a_deadline_bounds_slip() {
     let set_up = |config: &mut LoadConfig| {
@@ -365,7 +365,7 @@ fn a_deadline_bounds_slip() {
 }
 
 /// Goal: whatever the network does to bytes and completions, every request is counted once: sent
-/// ones are answered, all are in time for the window, and none is an error.
+/// ones get a response, all are in time for the window, and none is an error.
 #[test]
 fn faults_of_the_network_lose_no_request() {
     for seed in 0..20 {

@@ -211,7 +211,7 @@ fn values_of_several_sizes_are_announced_correctly() {
     assert!(lengths.len() > 400 && lengths.iter().all(|length| (10..=3_000).contains(length)));
 }
 
-/// Goal: what is inserted is new, dense and in proportion; the newest are read only when written.
+/// Goal: inserted keys are new, dense and in proportion; the newest are read only when written.
 #[test]
 fn inserted_keys_are_new_and_read_later() {
     let class = |name: &str, weight, method, key| RequestClass {

@@ -114,7 +114,7 @@ impl Worker<'_> {
         (session.socket() == Some(socket)).then_some(index)
     }
 
-    /// Tells the parts of opening a connection that has just come up.
+    /// Splits the time of opening a connection that has just come up.
     pub(super) fn note_handshake<D: Driver>(
         &mut self,
         driver: &D,
@@ -146,7 +146,7 @@ impl Worker<'_> {
             outages.connected(now_ns);
         }
         self.sessions[index as usize].opened(socket, now_ns);
-        // A script's delay is its user's and not the connection's: one that had begun goes on.
+        // A script's delay belongs to its user and not to the connection: a delay that had begun continues.
         self.offer(index);
     }
 
@@ -165,7 +165,7 @@ impl Worker<'_> {
             return;
         }
         match &self.shared.outages {
-            // Of an outage its requests are the failures, and not how often it was looked for its end.
+            // In an outage the requests are the failures; reconnection attempts are not counted.
             Some(outages) if self.has_begun => outages.attempt_failed(now_ns),
             _ => self.outcome.errors.connect += 1,
         }
@@ -191,7 +191,7 @@ impl Worker<'_> {
     }
 
     /// A connection is over (its socket is closed already): its requests have failed, unless the
-    /// server had announced that it would not answer them.
+    /// server had announced that it would not respond to them.
     pub(super) fn lost(&mut self, index: u32, phase: Phase, now_ns: u64) {
         let session = &mut self.sessions[index as usize];
         self.connection_use.note(session.answered_count());
@@ -242,7 +242,7 @@ impl Worker<'_> {
             if self.place_of(index) > 0 {
                 self.sessions[index as usize].state =
                     ConnectionState::Closed { retry_ns: u64::MAX };
-                // Nobody waits for it.
+                // No request waits for it.
                 self.settle(index);
             }
         }
@@ -313,10 +313,10 @@ impl Worker<'_> {
     }
 }
 
-// What besides the clocks reads a worker's responses.
+// The readers of a worker's responses besides the clocks.
 
 impl Worker<'_> {
-    /// Adds what is to look at responses in this run.
+    /// Adds the readers of responses in this run.
     pub(super) fn give_listeners(&mut self) {
         let config = self.shared.config;
         if config.batch_latency {
@@ -409,8 +409,8 @@ impl Worker<'_> {
         }
     }
 
-    /// This process cannot open a socket. Before the run that is an error the user has to know;
-    /// in the middle of it descriptors may come free again, and the attempt counts as failed.
+    /// This process cannot open a socket. Before the run that is an error for the user; in the
+    /// middle of it descriptors may come free again, and the attempt counts as failed.
     pub(super) fn cannot_connect(&mut self, error: IoError) {
         if self.shared.schedule.get().is_none() {
             return self.fail(error.into());
@@ -479,7 +479,7 @@ impl Worker<'_> {
         written.collect()
     }
 
-    /// The drain is over: what is not answered has timed out, what was not sent never will be.
+    /// The drain is over: requests without a response have timed out, unsent ones are never sent.
     pub(super) fn give_up<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let now_ns = self.now_ns;
         self.leftover = self.held.take();
@@ -497,7 +497,7 @@ impl Worker<'_> {
         self.is_done = true;
     }
 
-    /// The run is cut off: requests under way are neither answered nor failed.
+    /// The run is cut off: requests under way have neither succeeded nor failed.
     pub(super) fn cut_off<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let now_ns = self.now_ns;
         self.leftover = self.held.take();

@@ -1,7 +1,7 @@
 //! A worker's sends: due requests go to free connections, and each connection's batch leaves in one write.
 //!
-//! Each write is stamped just before it is made, and all requests in it with it. What is due and
-//! has room leaves in this tick.
+//! Each write is stamped just before it is made, and all requests in it with it. Due requests with
+//! a free place leave in this tick.
 
 use millpond_http::ClientError;
 use millpond_io::{Driver, SendOutcome, ShardContext, SocketId};
@@ -59,7 +59,7 @@ impl Worker<'_> {
         }
     }
 
-    /// In a run that goes on without its target: no connection took the request in time.
+    /// In a run that continues without its target: no connection took the request in time.
     #[cold]
     fn expired(&mut self, arrival: &Arrival, now_ns: u64) {
         if arrival.counted {
@@ -91,8 +91,8 @@ impl Worker<'_> {
     }
 
     /// Fills the pipelines of all connections with room, each by one write. For a closed loop whose
-    /// requests are all the same and more than there are places for, so that it does not matter
-    /// which connection gets which.
+    /// requests are all the same and more than there are places for: it does not matter which
+    /// connection gets which.
     fn fill<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, schedule: &Schedule) {
         let shared = self.shared;
         let Some(request) = shared.requests.fixed() else {
@@ -220,8 +220,8 @@ impl Worker<'_> {
 //
 // A string leaves at once, so its first request decides when: the others take the arrivals that
 // come next, and if one of those was not due yet, its request left early and its intended start is
-// the write. So a rate counts requests and not strings, and each is timed by itself. What is left
-// of it then leaves uncounted.
+// the write. So a rate counts requests and not strings, and each is timed by itself. The rest of it
+// then leaves uncounted.
 
 impl Worker<'_> {
     /// Lets a session take requests if it has room and its script has no other plans for it.
@@ -362,7 +362,7 @@ impl Worker<'_> {
         self.outcome.failed(&request, Phase::Write, self.now_ns);
     }
 
-    /// What was claimed stays unsent; responses under way are waited for.
+    /// Claimed requests stay unsent; responses under way are waited for.
     fn stop_sending(&mut self) {
         let now_ns = self.now_ns;
         if let Some(held) = self.held.take() {
@@ -496,7 +496,7 @@ impl Worker<'_> {
         }
     }
 
-    /// What a receive that was stamped found waiting for its response.
+    /// The state of a stamped receive that found a request waiting for its response.
     fn stamped<D: Driver>(&self, driver: &D, index: u32) -> Option<Stamped> {
         let stamp_ns = driver.received_at_ns()?;
         Some(Stamped {
@@ -525,7 +525,7 @@ impl Worker<'_> {
         causes.note(kind, now_ns, place, || what.to_owned(), input.bytes());
     }
 
-    /// A response is not taken, and its connection is over.
+    /// A response is not taken, and its connection ends.
     #[cold]
     fn refused(&mut self, index: u32, input: Input<'_>, error: &ClientError, now_ns: u64) {
         let (kind, place) = (kind_of(error), self.place_of(index));
@@ -556,7 +556,7 @@ impl Worker<'_> {
     }
 }
 
-/// A receive with the kernel's stamp, before its bytes are looked at.
+/// A receive with the kernel's stamp, before its bytes are read.
 struct Stamped {
     stamp_ns: u64,
     /// The request whose response may be in it.
@@ -575,7 +575,7 @@ impl Stamped {
     }
 }
 
-/// What a session is fed with.
+/// The input of a session.
 #[derive(Clone, Copy)]
 pub(super) enum Input<'a> {
     Bytes(&'a [u8]),

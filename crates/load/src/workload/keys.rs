@@ -310,7 +310,7 @@ const BLOCK_UNITS_MIN: u64 = 1_000;
 /// Longest block, and so the largest sum of weights.
 pub(crate) const WEIGHTS_SUM_MAX: u64 = 1 << 20;
 
-/// What a request is.
+/// The choice for one request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Choice {
     pub(crate) class: u16,

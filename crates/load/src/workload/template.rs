@@ -1,7 +1,7 @@
 //! Requests with places that change: compiled once, written without a heap call.
 //!
-//! `workload` compiles each class of requests and appends request i to a connection's output. What
-//! is written is a function of the seed and the number alone.
+//! `workload` compiles each class of requests and appends request i to a connection's output. The
+//! text is a function of the seed and the number alone.
 //!
 //! | placeholder | becomes |
 //! |---|---|
@@ -55,7 +55,7 @@ pub(super) enum Piece {
     },
 }
 
-/// What one request is written from.
+/// The input of one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw<'a> {
     pub(super) number: u64,
@@ -152,7 +152,7 @@ fn append_key(key: u64, sources: &Sources, out: &mut Buffer) {
     out.append_within_capacity(sources.write_key(key, &mut place));
 }
 
-/// Random but for the six bits that say so (RFC 9562, 5.4).
+/// Random except for the six bits of version and variant (RFC 9562, 5.4).
 fn uuid(draws: Draws, place: u64) -> [u8; UUID_BYTES] {
     let high = draws.at(place) & !0xf000 | 0x4000;
     let low = draws.at(place + 1) & !(0b11 << 62) | 0b10 << 62;
@@ -295,7 +295,7 @@ impl Compiler {
         Ok(pieces)
     }
 
-    /// What stands between braces, if it means something.
+    /// The meaning of the text between braces, if it has one.
     fn piece(&mut self, inner: &str, place: Place) -> Result<Option<Piece>, String> {
         Ok(Some(match inner {
             "seq" => Piece::Seq,
@@ -375,8 +375,8 @@ impl Compiler {
     }
 }
 
-/// Whether any of it changes from request to request, or is an escape; what cannot be compiled is
-/// a template too, so that its mistake is told.
+/// Whether any of it changes from request to request, or is an escape; what cannot be compiled is a
+/// template too, so that its mistake is reported.
 pub fn is_template(text: &[u8]) -> bool {
     let mut rest = text;
     while let Some(at) = memchr_brace(rest) {
@@ -400,7 +400,7 @@ fn memchr_brace(text: &[u8]) -> Option<usize> {
     text.iter().position(|&byte| byte == b'{')
 }
 
-/// What stands between the brace that `text` begins with and the next one, on one line.
+/// The text between the brace that `text` begins with and the next one, on one line.
 fn placeholder(text: &[u8]) -> Option<&str> {
     let inner = text.get(1..)?;
     let end = inner.iter().position(|byte| b"{}\r\n\"".contains(byte))?;

@@ -53,7 +53,7 @@ fn config(mode: &Mode, server: &Server) -> LoadConfig {
     config
 }
 
-/// What came of it, as the table has it.
+/// The outcome, in the table's form.
 fn ours(mode: &Mode) -> Result<(), String> {
     let server = Server::start(mode.start, mode.conduct);
     let (right, failures, verdict, text) = match try_run(&config(mode, &server)) {

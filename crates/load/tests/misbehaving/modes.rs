@@ -15,11 +15,11 @@ pub(crate) struct Mode {
     /// Connections that the server accepted at least: one more is opened where the last response ended one.
     pub(crate) connections: usize,
     pub(crate) verdict: LoadStatus,
-    /// A part of what is told: the text, or the error where nothing was measured.
+    /// A part of the output: the text, or the error where nothing was measured.
     pub(crate) told: &'static str,
     /// Whether some response does not come, so that a timeout has to be short.
     pub(crate) is_silent: bool,
-    /// What wrk calls failed in a second, as in `read, status`; `nothing`: it counted no response.
+    /// The failures that wrk counts in a second, as in `read, status`; `nothing`: it counted no response.
     pub(crate) wrk: &'static str,
     /// ab's complete and failed requests of six, or its exit status; empty: not the same each time.
     pub(crate) ab: &'static str,
@@ -129,7 +129,7 @@ pub(crate) const CLOSES: &[Mode] = &[
     Mode { name: "stops to read and goes on answering", conduct: |talk| { talk.request(); talk.stop_reading(); talk.send(CLOSING) }, connections: 6, ..RIGHT },
 ];
 
-/// Responses that nobody asked for, or that differ.
+/// Responses without a request, or with differences.
 #[rustfmt::skip]
 pub(crate) const ANSWERS: &[Mode] = &[
     Mode { name: "greets in another protocol", conduct: |talk| { talk.send("220 mail.test ESMTP\r\n"); talk.until_gone() }, failures: "framing 6", curl: 1, ab: "exit 119", ..WRONG },

@@ -11,19 +11,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A right response. ab speaks HTTP/1.0 and keeps a connection only if it is told that it may.
+/// A right response. ab speaks HTTP/1.0 and keeps a connection only if the response permits it.
 pub(crate) const OK: &str =
     "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok";
 
-/// What a connection does once it is accepted, and with TLS once its handshake is over.
+/// The behaviour of a connection once it is accepted, and with TLS once its handshake has ended.
 pub(crate) type Conduct = fn(&mut Talk);
 
 /// How connections begin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Start {
-    /// With what is said.
+    /// With the given text.
     Clear,
-    /// With what is said, to a client that speaks TLS.
+    /// With its text, to a client that speaks TLS.
     ClearToTls,
     /// With a handshake and a right certificate, for `localhost`.
     Tls,
@@ -33,7 +33,7 @@ pub(crate) enum Start {
     Expired,
     /// With one that is not valid yet.
     NotYet,
-    /// With one of an authority that nobody knows.
+    /// With one of an unknown authority.
     Unknown,
     /// With a handshake that asks for a certificate of the client's.
     ClientCertificate,
@@ -45,7 +45,7 @@ pub(crate) struct Talk {
     tcp: TcpStream,
     /// Counts the connections, from 0.
     pub(crate) number: usize,
-    /// What arrived and belongs to no request yet.
+    /// Received bytes that belong to no request yet.
     pending: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ enum Stream {
 }
 
 impl Talk {
-    /// Waits for a request without a body. False: the client has gone.
+    /// Waits for a request without a body. False: the client has closed.
     pub(crate) fn request(&mut self) -> bool {
         let mut part = [0; 4_096];
         loop {
@@ -75,7 +75,7 @@ impl Talk {
     }
 
     pub(crate) fn send(&mut self, text: &str) {
-        // A client that has gone is what some of the modes are about.
+        // A client that has closed is the subject of some of the modes.
         let _ = match &mut self.stream {
             Stream::Clear(stream) => stream.write_all(text.as_bytes()),
             Stream::Tls(stream) => stream
@@ -108,7 +108,7 @@ impl Talk {
         }
     }
 
-    /// Waits for a request and leaves it unread, so that the kernel answers the close with a reset.
+    /// Waits for a request and leaves it unread, so that the kernel sends a reset at the close.
     pub(crate) fn leave_unread(&mut self) {
         let _ = self.tcp.peek(&mut [0; 1]);
     }
@@ -118,7 +118,7 @@ impl Talk {
         rustix::net::sockopt::set_socket_linger(&self.tcp, Some(Duration::ZERO)).unwrap();
     }
 
-    /// Takes no more bytes, and goes on sending.
+    /// Takes no more bytes, and continues sending.
     pub(crate) fn stop_reading(&mut self) {
         let _ = self.tcp.shutdown(Shutdown::Read);
     }

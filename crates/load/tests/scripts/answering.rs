@@ -1,11 +1,11 @@
-//! What a script sees of the responses, and how they are timed.
+//! The responses as a script sees them, and their timing.
 
 use crate::scripted::{ScriptFile, counted, noting, run, run_well, server};
 use crate::support::{Reply, TestServer, get};
 use millpond_io::DriverChoice;
 use millpond_load::{LoadRecord, Stop};
 
-/// Goal: `response()` sees every response as it was received, without the framing of its body.
+/// Goal: `response()` gets every response as it was received, without the framing of its body.
 #[test]
 fn answers_are_shown_to_a_script_that_asks() {
     let chunked =
@@ -52,8 +52,8 @@ fn answers_in_pieces_are_shown_whole() {
     assert_eq!(script.notes(), "same\n".repeat(12));
 }
 
-/// Goal: a function gets what it takes, whichever it takes, also when the script puts another in its
-/// place or heads change from response to response, and each response has a table of its own.
+/// Goal: a function gets its arguments, whichever it takes, also when the script replaces it or heads change from
+/// response to response, and each response has a table of its own.
 #[test]
 fn answers_are_told_as_far_as_they_are_asked_for() {
     let server = TestServer::start(|seen| {

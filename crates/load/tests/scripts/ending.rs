@@ -29,8 +29,8 @@ fn stopping_every_thread_ends_the_run() {
     assert_eq!((record.requests, server.requests()), (30, 30));
 }
 
-/// Goal: `setup` speaks to each thread, a thread's values are read when all is over, and `done` gets
-/// the figures of the record.
+/// Goal: `setup` is called for each thread, a thread's values are read at the end, and `done` gets the figures of the
+/// record.
 #[test]
 fn done_gets_the_figures_of_the_record() {
     let server = TestServer::start(|seen| match seen.number % 4 {
@@ -99,7 +99,7 @@ fn done_gets_the_figures_of_the_record() {
     assert_eq!(notes.lines().count(), expected.len());
 }
 
-/// Lets the script that does not come back go on once its run is over.
+/// Lets the script that does not return continue once its run has ended.
 struct Rescuer {
     file: std::path::PathBuf,
     seen: std::sync::Mutex<Vec<LoadRecord>>,

@@ -1,10 +1,10 @@
-//! What becomes of scripts that are wrong, before the run and during it.
+//! The handling of wrong scripts, before the run and during it.
 
 use crate::scripted::{ScriptFile, counted, run, server};
 use crate::support::get;
 use millpond_load::{Script, ScriptConfig};
 
-/// What loading this script says is wrong.
+/// The error of loading this script.
 fn refusal(code: &str) -> String {
     let server = server();
     let script = ScriptFile::new(code);
@@ -69,7 +69,7 @@ fn scripts_that_cannot_work_are_refused() {
     assert!(sentence.contains("the file cannot be read"), "{sentence}");
 }
 
-/// Goal: a mistake in the middle of a run is counted and told, its request has failed, and the
+/// Goal: a mistake in the middle of a run is counted and reported, its request has failed, and the
 /// others go on.
 #[test]
 fn mistakes_during_the_run_are_counted() {

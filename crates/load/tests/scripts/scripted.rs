@@ -53,12 +53,12 @@ pub(crate) fn noting(code: &str) -> ScriptFile {
     script
 }
 
-/// Nobody looks.
+/// Not read.
 pub(crate) struct Unwatched;
 
 impl Observer for Unwatched {}
 
-/// Says hello, to HEAD without a body: who waits for one does not see the next response.
+/// Says hello, to HEAD without a body: a client that waits for one does not see the next response.
 pub(crate) fn server() -> TestServer {
     TestServer::start(|seen| {
         let mut reply = Reply::ok(b"hello");

@@ -1,4 +1,4 @@
-//! What leaves: the requests of the table and of `request()`, when, where to, and how many.
+//! The requests that leave: those of the table and of `request()`, when, where to, and how many.
 
 use crate::scripted::{ScriptFile, counted, noting, run, run_well, server, targets};
 use crate::support::{MS, get};
@@ -36,7 +36,7 @@ fn a_static_script_sends_what_the_table_says() {
     }
 }
 
-/// A server that closes connections which are idle for `idle`, and counts the requests it answers.
+/// A server that closes connections which are idle for `idle`, and counts its responses.
 fn impatient_server(idle: Duration) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -62,7 +62,7 @@ fn impatient_server(idle: Duration) -> (std::net::SocketAddr, Arc<AtomicUsize>) 
 
 /// A delay longer than the server's idle timeout began again with every connection: nothing was ever sent.
 ///
-/// Goal: think time is the user's: it goes on while the connection is opened again.
+/// Goal: think time is the user's: it continues while the connection is opened again.
 #[test]
 fn a_delay_outlasts_connections() {
     let (address, answered) = impatient_server(Duration::from_millis(40));
@@ -122,7 +122,7 @@ fn a_counting_script_sends_each_number_once() {
 }
 
 /// Goal: every request of a string is counted and timed, however many each string holds, and the
-/// next string leaves when all of the last one are answered.
+/// next string leaves when all responses to the last one came.
 #[test]
 fn the_length_of_strings_may_change_with_each() {
     let server = server();
@@ -197,7 +197,7 @@ fn a_rate_counts_requests_not_strings() {
     );
 }
 
-/// Goal: what wrk's manual allows: `--pipeline` keeps several strings on their way, a depth at the
+/// Goal: the manual of wrk holds: `--pipeline` keeps several strings on their way, a depth at the
 /// limit works, and the target may be a unix socket's or any other address.
 #[test]
 fn strings_at_the_limit_and_several_at_a_time_work() {

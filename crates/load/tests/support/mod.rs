@@ -1,5 +1,5 @@
-//! A server of threads and blocking sockets that answers what a test tells it to, and remembers
-//! what came. It shares no code with the generator, so neither can hide the other's mistakes.
+//! A server of threads and blocking sockets with the responses that a test defines; it keeps what
+//! it received. It shares no code with the generator, so neither can hide the other's mistakes.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use millpond_http::Method;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A request as the server saw it.
+/// A request as received by the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     /// Counts all requests of the server, from 0.
@@ -33,7 +33,7 @@ impl Seen {
     }
 }
 
-/// What the server does with a request.
+/// The server's handling of a request.
 pub(crate) struct Reply {
     pub(crate) wait: Duration,
     pub(crate) bytes: Vec<u8>,
@@ -147,7 +147,7 @@ impl TestServer {
         self.state.seen.lock().unwrap().clone()
     }
 
-    /// Stops listening and resets every connection: a crash as the client sees it.
+    /// Stops listening and resets every connection: a crash for the client.
     pub(crate) fn die(&self) {
         self.state.stopped.store(true, Ordering::SeqCst);
         // Wakes the accepting thread, which then drops the listener.
@@ -285,7 +285,7 @@ pub(crate) fn try_run(config: &LoadConfig) -> Result<LoadRecord, LoadError> {
     millpond_load::run(config, &|_| {}, &AtomicBool::new(false))
 }
 
-/// What must hold for every record, whatever happened.
+/// The conditions for every record, whatever happened.
 pub(crate) fn check_identities(record: &LoadRecord) {
     assert_eq!(record.response.count(), record.requests);
     assert_eq!(record.service.count(), record.requests);

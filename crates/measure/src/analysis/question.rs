@@ -1,10 +1,9 @@
 //! The three questions: most throughput, lowest latency, least memory.
 //!
-//! Each is answered from one set of comparisons, every candidate against the baseline, which is
-//! what the table shows; nothing is compared a second time. A candidate that is proved better leads, by
-//! the best estimate; else the baseline does. "Best" is a set: the leader, and all that its
-//! interval does not tell from them. The answer says what was proved of the others, too: the same,
-//! worse, or undecided.
+//! Each is answered from the table's one set of comparisons, every candidate against the baseline; nothing is compared
+//! a second time. A candidate that is proved better leads, by the best estimate; else the baseline does. "Best" is a
+//! set: the leader, and all candidates that its interval does not distinguish from it. The answer says what was proved
+//! of the others, too: the same, worse, or undecided.
 
 use super::standing;
 use super::standing::{Standing, standing};
@@ -17,11 +16,11 @@ use crate::units::format_percent;
 pub(super) struct Question {
     /// As the sentence begins.
     title: &'static str,
-    /// What the best one does.
+    /// The achievement of the best one.
     achievement: &'static str,
     /// The first one measured is used.
     pub(super) quantities: &'static [Quantity],
-    /// Evidence that noise does not touch, for when the answer is not to be trusted.
+    /// Evidence without noise, for when the answer is not to be trusted.
     substitutes: &'static [Quantity],
     /// Why none of the quantities may be there.
     absence: &'static str,
@@ -57,7 +56,7 @@ pub(super) const MEMORY: Question = Question {
         // Of phases.
         Quantity::FloorAfterBurst,
         Quantity::MemoryAfterWork,
-        // Of records from before there was the other, and where the server may not be looked into.
+        // Of older records without the other measure, and of servers that may not be examined.
         Quantity::RssAfterWork,
         Quantity::PeakRss,
     ],
@@ -113,7 +112,7 @@ pub(super) fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict 
         Quantity::CpuTime => CPU.achievement,
         _ => question.achievement,
     };
-    // RSS is another question's answer, so it is named.
+    // RSS answers another question, so it is named.
     let title = match measures[0].quantity {
         Quantity::FloorAfterBurst => "Memory after the burst",
         Quantity::CpuTime => CPU.title,
@@ -161,7 +160,7 @@ fn distrust(field: &Field<'_>, comparisons: &[Comparison]) -> Option<String> {
         .then(|| first.clone())
 }
 
-/// What work per request says, when time is not to be trusted.
+/// The sentence on work per request, when time is not to be trusted.
 fn substitute_sentence(field: &Field<'_>, quantities: &[Quantity]) -> String {
     for &quantity in quantities {
         let measures = measures_of(field, &[quantity]);
@@ -182,16 +181,16 @@ fn substitute_sentence(field: &Field<'_>, quantities: &[Quantity]) -> String {
     String::new()
 }
 
-/// More names than this make a list nobody reads.
+/// More names than this make a list too long to read.
 const NAMES_MAX: usize = 3;
 
-/// What the comparisons of a question say of its candidates.
+/// The result of a question's comparisons about its candidates.
 struct Answer<'a> {
     baseline: &'a str,
     direction: Direction,
     /// The fewest rounds that can claim anything of so many.
     smallest_rounds: usize,
-    /// The leader, then those not told from it.
+    /// The leader, then those not distinguished from it.
     best: Vec<&'a str>,
     /// Whether those of `best` that are better than the baseline are the same as the leader within the margin.
     is_equal: bool,
@@ -279,7 +278,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The answer, and whom it leaves out: "all the same" is not said of a candidate that was not judged.
+    /// The answer, and the candidates it leaves out: "all the same" is not said of a candidate that was not judged.
     fn sentence(&self, what: &str) -> String {
         let mut parts = vec![self.lead(what)];
         if !self.better.is_empty() {
@@ -293,7 +292,7 @@ impl<'a> Answer<'a> {
                 parts.push(format!("{words}: {}", names(&self.same)));
             }
         }
-        // Where there is nothing else, the worse ones are the answer.
+        // If all others are worse, that is the answer.
         let is_more = !(self.better.is_empty() && self.same.is_empty() && self.open.is_empty());
         if !self.worse.is_empty() && is_more {
             parts.push(format!("worse: {}", figures(&self.worse)));
@@ -373,7 +372,7 @@ impl<'a> Answer<'a> {
         self.open.iter().all(|one| one.is_blind())
     }
 
-    /// What a comparison cut short shows: where it leads, and that this is not yet an answer.
+    /// The result of a comparison cut short: where it leads, and that this is not yet an answer.
     fn too_early(&self) -> String {
         let rounds = self.open.iter().map(|one| one.rounds).max().unwrap_or(0);
         let words = if rounds == 1 {

@@ -1,10 +1,10 @@
 //! The advice: which candidate for what, what it costs, and when not to switch.
 //!
 //! After the questions have been answered; it adds no verdict of its own, and reads those of the
-//! table. What is named lies on the front of memory against CPU and throughput, proved better in
-//! something, and its proved costs stand in the same sentence. Where the two ends of the front are
-//! different candidates, both are named. What a megabyte is worth in requests only the reader
-//! knows.
+//! table. The named candidates lie on the front of memory against CPU and throughput, proved better
+//! in something, and its proved costs stand in the same sentence. Where the two ends of the front
+//! are different candidates, both are named. Only the reader knows how many requests a megabyte is
+//! worth.
 
 mod decomposition;
 
@@ -68,7 +68,7 @@ impl Topic<'_> {
         }
     }
 
-    /// Why it must not be believed.
+    /// Why it must not be trusted.
     fn distrust(&self, candidate: &str) -> Option<&str> {
         match &self.comparison(candidate)?.verdict {
             Verdict::NotTrusted { reason } => Some(reason),
@@ -179,7 +179,7 @@ impl Advisor<'_, '_> {
         topics.filter(move |topic| topic.key != "cpu" || !is_faster)
     }
 
-    /// Everybody that is proved better in a topic.
+    /// All candidates that are proved better in a topic.
     fn gaining(&self, topic: &Topic<'_>) -> Vec<&str> {
         let others = self.others.iter().copied();
         others
@@ -280,7 +280,7 @@ impl Advisor<'_, '_> {
         text + "."
     }
 
-    /// What is proved worse, or else what is proved the same.
+    /// The proved losses, or else the proved equalities.
     fn price(&self, name: &str) -> String {
         let losses: Vec<String> = self
             .losses(name)
@@ -306,7 +306,7 @@ impl Advisor<'_, '_> {
         }
     }
 
-    /// What the winners leave open of a trade: a candidate that costs nothing if each of them does, and the
+    /// The open part of a trade between the winners: a candidate that costs nothing if each of them does, and the
     /// baseline where nothing is better than it.
     fn other_ends(&self, winners: &[Winner<'_>]) -> Vec<String> {
         let mut sentences = Vec::new();
@@ -371,8 +371,7 @@ impl Advisor<'_, '_> {
             .collect()
     }
 
-    /// When not to switch: what it costs, what is open, what was not to be believed; else how far the
-    /// answer reaches.
+    /// When not to switch: what it costs, what is open, what was not trusted; otherwise the scope of the answer.
     fn caution(&self, winners: &[Winner<'_>]) -> String {
         let mut reasons = Vec::new();
         let mut open = Vec::new();
@@ -441,7 +440,7 @@ impl Advisor<'_, '_> {
         self.topics.iter().filter(|topic| AXES.contains(&topic.key))
     }
 
-    /// Whether somebody, the baseline included, is proved as good on every axis and better on one.
+    /// Whether another candidate, the baseline included, is proved as good on every axis and better on one.
     fn is_dominated(&self, candidate: &str) -> bool {
         let others = self.others.iter().copied().chain([self.baseline()]);
         others
@@ -500,7 +499,7 @@ impl Advisor<'_, '_> {
     }
 }
 
-// Why a candidate is better: numbers of this record; where those do not tell, the sentence says so.
+// Why a candidate is better: numbers of this record; where they do not show it, the sentence says so.
 
 /// Bytes held for a byte that lives, against the baseline's: what is above is within what two counts differ by.
 const FRAGMENTATION_TELLS: f64 = 0.95;
@@ -532,7 +531,7 @@ impl Advisor<'_, '_> {
         (text, differences)
     }
 
-    /// What says that less memory is the allocator's doing; a figure that says the opposite, or next to nothing, is no
+    /// The evidence that less memory is the allocator's doing; a figure with the opposite, or almost no, effect is no
     /// reason.
     fn memory_reason(&self, evidence: &Evidence<'_, '_>, name: &str) -> String {
         let own = self.field.others.iter().find(|one| one.name == name);
@@ -559,7 +558,7 @@ impl Advisor<'_, '_> {
     }
 }
 
-/// What a loss is in absolute terms, if that says more than the ratio.
+/// A loss in absolute terms, if that says more than the ratio.
 fn absolute_price(topic: &Topic<'_>, candidate: &str) -> String {
     let Some((comparison, measure)) = topic
         .comparison(candidate)
@@ -580,11 +579,11 @@ fn absolute_price(topic: &Topic<'_>, candidate: &str) -> String {
     }
 }
 
-// The advice where nothing was proved better than the baseline: stay, undecided, not trusted; and what was
-// proved all the same.
+// The advice where nothing was proved better than the baseline: stay, undecided, not trusted; and what was proved
+// anyway.
 
 impl Advisor<'_, '_> {
-    /// A reason if nothing at all can be believed.
+    /// A reason if nothing at all can be trusted.
     fn all_distrusted(&self) -> Option<&str> {
         let mut reasons = self
             .topics
@@ -657,7 +656,7 @@ impl Advisor<'_, '_> {
         }
     }
 
-    /// What is open where nothing else is.
+    /// The open questions where nothing else is.
     fn open_latency(&self, decisive: usize) -> String {
         let Some(topic) = self.topic("latency").filter(|_| decisive == 0) else {
             return String::new();
@@ -748,7 +747,7 @@ impl Advisor<'_, '_> {
     }
 }
 
-/// Whether what `name` gives in a question is neither known nor to be believed.
+/// Whether the value of `name` in a question is neither known nor trusted.
 fn is_open(topic: &Topic<'_>, name: &str) -> bool {
     topic.rounds_needed(name).is_some() || topic.distrust(name).is_some()
 }

@@ -14,7 +14,7 @@ use crate::record::{
 use crate::statistics::{Comparison, Direction, Verdict, needs_text};
 use crate::units::{format_change, format_percent};
 
-/// What the default is called among settings.
+/// The name of the default among settings.
 const DEFAULT: &str = "(default)";
 
 /// Whether these are settings of one allocator, each of which says what it changes.
@@ -128,7 +128,7 @@ fn sentence(memory: Option<&Comparison>, cpu: Option<&Comparison>) -> String {
     }
 }
 
-/// What is said of one of both.
+/// The text on one of both.
 fn change(one: &Comparison) -> String {
     let Some(estimate) = one.estimate() else {
         return "not measured".to_owned();

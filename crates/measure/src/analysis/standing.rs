@@ -1,9 +1,9 @@
 //! How two candidates stand to each other, read from the comparisons of both with the baseline.
 //!
-//! There is one set of comparisons for each measure: that of the table. Against the baseline its verdict
-//! holds. Two candidates are distinguished by their two intervals alone: what lies between their furthest ends
-//! is where their own ratio can lie. That is more cautious than a comparison of the two would be, needs no
-//! other correction, and everybody can check it on the page.
+//! There is one set of comparisons for each measure: that of the table. Against the baseline its verdict holds. Two
+//! candidates are distinguished by their two intervals alone: what lies between their furthest ends is where their own
+//! ratio can lie. That is more cautious than a comparison of the two would be, needs no other correction, and can be
+//! checked on the page.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use crate::units::format_percent;
 use super::question::{LATENCY, MEMORY, Question, THROUGHPUT, measures_of};
 use super::{Design, Field, question, settings_front, trust};
 
-/// What is proved of one candidate against another.
+/// The proved relation of one candidate to another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Standing {
     Better,
@@ -97,7 +97,7 @@ fn is_sure(one: &Comparison) -> bool {
     }
 }
 
-// What memory pools change: pools on against pools off, under each allocator.
+// The effect of memory pools: pools on against pools off, under each allocator.
 
 /// One entry per allocator that ran both ways, in order of candidates.
 pub(super) fn effects(field: &Field<'_>) -> Vec<PoolsEffect> {
@@ -240,7 +240,7 @@ const NAMED_MAX: usize = 5;
 pub struct OpenVerdict {
     /// `throughput`, `latency` or `memory`; of settings `CPU per request` too.
     pub question: &'static str,
-    /// Of whom.
+    /// The candidate.
     pub candidate: String,
 }
 
@@ -252,8 +252,8 @@ impl fmt::Display for OpenVerdict {
 
 /// The verdicts of the three questions that more rounds could still decide.
 ///
-/// What is not to be trusted is not among them: more rounds on a busy machine are as busy. Nor is the
-/// baseline's double, whose work is done when it is not called different; unless it is all there is.
+/// Untrusted comparisons are not among them: more rounds on a busy machine are as busy. Nor is the baseline's double,
+/// whose work is done when it is not called different; unless it is all there is.
 #[must_use]
 pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<OpenVerdict> {
     let Some(field) = Field::new(candidates, design) else {
@@ -297,7 +297,7 @@ pub struct ExpectedWidth {
     pub typical: f64,
     /// Of the widest, which a single round that went wrong makes wide after a few rounds.
     pub widest: f64,
-    /// What counts as the same. Up to half of it, every verdict will be decided.
+    /// The margin of equality. Up to half of it, every verdict will be decided.
     pub margin: f64,
 }
 
@@ -388,7 +388,7 @@ fn shown(judged: &[&Comparison]) -> String {
     format!("{rounds} {word} find differences of {range} with a chance of 80 %")
 }
 
-/// What is undecided and what each needs; many that need the same are counted instead of named.
+/// The undecided comparisons and the needs of each; many that need the same are counted instead of named.
 fn listed(open: &[(&str, String)]) -> String {
     if open.len() <= NAMED_MAX {
         let each = open.iter().map(|(name, needs)| format!("{name} ({needs})"));
@@ -408,7 +408,7 @@ fn listed(open: &[(&str, String)]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// What an undecided comparison needs.
+/// The needs of an undecided comparison.
 fn still_open(comparison: &Comparison) -> Option<(&str, String)> {
     let Verdict::Undecided { rounds_needed } = comparison.verdict else {
         return None;

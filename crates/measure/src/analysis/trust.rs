@@ -1,4 +1,4 @@
-//! When numbers must not be believed: failed runs, a noisy machine, a baseline unlike itself.
+//! When numbers must not be trusted: failed runs, a noisy machine, a baseline unlike itself.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use super::{Design, Field};
 const IDLE_SERVER_SHARE: f64 = 0.10;
 /// The chance of calling a candidate's bad luck its own doing.
 const OWN_DISTURBANCE_P: f64 = 0.01;
-/// More than this share of flagged or failed rounds takes away the trust.
+/// More than this share of flagged or failed rounds makes them untrusted.
 pub(super) const TROUBLE_SHARE_MAX: f64 = 0.20;
 
-/// The reason why a comparison of these two in these measures must not be believed, if there is.
+/// The reason why a comparison of these two in these measures must not be trusted, if there is one.
 pub(super) fn trouble(
     candidate: &CandidateRounds,
     baseline: &CandidateRounds,
@@ -170,7 +170,7 @@ pub(super) fn distrust_if_baseline_differs_from_itself(
     }
 }
 
-/// Why nothing about this measure should be believed, if the A/A candidate shows a difference.
+/// Why this measure should not be trusted at all, if the A/A candidate shows a difference.
 pub(super) fn self_difference_reason(
     field: &Field<'_>,
     comparisons: &[Comparison],
@@ -300,7 +300,7 @@ pub(super) fn own_disturbance_warnings(field: &Field<'_>) -> Vec<String> {
         .collect()
 }
 
-/// What happened to the runs as such.
+/// Events in the runs as such.
 pub(super) fn warnings_of_runs(field: &Field<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     for candidate in field.all() {
@@ -529,8 +529,8 @@ fn geometric_mean(measures: &[Measure], value: impl Fn(Measure) -> Option<f64>) 
     Some((sum_of_logs / measures.len() as f64).exp())
 }
 
-// What a comparison with another session needs of one session: the runs of each candidate beside the
-// baseline's, the reasons not to believe them, and whether the baseline differed from itself.
+// The data that a comparison with another session needs: the runs of each candidate beside the baseline's, the reasons
+// not to trust them, and whether the baseline differed from itself.
 
 /// The runs of `name` beside those of `against` in the same rounds; `None` if one is not there.
 pub(crate) fn rounds_of(

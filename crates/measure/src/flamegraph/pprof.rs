@@ -14,7 +14,7 @@ use super::Stacks;
 /// One column of values.
 #[derive(Clone, Copy, Debug)]
 pub struct Column<'a> {
-    /// What it is, as pprof's users know it: `cpu`, `alloc_space`, `alloc_objects`.
+    /// Its kind, as pprof's users know it: `cpu`, `alloc_space`, `alloc_objects`.
     pub name: &'a str,
     /// `nanoseconds`, `bytes` or `count`.
     pub unit: &'a str,

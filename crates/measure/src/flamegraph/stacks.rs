@@ -18,7 +18,7 @@ pub struct Stacks(BTreeMap<String, u64>);
 pub struct FoldedError {
     /// Counted from 1.
     pub line: usize,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
@@ -71,7 +71,7 @@ impl Stacks {
             .map(|(stack, &weight)| (stack.as_str(), weight))
     }
 
-    /// What was seen in just this stack.
+    /// The weight of just this stack.
     pub(super) fn weight(&self, stack: &str) -> u64 {
         self.0.get(stack).copied().unwrap_or(0)
     }
@@ -187,12 +187,12 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// What decides how wide it is drawn.
+    /// The value that decides how wide it is drawn.
     pub(super) fn width(&self) -> u64 {
         self.before.saturating_add(self.after)
     }
 
-    /// What was seen in the function itself.
+    /// The weight of the function itself.
     pub(super) fn own(&self) -> u64 {
         let called: u64 = self
             .callees
@@ -209,18 +209,18 @@ impl<'a> Frame<'a> {
 // differs. Pale: the difference is no larger than what two samplings of the same thing would show,
 // by twice the standard error of their difference.
 
-/// What is compared.
+/// The compared stacks.
 #[derive(Clone, Copy, Debug)]
 pub struct Difference<'a> {
-    /// What is shown, in a line.
+    /// The title, in a line.
     pub title: &'a str,
     /// The first side's name.
     pub before: &'a str,
     /// The second side's.
     pub after: &'a str,
-    /// What the weights count.
+    /// The unit of the weights.
     pub unit: Unit,
-    /// What a sample stands for, in that unit: 1 for samples; for bytes, their sum divided by the
+    /// The value of a sample, in that unit: 1 for samples; for bytes, their sum divided by the
     /// number of samples.
     pub weight_per_sample: f64,
 }
@@ -240,7 +240,7 @@ pub fn draw_difference(before: &Stacks, after: &Stacks, what: &Difference<'_>) -
     render(&root, what.title, &note, &look_of_two(&root, what))
 }
 
-/// How the boxes of a difference look.
+/// The colours of a difference's boxes.
 pub(super) fn look_of_two<'a>(
     root: &'a Frame<'_>,
     what: &'a Difference<'_>,
@@ -312,7 +312,7 @@ fn colour(frame: &Frame<'_>, weight_per_sample: f64) -> String {
 // A sample is a line with the thread's name, if that was asked for, a line for each frame from the
 // innermost out, `address symbol (file)`, and an empty line.
 
-/// What stands below the outermost frame of every stack.
+/// The text below the outermost frame of every stack.
 #[derive(Clone, Copy, Debug)]
 pub enum Root<'a> {
     /// The thread's name, as the sample has it.

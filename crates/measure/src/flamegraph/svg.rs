@@ -29,7 +29,7 @@ const DEPTH_MAX: usize = 400;
 const STYLE: &str = include_str!("flamegraph.css");
 const SCRIPT: &str = include_str!("flamegraph.js");
 
-/// What the weights count.
+/// The unit of the weights.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
     /// Samples of a clock.
@@ -61,14 +61,14 @@ impl Unit {
     }
 }
 
-/// What stands above the boxes.
+/// The text above the boxes.
 #[derive(Clone, Copy, Debug)]
 pub struct Picture<'a> {
-    /// What is shown, in a line.
+    /// The title, in a line.
     pub title: &'a str,
-    /// What one has to know to read it, in a line; may be empty.
+    /// The explanation for the reader, in a line; may be empty.
     pub note: &'a str,
-    /// What the weights count.
+    /// The unit of the weights.
     pub unit: Unit,
 }
 
@@ -90,7 +90,7 @@ pub fn draw(stacks: &Stacks, picture: &Picture<'_>) -> String {
     )
 }
 
-/// How the boxes of a single profile look.
+/// The colours of a single profile's boxes.
 pub(super) fn look_of_one(unit: Unit, total: u64) -> impl Fn(&str, &Frame<'_>) -> Look {
     let (first, span) = unit.hues();
     move |name, frame| Look {
@@ -104,7 +104,7 @@ pub(super) fn look_of_one(unit: Unit, total: u64) -> impl Fn(&str, &Frame<'_>) -
     }
 }
 
-/// How one box looks, and what it says when pointed at below its name.
+/// How one box is drawn, and what its tooltip says below its name.
 pub(super) struct Look {
     pub(super) fill: String,
     pub(super) words: String,
@@ -154,9 +154,9 @@ pub(super) struct Place {
     pub(super) width: f64,
     /// Narrower boxes are left out.
     pub(super) width_min: f64,
-    /// With what the script and the keyboard need.
+    /// Includes the parts for the script and the keyboard.
     pub(super) is_alive: bool,
-    /// With what a pointer shows.
+    /// Includes the tooltips.
     pub(super) has_titles: bool,
 }
 

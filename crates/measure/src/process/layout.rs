@@ -1,4 +1,4 @@
-//! What lies where in a process, and what of it is resident: `/proc/PID/smaps` and `pagemap`.
+//! The mappings of a process, and their resident parts: `/proc/PID/smaps` and `pagemap`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -42,7 +42,7 @@ pub struct Mapping {
     pub is_accessible: bool,
     /// It may be written.
     pub is_writable: bool,
-    /// What is written is seen by others that have it mapped.
+    /// Writes are seen by others that have it mapped.
     pub is_shared: bool,
     /// The file, `[heap]`, `[stack]` and the like, or nothing.
     pub name: String,
@@ -101,7 +101,7 @@ pub fn layout(pid: u32) -> Result<Vec<Mapping>, ProcessError> {
 /// The pages in `range` of a process's addresses that are resident or swapped out.
 ///
 /// # Errors
-/// If the kernel refuses, or the process is gone.
+/// If the kernel refuses, or the process has ended.
 pub fn pages_in_use(pid: u32, range: Range<u64>) -> io::Result<PagesInUse> {
     let page_bytes = rustix::param::page_size() as u64;
     let file = File::open(format!("/proc/{pid}/pagemap"))?;
@@ -165,11 +165,11 @@ fn parse_head(line: &str) -> Option<Mapping> {
 
 // A process and everything it started: nginx's workers count as nginx.
 //
-// Faults and CPU time of those that have ended are in their parent's sums once it has waited for them.
-// Absent: what nobody in the tree waited for. Where there is a control group, it knows their CPU time.
+// Faults and CPU time of those that have ended are in their parent's sums once it has waited for them. Absent: children
+// that no process of the tree waited for. Where there is a control group, it knows their CPU time.
 
 /// A process that replaces itself by another program has no memory to read for a moment, longer on
-/// a busy machine: looked at so often before it counts as gone.
+/// a busy machine: read so often before it counts as gone.
 const ATTEMPTS: usize = 50;
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -183,7 +183,7 @@ pub struct ProcessTree {
     data: Option<DataDirectory>,
 }
 
-/// One look at a tree.
+/// One reading of a tree.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TreeSample {
     /// All processes together.
@@ -234,7 +234,7 @@ impl ProcessTree {
     pub fn memory_of(&self, members: &[u32]) -> Option<(MemorySample, usize)> {
         let mut found: Option<(MemorySample, usize)> = None;
         for &pid in members {
-            // Of one that the kernel refuses not even RSS is known: the edges of the phase say so.
+            // If the kernel refuses the process, not even RSS is known: the edges of the phase say so.
             if let Ok(one) = MemorySample::read(pid, self.data.as_ref()) {
                 found = Some(found.map_or((one, 1), |(sum, count)| (sum.plus(&one), count + 1)));
             }
@@ -251,7 +251,7 @@ impl ProcessTree {
                     processes.insert(pid, one);
                 }
                 Err(ProcessError::Gone { .. }) => {}
-                // What the kernel says of a process that is just ending depends on how far that is.
+                // The kernel's data about a process that is just ending depends on how far that is.
                 Err(_) if !is_alive(pid) => {}
                 Err(error) => return Err(error),
             }

@@ -37,9 +37,9 @@ pub struct Subject {
     pub title: String,
     /// The command that was started for each run.
     pub command: Vec<String>,
-    /// The URL for somebody else's server.
+    /// The URL of a third-party server.
     pub url: Option<String>,
-    /// What was asked of somebody else's server; absent in records of earlier versions, which sent a plain GET.
+    /// The requests for a third-party server; absent in records of earlier versions, which sent a plain GET.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<SentRequests>,
     /// The I/O driver that really ran (`epoll`, `uring`), if it is our server.
@@ -101,17 +101,17 @@ pub struct Settings {
     pub load_warm_ups: u32,
     /// Length of one memory phase of the slowest candidate, or of the user's own load program.
     pub throughput_phase_ns: u64,
-    /// What is counted of one slice at the constant rate.
+    /// The counted time of one slice at the constant rate.
     pub latency_phase_ns: u64,
     /// Slices of the closed loop per operation, round and candidate; 0: the load was made in whole runs.
     pub cycles: u32,
     /// Slices at the constant rate.
     pub paced: u32,
-    /// What is counted of one slice of the closed loop.
+    /// The counted time of one slice of the closed loop.
     pub slice_ns: u64,
-    /// What is counted of one uninterrupted block of the closed loop; 0: there are none.
+    /// The counted time of one uninterrupted block of the closed loop; 0: there are none.
     pub block_ns: u64,
-    /// What is counted of a slice of writes in the closed loop, which then have no blocks; 0: as of all others.
+    /// The counted time of a slice of writes in the closed loop, which then have no blocks; 0: as of all others.
     pub write_slice_ns: u64,
     /// The same at the constant rate.
     pub write_latency_phase_ns: u64,
@@ -138,7 +138,7 @@ pub struct Settings {
     pub schedule: Vec<Vec<String>>,
     /// Up to which difference two candidates count as the same.
     pub margins: Margins,
-    /// When the data were looked at, and why there were no more rounds.
+    /// When the data were analysed, and why there were no more rounds.
     pub looks: InterimSettings,
     /// Between the end of the work and the reading of what was retained.
     pub idle_ns: u64,
@@ -150,12 +150,12 @@ pub struct Settings {
     /// Whether the kernel might give candidates huge pages they did not ask for (`--thp`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub huge_pages: Option<bool>,
-    /// What each run did, if it was of phases (`--phases`) and not of equal work and slices.
+    /// The phases of each run, if it was of phases (`--phases`) and not of equal work and slices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<PhasePlan>,
 }
 
-/// When the data of a comparison were looked at.
+/// When the data of a comparison were analysed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InterimSettings {
@@ -172,7 +172,7 @@ pub struct InterimSettings {
 }
 
 impl InterimSettings {
-    /// What each analysis may claim.
+    /// The permitted claims of each analysis.
     #[must_use]
     pub fn looks(&self) -> InterimAnalyses {
         InterimAnalyses::planned(self.planned.len())
@@ -194,8 +194,8 @@ pub struct QuestionVerdict {
     pub sentence: String,
     /// Whether the answer may be relied on; if not, the sentence says why.
     pub trusted: bool,
-    /// What the rounds could show: the smallest difference, the margin, and what is undecided with the
-    /// rounds that it needs. Empty if the answer is not to be trusted.
+    /// The power of the rounds: the smallest difference, the margin, and what is undecided with the rounds that it
+    /// needs. Empty if the answer is not to be trusted.
     pub resolution: String,
     /// Every other candidate against the baseline. The A/A candidate is among them.
     pub comparisons: Vec<Comparison>,
@@ -222,7 +222,7 @@ pub struct MeasureComparisons {
     pub comparisons: Vec<Comparison>,
 }
 
-/// What the pools change under one allocator: pools on against pools off.
+/// The effect of the pools under one allocator: pools on against pools off.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PoolsEffect {
@@ -260,7 +260,7 @@ pub struct UnpinnedMemory {
 pub struct Analysis {
     /// The three answers.
     pub verdicts: Verdicts,
-    /// What pools change, per allocator; empty if the server is not ours.
+    /// The effect of pools, per allocator; empty if the server is not ours.
     pub pools_effect: Vec<PoolsEffect>,
     /// Every measure on its own.
     pub details: Vec<MeasureComparisons>,
@@ -277,11 +277,11 @@ pub struct Analysis {
     /// the margin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unpinned: Vec<UnpinnedMemory>,
-    /// What to use for what and why, and when not to, in two sentences.
+    /// The recommendation and its reasons, and when not to switch, in two sentences.
     pub recommendation: Recommendation,
-    /// What the baseline run twice showed, as one sentence; empty if it was not run twice.
+    /// The result of the baseline run twice, as one sentence; empty if it was not run twice.
     pub self_check: String,
-    /// What a reader has to know before relying on the answers.
+    /// Notes for the reader before relying on the answers.
     pub warnings: Vec<String>,
 }
 
@@ -303,11 +303,11 @@ pub struct ComparisonRecord {
     pub duration_ns: u64,
     /// True if Ctrl-C or the time budget ended it early.
     pub interrupted: bool,
-    /// What was measured.
+    /// The measured program.
     pub subject: Subject,
     /// How.
     pub settings: Settings,
-    /// On what.
+    /// The machine.
     pub environment: Environment,
     /// One line on hardware counters: what is counted, or why not.
     pub counters: String,
@@ -338,7 +338,7 @@ impl ComparisonRecord {
         }
     }
 
-    /// What malloc is to the baseline, if that was found.
+    /// The role of malloc in the baseline, if that was found.
     #[must_use]
     pub fn reach(&self) -> Option<&Reach> {
         let mut candidates = self.candidates.iter();
@@ -346,8 +346,8 @@ impl ComparisonRecord {
         baseline.reach.as_ref()
     }
 
-    /// What an allocator can change here, in sentences. With phases, what lives and what is retained is told by them, and
-    /// not by the few requests of the heap pass.
+    /// What an allocator can change here, in sentences. With phases, live and retained memory come from them, and not
+    /// from the few requests of the heap pass.
     #[must_use]
     pub fn reach_sentences(&self) -> Vec<String> {
         let reach = self.reach();
@@ -417,7 +417,7 @@ impl ComparisonRecord {
 // Which candidate to use for what, what it costs, why, and when not: as words and as the numbers behind
 // them.
 
-/// What sort of advice it is.
+/// The kind of advice.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
@@ -426,13 +426,13 @@ pub enum Advice {
     None,
     /// One candidate is better in something and proved worse in nothing.
     Switch,
-    /// What is better in one question costs something in another, or different ones are better.
+    /// A gain in one question costs something in another, or different ones are better.
     TradeOff,
     /// Nothing is better than the baseline.
     Stay,
-    /// The rounds do not tell.
+    /// The rounds do not decide.
     Undecided,
-    /// The numbers must not be believed.
+    /// The numbers must not be trusted.
     NotTrusted,
 }
 
@@ -440,7 +440,7 @@ pub enum Advice {
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Choice {
-    /// `throughput`, `latency` or `memory`; `cpu` where CPU per request stands in for throughput.
+    /// `throughput`, `latency` or `memory`; `cpu` where CPU per request replaces throughput.
     pub question: String,
     /// The candidate, or the baseline where nothing is better.
     pub candidate: String,
@@ -455,7 +455,7 @@ pub struct CostPart {
     pub part: String,
     /// Its change, as a share of the baseline's whole cost: -0.07 is 7 % of the whole less.
     pub change: f64,
-    /// Whether the rounds tell that it changed, or that it did not.
+    /// Whether the rounds show that it changed, or that it did not.
     pub decided: bool,
 }
 
@@ -501,9 +501,9 @@ pub struct FrontEntry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recommendation {
-    /// What sort of advice it is.
+    /// The kind of advice.
     pub advice: Advice,
-    /// What to use, for what, and what it costs.
+    /// The recommended candidate, its purpose, and its costs.
     pub sentence: String,
     /// Why the first candidate named is better; empty if none is.
     pub reason: String,
@@ -518,9 +518,9 @@ pub struct Recommendation {
     pub differences: Vec<CostDifference>,
 }
 
-// What `--baseline` adds to a record: this comparison against an earlier one of the same question.
+// The part that `--baseline` adds to a record: this comparison against an earlier one of the same question.
 
-/// What of two sessions is put side by side.
+/// The compared values of two sessions.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegressionBy {
@@ -538,9 +538,9 @@ pub enum RegressionBy {
 pub struct RegressionQuestion {
     /// `throughput`, `latency`, `memory` or `work`.
     pub name: String,
-    /// What it rests on; of several, the geometric mean.
+    /// Its basis; of several, the geometric mean.
     pub measures: Vec<Measure>,
-    /// What is put side by side.
+    /// The compared values.
     pub by: RegressionBy,
     /// Of ratios: the baseline's own value over its earlier one (medians). Ratios cannot see it, and
     /// nothing is claimed of it.
@@ -567,7 +567,7 @@ pub struct Regression {
     pub regressed: bool,
     /// The questions; one error rate holds over all their comparisons together.
     pub questions: Vec<RegressionQuestion>,
-    /// What differs between both, and what could not be compared.
+    /// The differences between both, and the values that could not be compared.
     pub warnings: Vec<String>,
 }
 
@@ -581,8 +581,8 @@ impl Regression {
         }
     }
 
-    /// Whether anything could be judged at all. What is undecided because no number of that many rounds
-    /// could have convicted anybody was not: a check of three rounds passes nothing.
+    /// Whether anything could be judged at all. A value that is undecided because so few rounds cannot prove a loss was
+    /// not judged: a check of three rounds passes nothing.
     #[must_use]
     pub fn is_judged(&self) -> bool {
         let mut comparisons = self.questions.iter().flat_map(|one| &one.comparisons);
@@ -692,7 +692,7 @@ impl FromStr for Margins {
 
 // How the warm-up of a load run went.
 
-/// What was sent before the window, and counts for nothing.
+/// Requests before the window; not counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoadWarmUp {
@@ -711,7 +711,7 @@ pub struct LoadSteadiness {
     pub limit_ns: u64,
     /// Whether it ended because they had.
     pub became_steady: bool,
-    /// How long they changed at the beginning, by MSER; `None`: there was too little to tell.
+    /// How long they changed at the beginning, by MSER; `None`: there were too few samples.
     pub transient_ns: Option<u64>,
     /// Means that this was judged by.
     pub slices: u64,

@@ -9,7 +9,7 @@ const FRAMES_MAX: usize = 200;
 /// Functions that a table has room for.
 const HEAVIEST: usize = 8;
 
-/// What is drawn.
+/// The drawn profile.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlameKind {
@@ -33,7 +33,7 @@ impl FlameKind {
         }
     }
 
-    /// What the weights count.
+    /// The unit of the weights.
     #[must_use]
     pub const fn unit(self) -> Unit {
         match self {
@@ -49,7 +49,7 @@ impl FlameKind {
 pub struct FlameFunction {
     /// Its name.
     pub name: String,
-    /// What was seen in it itself, as a share of the whole.
+    /// The weight of the function itself, as a share of the whole.
     pub own_share: f64,
 }
 
@@ -57,9 +57,9 @@ pub struct FlameFunction {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlameGraph {
-    /// Whose.
+    /// The candidate.
     pub candidate: String,
-    /// Of what.
+    /// The kind of profile.
     pub kind: FlameKind,
     /// Samples that were taken.
     pub samples: u64,
@@ -93,7 +93,7 @@ impl FlameGraph {
         }
     }
 
-    /// What is drawn.
+    /// The drawn profile.
     #[must_use]
     pub fn stacks(&self) -> Stacks {
         from_outline(&self.frames)

@@ -57,7 +57,7 @@ impl LoadErrors {
     }
 }
 
-/// Whether the generator believes its own figures.
+/// Whether the generator trusts its own figures.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum LoadStatus {
@@ -90,7 +90,7 @@ pub struct LoadVerdict {
     pub status: LoadStatus,
     /// Why not fully; empty if OK.
     pub reasons: Vec<String>,
-    /// What else is known about how far they hold, whatever the status.
+    /// Other facts about their validity, whatever the status.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -188,7 +188,7 @@ pub struct LoadReport {
     /// With `--keep-going`: the times without a target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<LoadOutage>,
-    /// With `--repeat` and `--reconnect-every`: what each set of connections came to, and their spread.
+    /// With `--repeat` and `--reconnect-every`: the results of each set of connections, and their spread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection_sets: Option<LoadConnectionSets>,
     /// Requests in flight per connection.
@@ -218,7 +218,7 @@ pub struct LoadReport {
     pub sent: u64,
     /// Of those, how many left after the window.
     pub sent_late: u64,
-    /// Requests written again because the server had announced that it would not answer them.
+    /// Requests written again because the server had announced that it would not respond to them.
     pub resent: u64,
     /// Connections that were closed because bytes came that no request had asked for; absent if there were none, and in
     /// records of earlier versions.
@@ -251,7 +251,7 @@ pub struct LoadReport {
     /// Handshakes; absent in plaintext.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<LoadTls>,
-    /// What came of the cookies that the server set; absent if nobody kept any.
+    /// The outcome of the cookies that the server set; absent if cookies were ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookies: Option<LoadCookies>,
     /// How the warm-up went; absent without one.
@@ -269,7 +269,7 @@ pub struct LoadReport {
     /// All responses per second of `rate_window`, right and wrong; absent in records of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_answers_per_s: Option<f64>,
-    /// What the rate is of; absent in records of earlier versions.
+    /// The time span of the rate; absent in records of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_window: Option<LoadRateWindow>,
     /// The Server field of the first response.
@@ -328,7 +328,7 @@ pub struct LoadReport {
     pub aborted: Option<String>,
     /// True if Ctrl-C ended it early.
     pub interrupted: bool,
-    /// True if it ended early because the target went away.
+    /// True if it ended early because the target was gone.
     pub target_gone: bool,
     /// The generator's judgement of its own run.
     pub verdict: LoadVerdict,
@@ -338,7 +338,7 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// What the rate is of. Of records without it: all of the run.
+    /// The time span of the rate. Of records without it: all of the run.
     #[must_use]
     pub fn window_of_rate(&self) -> LoadRateWindow {
         self.rate_window.unwrap_or_else(|| LoadRateWindow {
@@ -463,10 +463,10 @@ pub struct LoadClass {
 
 // The stretch of a load run that its rate is of.
 //
-// A run that a count ends goes on until its last request is answered, and then a few stragglers decide how long
-// it took. The rate is therefore of the time in which there was still something to ask.
+// A run with a fixed count goes on until its last response, and then a few stragglers decide how long it took. The rate
+// is therefore of the time in which there was still something to send.
 
-/// What ended the window of the rate.
+/// The event that ended the window of the rate.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateWindowEnd {
@@ -477,7 +477,7 @@ pub enum RateWindowEnd {
     NoRequestLeft,
     /// Open loop: the moment at which the first request behind the last would have been due.
     LastArrival,
-    /// The last request was answered: too few were before one of the above.
+    /// The last response came: too few came before one of the above.
     LastAnswer,
 }
 
@@ -494,7 +494,7 @@ impl RateWindowEnd {
     }
 }
 
-/// What the rate is of: `answers` over `duration_ns`.
+/// The basis of the rate: `answers` over `duration_ns`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoadRateWindow {
@@ -508,7 +508,7 @@ pub struct LoadRateWindow {
     pub wrong_statuses: u64,
     /// Bytes received in it, heads included.
     pub bytes_received: u64,
-    /// What ended it.
+    /// The event that ended it.
     pub end: RateWindowEnd,
 }
 
@@ -555,7 +555,7 @@ impl LoadRateWindow {
     }
 }
 
-// Times without a target, in a load run that goes on through them.
+// Times without a target, in a load run that continues through them.
 
 /// One of them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -588,7 +588,7 @@ impl LoadOutage {
     }
 }
 
-// What came of the cookies that a server set.
+// The outcome of the cookies that a server set.
 
 /// Set-Cookie fields of all responses, warm-up included, by what came of them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -619,7 +619,7 @@ impl LoadCookies {
 
 // The JSON of `load --find-max`: every step of a search for the highest rate, and what they say.
 
-/// What a step, or the votes of one rate, came to.
+/// The result of a step, or of the votes of one rate.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepOutcome {
@@ -675,7 +675,7 @@ pub struct SearchStep {
     pub requests_per_s: f64,
     /// Right responses.
     pub requests: u64,
-    /// What it came to.
+    /// Its result.
     pub outcome: StepOutcome,
     /// Why it was missed or rejected; empty if it was met.
     pub reasons: Vec<String>,
@@ -699,13 +699,13 @@ pub struct SearchStep {
 pub struct CurvePoint {
     /// The rate that was offered.
     pub rate_per_s: f64,
-    /// What the votes decided.
+    /// The decision of the votes.
     pub outcome: StepOutcome,
-    /// Steps that came to that.
+    /// Steps with that result.
     pub votes: u32,
     /// Steps at this rate.
     pub steps: u32,
-    /// Among the steps that came to that, the one with the median 99th percentile.
+    /// Among the steps with that result, the one with the median 99th percentile.
     pub typical: SearchStep,
 }
 
@@ -719,7 +719,7 @@ pub struct SearchReport {
     pub version: String,
     /// The URL as given.
     pub url: String,
-    /// What had to be kept, in words.
+    /// The objectives, in words.
     pub objectives: Vec<String>,
     /// Threads of the generator.
     pub threads: u32,
@@ -743,7 +743,7 @@ pub struct SearchReport {
     pub missed_per_s: Option<f64>,
     /// Why the search ended.
     pub ended: SearchEnd,
-    /// What a step failed with, if one did.
+    /// The error of a step, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// The load-latency curve, by ascending rate.
@@ -765,7 +765,7 @@ impl SearchReport {
     }
 }
 
-// What was asked of a server of the user's, as a record of a comparison says it.
+// The requests for a user's server, as a record of a comparison describes them.
 
 /// One request of those that were sent in turn.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -792,7 +792,7 @@ pub struct SentScript {
     pub file: String,
     /// SHA-256 of its text, in hexadecimal.
     pub sha256: String,
-    /// What its `init` was given.
+    /// The arguments of its `init`.
     pub args: Vec<String>,
 }
 
@@ -810,7 +810,7 @@ pub struct SentTls {
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SentRequests {
-    /// What was sent; with a script what its table `wrk` said before it ran.
+    /// The requests; with a script, the values of its table `wrk` before it ran.
     pub requests: Vec<SentRequest>,
     /// The script that made them, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -881,9 +881,9 @@ impl fmt::Display for SentRequests {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunPart {
-    /// Before the window: counts for nothing, and is shown as such.
+    /// Before the window: not counted, and shown as such.
     WarmUp,
-    /// What is counted.
+    /// The counted part.
     #[default]
     Window,
     /// After it: responses to requests that were due in the window.

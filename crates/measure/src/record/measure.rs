@@ -1,6 +1,6 @@
 //! A measure: one number of one run, with what is good, in which unit, and what counts as equal.
 //!
-//! Everything a report or a verdict has to know about a number is said here once.
+//! All properties of a number that reports and verdicts need are defined here once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use crate::statistics::{Direction, Estimate};
 
 use super::{ComparisonRecord, CustomQuantity, FORMAT_VERSION, MarginClass};
 
-/// What the requests of a phase do.
+/// The kind of a phase's requests.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -94,11 +94,11 @@ impl Unit {
 macro_rules! quantities {
     ($($(#[$doc:meta])* $name:ident = $key:literal, $label:literal, $unit:ident, $direction:ident,
         $margin:ident, wall $wall:literal;)+) => {
-        /// What was measured, apart from which operation it belongs to.
+        /// The measured quantity, apart from which operation it belongs to.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         pub enum Quantity {
             $($(#[$doc])* $name,)+
-            /// What the user's own load program printed.
+            /// The output of the user's own load program.
             Custom(CustomQuantity),
         }
 
@@ -161,8 +161,8 @@ quantities! {
     ServiceP50 = "service_p50_ns", "service p50", Nanoseconds, LowerIsBetter, Usual, wall true;
     /// 99th percentile of the time from the actual send.
     ServiceP99 = "service_p99_ns", "service p99", Nanoseconds, LowerIsBetter, P99, wall true;
-    /// What the program keeps in memory by itself after the fixed amount of work, connections open: anonymous and
-    /// swapped pages, shared memory, huge pages of the pool; each shared page counted once, no mapped files.
+    /// The program's private memory after the fixed amount of work, connections open: anonymous and swapped pages,
+    /// shared memory, huge pages of the pool; each shared page counted once, no mapped files.
     MemoryAfterWork = "memory_after_work_bytes", "memory", Bytes, LowerIsBetter, Usual, wall false;
     /// The same some idle seconds after the work.
     MemoryAfterIdle = "memory_after_idle_bytes", "memory after idle", Bytes, LowerIsBetter, Usual, wall false;
@@ -237,22 +237,22 @@ quantities! {
     /// CPU time in the kernel, as above.
     SystemCpu = "system_cpu_per_request_ns", "system CPU/req", Nanoseconds, LowerIsBetter, Usual,
         wall false;
-    /// Branches in user mode that went the other way than foretold. What else runs on a core trains
-    /// its predictor and fills its caches, so these four need a quiet machine.
+    /// Branches in user mode that went the other way than foretold. Other work on a core trains its
+    /// predictor and fills its caches, so these four need a quiet machine.
     BranchMisses = "branch_misses_per_request", "branch misses/req", Count, LowerIsBetter, Usual,
         wall true;
-    /// Loads in user mode that the first level data cache did not answer.
+    /// Loads in user mode that missed the first level data cache.
     L1dMisses = "l1d_misses_per_request", "L1d misses/req", Count, LowerIsBetter, Usual, wall true;
-    /// Accesses in user mode that no cache answered, where L1d misses cannot be counted.
+    /// Accesses in user mode that missed every cache, where L1d misses cannot be counted.
     CacheMisses = "cache_misses_per_request", "cache misses/req", Count, LowerIsBetter, Usual,
         wall true;
-    /// Loads in user mode whose page the first level data TLB did not know.
+    /// Loads in user mode whose page missed the first level data TLB.
     DtlbMisses = "dtlb_misses_per_request", "dTLB misses/req", Count, LowerIsBetter, Usual,
         wall true;
     /// Page faults, minor and major.
     PageFaults = "page_faults_per_request", "page faults/req", Count, LowerIsBetter, Usual,
         wall false;
-    /// Page faults answered without a disk.
+    /// Page faults that needed no disk.
     MinorFaults = "minor_faults_per_request", "minor faults/req", Count, LowerIsBetter, Usual,
         wall false;
     /// Page faults that had to wait for a disk.
@@ -275,7 +275,7 @@ quantities! {
 }
 
 impl Quantity {
-    /// Whether more or less of it is better or worse for readers of the report. What is not judged is shown, and
+    /// Whether more or less of it is better or worse for readers of the report. Unjudged measures are shown, and
     /// compared with nothing.
     #[must_use]
     pub const fn is_judged(self) -> bool {
@@ -296,7 +296,7 @@ impl Quantity {
 /// In JSON it is a key: `put.throughput_per_s`, `memory_after_work_bytes`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Measure {
-    /// What.
+    /// The quantity.
     pub quantity: Quantity,
     /// Of which requests; `None` for the run as a whole.
     pub operation: Option<Operation>,
@@ -418,7 +418,7 @@ pub enum RecordError {
         found: u32,
         /// Of this program.
         known: u32,
-        /// What wrote it.
+        /// The version of the writer.
         version: String,
     },
 }
@@ -427,7 +427,7 @@ impl ComparisonRecord {
     /// Reads `results.json`, or a `report.html` of [`crate::report::html::render`].
     ///
     /// # Errors
-    /// If the text is none of both.
+    /// If the text is neither.
     pub fn from_text(text: &str) -> Result<Self, RecordError> {
         let json = if text.trim_start().starts_with('<') {
             let (_, rest) = text
@@ -477,7 +477,7 @@ pub struct SliceColumns {
     pub per_s: Vec<f64>,
     /// The server's CPU time per request; 0 where it was read too late.
     pub cpu_ns: Vec<f64>,
-    /// What a system call took on the server's CPUs around it; 0 where that was not measured.
+    /// The time of a system call on the server's CPUs around it; 0 where that was not measured.
     pub server_call_ns: Vec<f64>,
     /// The same on the generator's.
     pub generator_call_ns: Vec<f64>,
@@ -486,7 +486,7 @@ pub struct SliceColumns {
     /// Its calls of `madvise` per request; empty if they were not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub madvise_calls: Vec<f64>,
-    /// What a cache line took from the server's CPU to the generator's and back around it; 0 where that was not
+    /// The time of a cache line from the server's CPU to the generator's and back around it; 0 where that was not
     /// measured.
     pub core_distance_ns: Vec<f64>,
 }
@@ -524,7 +524,7 @@ impl SliceColumns {
         all
     }
 
-    /// True if a record that somebody wrote has columns of one length.
+    /// True if the columns of a foreign record have one length.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let lengths = [
@@ -559,15 +559,15 @@ pub struct PacedColumns {
     pub service_p99_ns: Vec<u64>,
     /// The server's CPU time per request; 0 where it was read too late.
     pub cpu_ns: Vec<f64>,
-    /// What a cache line took from the server's CPU to the generator's and back around it; 0 where that was not
+    /// The time of a cache line from the server's CPU to the generator's and back around it; 0 where that was not
     /// measured.
     pub core_distance_ns: Vec<f64>,
-    /// The part of the answers that the times leave out, because they met a stall of the generator's thread.
+    /// The part of the responses that the times leave out, because they met a stall of the generator's thread.
     pub left_out_share: Vec<f64>,
 }
 
 impl PacedColumns {
-    /// True if a record that somebody wrote has columns of one length.
+    /// True if the columns of a foreign record have one length.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let lengths = [

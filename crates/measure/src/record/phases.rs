@@ -11,7 +11,7 @@ use crate::units::{format_bytes, format_three_digits};
 
 use super::{Held, Measure, Operation};
 
-/// What a phase is for.
+/// The purpose of a phase.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseKind {
@@ -44,7 +44,7 @@ impl PhaseKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhaseSpec {
-    /// What it is for.
+    /// Its purpose.
     pub kind: PhaseKind,
     /// How long it lasts.
     pub duration_ns: u64,
@@ -54,12 +54,12 @@ pub struct PhaseSpec {
     /// Requests per second; `None`: the common rate of steady phases, as fast as responses come in bursts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
-    /// What is asked for, if not what the other phases ask for.
+    /// The requests, if they differ from those of the other phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
-/// What each run does.
+/// The phases of each run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhasePlan {
@@ -101,7 +101,7 @@ impl PhasePlan {
         before.any(|spec| spec.kind == PhaseKind::Churn)
     }
 
-    /// The end of the cycle, from the end of its last burst on: there memory is looked for that comes back.
+    /// The end of the cycle, from the end of its last burst on: returned memory is searched for there.
     #[must_use]
     pub fn last_burst(&self) -> Option<usize> {
         let mut places = self.phases.iter();
@@ -109,7 +109,7 @@ impl PhasePlan {
     }
 }
 
-/// What a run had at the end of a phase.
+/// The state of a run at the end of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhaseEnd {
@@ -119,16 +119,16 @@ pub struct PhaseEnd {
     pub place: u32,
     /// Right responses.
     pub requests: u64,
-    /// What the program keeps in memory by itself; of resident memory where that cannot be read.
+    /// The program's private memory; resident memory where that cannot be read.
     pub memory_bytes: u64,
-    /// What memory is made of.
+    /// The parts of memory.
     pub parts: MemoryParts,
     /// Of a churn: how many blocks it allocated and freed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub churned_blocks: Option<u64>,
 }
 
-/// What memory is made of at a moment, of all processes of a server together. What could not be read is absent.
+/// The parts of memory at a moment, of all processes of a server together. Unreadable values are absent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryParts {
@@ -153,10 +153,10 @@ pub struct MemoryParts {
     /// Pages of mapped files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
-    /// What the kernel holds for the control group: page tables, stacks, sockets, its own objects.
+    /// The kernel's memory for the control group: page tables, stacks, sockets, its own objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_bytes: Option<u64>,
-    /// What counts against the control group's limit, without the pages of files that were not used lately.
+    /// The memory that counts against the control group's limit, without the pages of files that were not used lately.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_set_bytes: Option<u64>,
     /// Mappings of the process that has most.
@@ -191,7 +191,7 @@ impl MemoryParts {
     }
 }
 
-/// What became of a burst's memory.
+/// The course of a burst's memory.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Floor {
@@ -203,7 +203,7 @@ pub struct Floor {
     pub burst_end_bytes: u64,
     /// The least between it and the end of the cycle.
     pub floor_bytes: u64,
-    /// How long after the burst that was reached; `None`: nothing worth a word of its peak came back.
+    /// How long after the burst that was reached; `None`: no considerable part of its peak came back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reached_ns: Option<u64>,
     /// It was reached only when the cycle ended: a longer one might show less.
@@ -211,13 +211,14 @@ pub struct Floor {
     pub is_falling: bool,
 }
 
-/// Whose the memory is at the end of a cycle, in a run of its own in which the heap is traced.
+/// The owners of memory at the end of a cycle, in a run of its own in which the heap is traced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhaseHeap {
     /// From 0.
     pub cycle: u32,
-    /// What the program asked malloc for and has not given back; `None` where the samples are too few to say.
+    /// The bytes that the program requested from malloc and has not given back; `None` where the samples are too few to
+    /// say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_bytes: Option<u64>,
     /// Private memory by what holds it.
@@ -240,11 +241,11 @@ pub struct RoundsEstimate {
     pub rounds: u32,
 }
 
-/// Whose growth from cycle to cycle is.
+/// The owner of growth from cycle to cycle.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrowthCause {
-    /// There is none that can be told from none.
+    /// The growth is not distinguishable from none.
     #[default]
     None,
     /// The program asked for more and did not give it back.
@@ -253,11 +254,11 @@ pub enum GrowthCause {
     Retained,
     /// It is not malloc's.
     Elsewhere,
-    /// The traced run does not tell.
+    /// The traced run does not show it.
     Unknown,
 }
 
-/// What the phases say of one candidate.
+/// The phases' results of one candidate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhasesAnswer {
@@ -265,7 +266,7 @@ pub struct PhasesAnswer {
     pub candidate: String,
     /// Memory at the end of each phase of a cycle, in their order; medians over cycles.
     pub ends_bytes: Vec<Option<RoundsEstimate>>,
-    /// What it is made of there; medians over cycles and rounds.
+    /// Its parts there; medians over cycles and rounds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ends_parts: Vec<MemoryParts>,
     /// The most of a burst.
@@ -278,15 +279,15 @@ pub struct PhasesAnswer {
     pub falling_share: f64,
     /// Growth of the floor from cycle to cycle.
     pub growth_bytes: Option<RoundsEstimate>,
-    /// Whose it is.
+    /// Its owner.
     pub cause: GrowthCause,
     /// CPU time per request behind the first churn, against that before it; absent without a churn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aged_cpu_ratio: Option<RoundsEstimate>,
-    /// What the program had asked for and not given back at the end of the last cycle, of the traced run.
+    /// The bytes that the program had requested and not given back at the end of the last cycle, of the traced run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_bytes: Option<u64>,
-    /// What malloc held of it.
+    /// The memory that malloc held of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub malloc_bytes: Option<u64>,
     /// All of this in sentences.
@@ -300,7 +301,7 @@ pub struct PhasesAnswer {
 /// More points cannot be distinguished in a drawing, and a record holds hundreds of runs.
 const POINTS_MAX: usize = 48;
 
-/// What a run was at, for a time.
+/// A phase of a run, with its time.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CoursePhase {
@@ -325,7 +326,7 @@ impl CoursePhase {
 pub struct MemorySeries {
     /// Resident memory.
     pub rss: Series,
-    /// What the program keeps by itself at the same moments; empty if one of them did not tell it.
+    /// Private memory of the program at the same moments; empty if it is unknown at one of them.
     memory: Series,
     is_incomplete: bool,
 }
@@ -367,13 +368,13 @@ impl MemorySeries {
         self.is_incomplete |= other.is_incomplete;
     }
 
-    /// What the program keeps by itself; `None` unless every sample has it: half a curve would be taken for a whole one.
+    /// The program's private memory; `None` unless every sample has it: half a curve would be taken for a whole one.
     #[must_use]
     pub fn memory(&self) -> Option<&Series> {
         (!self.is_incomplete && !self.memory.points.is_empty()).then_some(&self.memory)
     }
 
-    /// The series that answers for memory: what the program keeps by itself, else resident memory.
+    /// The series that stands for memory: the program's private memory, else resident memory.
     #[must_use]
     pub fn best(&self) -> &Series {
         self.memory().unwrap_or(&self.rss)
@@ -394,11 +395,11 @@ pub struct MemoryCourse {
     pub at_ns: Vec<u64>,
     /// How much was resident at these moments.
     pub rss_bytes: Vec<u64>,
-    /// What the processes kept by themselves, in each stretch of time the most, at the end the last; empty in old records
-    /// and where it could not be read: then all of this is of `rss_bytes`.
+    /// The processes' private memory, in each stretch of time the most, at the end the last; empty in old records and
+    /// where it could not be read: then all of this is of `rss_bytes`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub memory_bytes: Vec<u64>,
-    /// What the run was at, in order.
+    /// The phases of the run, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<CoursePhase>,
 }
@@ -503,8 +504,8 @@ impl MemoryCourse {
     }
 }
 
-// What a candidate asked of the heap, from the pass in which every call is counted: sizes, lifetimes,
-// what lives, and how much memory that takes.
+// A candidate's heap use, from the pass in which every call is counted: sizes, lifetimes, what lives, and how much
+// memory that takes.
 
 /// Calls that asked for a size between two bounds, both included.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -576,8 +577,8 @@ pub struct HeapProfile {
 
 // The smallest memory limit that a candidate survives.
 
-/// What a bisection found, as the memory that all processes of a server may hold together: page cache and kernel memory
-/// included, as a container's limit counts it.
+/// The result of a bisection, as the memory that all processes of a server may hold together: page cache and kernel
+/// memory included, as a container's limit counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FoundLimit {
@@ -615,9 +616,9 @@ impl FoundLimit {
     }
 }
 
-// What each setting of one allocator changes, and which of them are worth choosing between (`--settings`).
+// The effect of each setting of one allocator, and which of them are worth choosing between (`--settings`).
 
-/// What the rounds say of a setting, in memory and CPU per request together.
+/// The rounds' result on a setting, in memory and CPU per request together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettingEffect {
@@ -627,10 +628,10 @@ pub enum SettingEffect {
     Changes,
     /// Both are the same within the margin.
     Nothing,
-    /// The rounds do not tell.
+    /// The rounds do not decide.
     #[default]
     Undecided,
-    /// One of both must not be believed, and the other does not differ.
+    /// One of both must not be trusted, and the other does not differ.
     NotTrusted,
 }
 
@@ -654,11 +655,11 @@ impl SettingEffect {
 pub struct SettingAnswer {
     /// The candidate.
     pub candidate: String,
-    /// What is set, without the allocator's name; `(default)` for nothing.
+    /// The setting, without the allocator's name; `(default)` for nothing.
     pub setting: String,
-    /// What that is said to change, in a few words.
+    /// Its documented effect, in a few words.
     pub what_it_changes: String,
-    /// What the rounds say.
+    /// The rounds' result.
     pub effect: SettingEffect,
     /// Of the default and those that certainly need less memory or CPU than it: whether no other of them needs as little of
     /// both and less of one, by the estimates.
@@ -667,10 +668,10 @@ pub struct SettingAnswer {
     pub memory: Option<Comparison>,
     /// CPU per request against the default.
     pub cpu: Option<Comparison>,
-    /// Others on the front that the intervals do not tell from it, neither in memory nor in CPU.
+    /// Others on the front that the intervals do not distinguish from it, neither in memory nor in CPU.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alike: Vec<String>,
-    /// What it changes, with numbers.
+    /// Its effect, with numbers.
     pub sentence: String,
 }
 
@@ -678,9 +679,9 @@ pub struct SettingAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SettingsFront {
-    /// Whose settings.
+    /// The allocator of the settings.
     pub allocator: String,
-    /// What stands for memory: of several measures the geometric mean of their ratios.
+    /// The value that stands for memory: of several measures the geometric mean of their ratios.
     pub memory: Vec<Measure>,
     /// The same for CPU.
     pub cpu: Vec<Measure>,

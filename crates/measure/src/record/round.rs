@@ -14,7 +14,7 @@ use super::{
     PhaseEnd, PhaseHeap, SliceColumns,
 };
 
-/// Whether our server's memory pools are used. Absent (`null`) for somebody else's server.
+/// Whether our server's memory pools are used. Absent (`null`) for a third-party server.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolSetting {
@@ -24,14 +24,14 @@ pub enum PoolSetting {
     Off,
 }
 
-/// What a candidate is for.
+/// The purpose of a candidate.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// All ratios are against this one. Exactly one per comparison.
     Baseline,
     /// The baseline run a second time (A/A): a difference here is a false alarm of the machine or
-    /// of the method, and takes away the trust in that measure.
+    /// of the method, and makes that measure untrusted.
     BaselineAgain,
     /// The others.
     #[default]
@@ -71,7 +71,7 @@ pub enum RoundStatus {
     Interrupted,
 }
 
-/// What disturbed a run.
+/// The disturbance of a run.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoiseKind {
@@ -113,7 +113,7 @@ impl NoiseKind {
 /// A disturbance beyond its limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NoiseFlag {
-    /// What.
+    /// The kind of disturbance.
     pub kind: NoiseKind,
     /// How much (a share, 0..1).
     pub value: f64,
@@ -146,7 +146,7 @@ pub struct RoundMeasures {
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub scaled: BTreeSet<Measure>,
-    /// What disturbed the run.
+    /// The disturbances of the run.
     pub noise: Vec<NoiseFlag>,
     /// Frequency of the fastest processor at the end of each phase (`put throughput`), where the machine
     /// says.
@@ -182,8 +182,8 @@ pub struct RoundMeasures {
     /// The slices at the constant rate, per operation.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub paced: BTreeMap<String, PacedColumns>,
-    /// Slices in which the hypervisor, other programs or the generator's own CPU got in the way;
-    /// they were repeated, as long as there was time for it.
+    /// Slices that the hypervisor, other programs or the generator's own CPU disturbed; they were
+    /// repeated, as long as there was time for it.
     #[serde(skip_serializing_if = "is_zero")]
     pub disturbed_slices: u32,
     /// Full latency figures per clock, e.g. `put.response`.
@@ -215,7 +215,7 @@ where
 }
 
 impl RoundMeasures {
-    /// Notes a number. What is not finite is treated as not measured.
+    /// Notes a number. Values that are not finite are treated as not measured.
     pub fn set(&mut self, measure: Measure, value: f64) {
         if value.is_finite() {
             self.measures.insert(measure, value);
@@ -246,11 +246,11 @@ pub struct LatencyCurve {
     pub points: Vec<SpectrumPoint>,
 }
 
-/// What it took until a candidate's throughput no longer changed, tried once before the rounds.
+/// The time until a candidate's throughput no longer changed, tried once before the rounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SteadyState {
-    /// False: *no steady state*; it still changed when patience ended.
+    /// False: *no steady state*; it still changed at the time limit.
     pub reached: bool,
     /// Requests before the steady part, per operation (`get`); without one, all that were tried.
     pub requests: BTreeMap<String, u64>,
@@ -268,7 +268,7 @@ pub struct CandidateRounds {
     pub allocator: String,
     /// Our pools; `None` when the server is not ours.
     pub pools: Option<PoolSetting>,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// The preloaded library; `None` for the C library's own malloc.
     pub library: Option<Library>,
@@ -290,16 +290,16 @@ pub struct CandidateRounds {
     pub rounds: Vec<RoundMeasures>,
     /// Merged curves for the plot.
     pub curves: Vec<LatencyCurve>,
-    /// What it asks of the heap, counted once, outside the rounds.
+    /// Its heap use, counted once, outside the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap: Option<HeapProfile>,
-    /// What malloc is to it, found in the same pass.
+    /// The role of malloc in it, found in the same pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<Reach>,
     /// With `--phases`: whose its memory is at the end of each cycle, in a run of its own that is traced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phase_heaps: Vec<PhaseHeap>,
-    /// The smallest memory limit that it survives, if that was looked for.
+    /// The smallest memory limit that it survives, if searched for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<FoundLimit>,
     /// How it warmed up; `None` for the baseline's double and under a load program of the user's.
@@ -326,8 +326,8 @@ impl CandidateRounds {
         format!("{allocator}{pools}{again}")
     }
 
-    /// What it is beside its name: the version of its allocator, its command, its variables. Empty if
-    /// nothing is known.
+    /// Its description beside its name: the version of its allocator, its command, its variables. Empty if nothing is
+    /// known.
     #[must_use]
     pub fn describe(&self) -> String {
         let mut parts: Vec<String> = self.allocator_version.iter().cloned().collect();
@@ -377,12 +377,12 @@ impl CandidateRounds {
 
 /// Fewer heap calls than this per request, and an allocator has next to nothing to do with a request.
 const CALLS_MIN: f64 = 0.1;
-/// Memory that is less than this share of the whole is not worth a word.
+/// Memory below this share of the whole is not mentioned.
 const SHARE_MIN: f64 = 0.01;
-/// From this share on an allocator of the program's own, or a runtime's heap, is what a user has to know first.
+/// From this share on an allocator of the program's own, or a runtime's heap, is mentioned first.
 const SHARE_MUCH: f64 = 0.25;
 
-/// What holds memory.
+/// The holder of memory.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Holder {
@@ -446,7 +446,7 @@ impl Holder {
         matches!(self, Self::Runtime { name } if switched(name))
     }
 
-    /// What to do to have malloc in its place; `None` where there is nothing.
+    /// What to do to have malloc instead; `None` where there is nothing.
     #[must_use]
     pub fn way_on(&self) -> Option<String> {
         let way = match self {
@@ -492,7 +492,7 @@ pub struct Held {
     pub bytes: u64,
 }
 
-/// What one request asks of malloc.
+/// The heap use of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HeapUse {
@@ -502,7 +502,7 @@ pub struct HeapUse {
     pub bytes: f64,
 }
 
-/// What malloc is to one candidate, at the end of the pass in which its heap calls are counted.
+/// The role of malloc in one candidate, at the end of the pass in which its heap calls are counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reach {
@@ -510,7 +510,7 @@ pub struct Reach {
     pub per_request: BTreeMap<String, HeapUse>,
     /// Private memory by what holds it, the most first; empty where it could not be read.
     pub held: Vec<Held>,
-    /// Of what malloc holds: bytes that the program asked for and has not given back; `None` where the samples are too
+    /// The part of malloc's memory that the program requested and has not given back; `None` where the samples are too
     /// few to say.
     pub live_bytes: Option<u64>,
     /// Resident pages of files, shared pages divided by their users.
@@ -526,7 +526,7 @@ impl Reach {
         self.held.iter().map(|one| one.bytes).sum()
     }
 
-    /// What malloc holds of it.
+    /// The memory that malloc holds of it.
     #[must_use]
     pub fn malloc_bytes(&self) -> u64 {
         self.sum_of(|holder| *holder == Holder::Malloc)
@@ -588,7 +588,7 @@ impl Reach {
         self.use_sentence()
     }
 
-    /// What an allocator can change here, in sentences; the first lines of a report.
+    /// The possible effect of an allocator here, in sentences; the first lines of a report.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences: Vec<String> = [
@@ -816,7 +816,7 @@ pub enum FailureCause {
         #[serde(default)]
         last_lines: Vec<String>,
     },
-    /// It ran, and answered no more.
+    /// It ran, and stopped responding.
     Hung {
         /// Responses before that, of the run that failed.
         after_requests: u64,
@@ -866,7 +866,7 @@ pub enum FailureCause {
     WrongAnswers,
     /// The allocator could not be proved to be in use.
     NotInUse,
-    /// It ran, and did not answer within the time that a start may take.
+    /// It ran, and did not respond within the time that a start may take.
     NeverServed {
         /// That time.
         waited_ns: u64,
@@ -885,7 +885,7 @@ impl FailureCause {
             None => what.to_owned(),
         };
         match self {
-            // What the kernel does for lack of memory has a cause of its own.
+            // The kernel's actions for lack of memory have a cause of their own.
             Self::Crashed {
                 signal: Some(9), ..
             } => "killed (SIGKILL), not for memory".to_owned(),
@@ -1001,10 +1001,10 @@ impl LeftOut {
     }
 }
 
-// What each set of connections of a load run came to, and how far the sets lie apart.
+// The results of each set of connections of a load run, and how far the sets lie apart.
 //
-// Which connections a run happens to get shifts its figures for as long as they stand, so one set of them is one
-// observation, however many requests it answers. Their spread is what a single run can be wrong by.
+// Which connections a run happens to get shifts its figures for as long as they are open, so one set of them is one
+// observation, however many requests it carries. Their spread is the error of a single run.
 
 /// Connections of a run at the edges of what it measured.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -1056,7 +1056,7 @@ impl LoadAddress {
     }
 }
 
-/// What one set of connections came to.
+/// The results of one set of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoadConnectionSet {
@@ -1139,7 +1139,7 @@ impl LoadConnectionSets {
         }
     }
 
-    /// What the spread means for a single run; `None` of fewer than two sets.
+    /// The meaning of the spread for a single run; `None` of fewer than two sets.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         if self.sets.len() < 2 {
@@ -1159,7 +1159,7 @@ impl LoadConnectionSets {
 
 // Why requests of a load run failed: a kind, how often, and the first of each as an example.
 
-/// What kind of failure it was.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadFailureKind {
@@ -1228,7 +1228,7 @@ pub struct LoadFailureExample {
     pub at_ns: u64,
     /// On which connection, from 0.
     pub connection: u64,
-    /// What happened.
+    /// The event.
     pub what: String,
     /// The first bytes of what arrived with it, escaped; empty if nothing did.
     pub bytes: String,

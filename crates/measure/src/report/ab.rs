@@ -23,7 +23,7 @@ pub struct Times<'a> {
     pub total: &'a LatencyHistogram,
 }
 
-/// What ab prints otherwise with some of its flags.
+/// Parts of ab's output that some of its flags change.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Style {
     /// `-l`: bodies may differ in length.
@@ -54,7 +54,7 @@ pub fn text(report: &LoadReport, times: &Times<'_>, style: Style) -> String {
     text + &counts(report, style) + &table(times) + &percentages(times.total)
 }
 
-/// What ab prints before the first response, and of a target that it cannot reach nothing else.
+/// ab's output before the first response, and the whole output for a target that it cannot reach.
 #[must_use]
 pub fn banner(version: &str, url: &str) -> String {
     let (host, ..) = parts(url);
@@ -234,8 +234,8 @@ pub fn csv(total: &LatencyHistogram) -> String {
 // ab's table of single requests (`-g`), which gnuplot reads: tabs, whole milliseconds, the fastest
 // request first.
 //
-// What ab writes in local time is UTC here, so that files of two machines can be laid side by
-// side; `seconds` is the same either way.
+// Times are UTC here instead of ab's local time, so that files of two machines can be compared;
+// `seconds` is the same either way.
 
 /// One request, as a row of [`request_table`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

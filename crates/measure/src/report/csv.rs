@@ -185,7 +185,7 @@ pub fn classes_text(report: &LoadReport) -> String {
     text
 }
 
-/// The end of a URL tells more than its beginning.
+/// The end of a URL is more specific than its beginning.
 fn shown(name: &str) -> String {
     let letters = name.chars().count();
     if letters <= NAME_LETTERS_MAX {

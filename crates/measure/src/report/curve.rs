@@ -4,7 +4,7 @@ use crate::record::{CurvePoint, SearchEnd, SearchReport, StepOutcome};
 use crate::units::{format_duration_ns, format_percent, format_rate};
 use std::fmt::Write;
 
-/// What is printed before the first step.
+/// The output before the first step.
 #[must_use]
 pub fn header(report: &SearchReport) -> String {
     format!(

@@ -6,7 +6,7 @@ use crate::record::{CandidateRounds, ComparisonRecord, PoolSetting, Role};
 
 /// Where objects that are part of this program lie once they are extracted.
 const EXTRACTED: &str = "/usr/local/lib";
-/// Nobody deploys more than these.
+/// Longer lists are of no use to a deployment.
 const SHOWN_MAX: usize = 3;
 
 /// Allocators that can be linked: their name, the crate, and the library for a linker.
@@ -37,9 +37,9 @@ pub(crate) struct Deployment {
     pub(crate) candidate: String,
     /// In the order in which they are written.
     pub(crate) variables: Vec<(String, String)>,
-    /// What has to be done first, or besides.
+    /// The steps to take first, or besides.
     notes: Vec<String>,
-    /// What an image with the same packages installs.
+    /// The installation in an image with the same packages.
     package: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn recommended(record: &ComparisonRecord) -> Vec<Deployment> {
     found
 }
 
-/// What the candidate `name` is started with that the baseline is not; `None` if that is nothing.
+/// The settings of the candidate `name` that the baseline lacks; `None` if that is nothing.
 pub(crate) fn beside_baseline(record: &ComparisonRecord, name: &str) -> Option<Deployment> {
     let mut all = record.candidates.iter();
     let mut found = all.find(|one| one.name == name).and_then(Deployment::of)?;
@@ -69,7 +69,7 @@ pub(crate) fn beside_baseline(record: &ComparisonRecord, name: &str) -> Option<D
     (!found.variables.is_empty()).then_some(found)
 }
 
-/// What the baseline is started with; `None` if that is nothing.
+/// The settings of the baseline; `None` if that is nothing.
 pub(crate) fn of_baseline(record: &ComparisonRecord) -> Option<Deployment> {
     let mut all = record.candidates.iter();
     let baseline = all.find(|one| one.role == Role::Baseline)?;
@@ -77,7 +77,7 @@ pub(crate) fn of_baseline(record: &ComparisonRecord) -> Option<Deployment> {
 }
 
 impl Deployment {
-    /// `None` of a command of its own, which the user knows how to start.
+    /// `None` of a command of its own, whose start is known to the user.
     fn of(candidate: &CandidateRounds) -> Option<Self> {
         if !candidate.command.is_empty() {
             return None;

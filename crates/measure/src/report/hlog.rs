@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Before the JSON of the remark.
 const REMARK: &str = "#millpond-record ";
-/// What the field of the largest value is divided by, as Java's tools expect: milliseconds.
+/// The divisor of the largest value's field, as Java's tools expect: milliseconds.
 const NS_PER_MS: f64 = 1e6;
 /// The clocks, as they are tagged.
 const CLOCKS: [&str; 3] = ["response", "service", "slip"];

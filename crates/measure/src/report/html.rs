@@ -28,7 +28,7 @@ use crate::record::{ComparisonRecord, PoolSetting, Role};
 pub use load_page::{LoadPage, render as render_load};
 pub use page::render;
 
-/// What all pages look like.
+/// The style of all pages.
 const STYLE: &str = include_str!("html/style.css");
 
 /// Text made safe for HTML, attributes included.
@@ -52,7 +52,7 @@ fn prose(text: &str) -> String {
     escape(text).replace(" %", "\u{a0}%")
 }
 
-/// How a candidate looks in every drawing: hue by allocator, dashes or a hollow mark without pools,
+/// How a candidate is drawn everywhere: hue by allocator, dashes or a hollow mark without pools,
 /// grey for the baseline's double.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Look {
@@ -64,7 +64,7 @@ struct Look {
 
 const HUES: [&str; 8] = ["h0", "h1", "h2", "h3", "h4", "h5", "h6", "h7"];
 
-/// The looks of all candidates, in order.
+/// The styles of all candidates, in order.
 fn looks(record: &ComparisonRecord) -> Vec<Look> {
     let mut allocators: Vec<&str> = Vec::new();
     let mut looks = Vec::with_capacity(record.candidates.len());
@@ -90,9 +90,8 @@ fn looks(record: &ComparisonRecord) -> Vec<Look> {
     looks
 }
 
-// What every page has around its content: the head with its policy, landmarks, sections that a reader
-// can jump to, figures in two forms, tables that can be scrolled with the keyboard, and the record at
-// the end.
+// The common frame of every page: the head with its policy, landmarks, sections that a reader can jump to, figures in
+// two forms, tables that can be scrolled with the keyboard, and the record at the end.
 
 /// A page under construction.
 #[derive(Debug)]
@@ -206,7 +205,7 @@ fn wide_figure(title: &str, hint: &str, svg: &str) -> String {
     )
 }
 
-/// What is wider than a narrow screen and cannot be drawn anew: a table. It takes the keyboard's focus.
+/// Content that is wider than a narrow screen and cannot be drawn again: a table. It takes the keyboard's focus.
 fn scroll(title: &str, body: &str) -> String {
     format!(
         "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{}\">{body}</div>",

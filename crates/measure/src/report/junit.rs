@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 /// Cases that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suite {
-    /// What was judged, e.g. `millpond load`.
+    /// The judged subject, e.g. `millpond load`.
     pub name: String,
     /// How long the measuring took.
     pub duration_ns: u64,
@@ -24,20 +24,20 @@ pub struct Suite {
 /// One thing that was judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// What it asks for.
+    /// Its question.
     pub name: String,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// What came of a case, each with a sentence.
+/// The outcome of a case, each with a sentence.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// It holds.
     Passed(String),
     /// It does not.
     Failed(String),
-    /// Nobody can say, and somebody has to look at it.
+    /// Undecided, and has to be checked by hand.
     Error(String),
     /// It was not decided.
     Skipped(String),
@@ -132,7 +132,7 @@ impl Suite {
     }
 }
 
-/// For text and for attributes in double quotes. What XML 1.0 cannot say at all becomes U+FFFD.
+/// For text and for attributes in double quotes. Characters that XML 1.0 cannot express become U+FFFD.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -34,7 +34,7 @@ pub(super) fn text(record: &ComparisonRecord, width: usize, colour: bool) -> Str
     title + &summary + "\n" + &table(found, colour) + &marks + &lines_to_paste(record, found, width)
 }
 
-/// What stands for memory.
+/// The name of the measure for memory.
 pub(super) fn memory_title(found: &SettingsFront) -> String {
     match found.memory.first() {
         None => "memory".to_owned(),
@@ -74,7 +74,7 @@ pub(super) fn cell(one: Option<&Comparison>) -> String {
     }
 }
 
-/// What is said of a setting beside its numbers.
+/// The verdict on a setting beside its numbers.
 pub(super) fn verdict(one: &SettingAnswer) -> &'static str {
     match (one.effect, one.is_on_front) {
         (SettingEffect::Default, true) => "default, front",
@@ -151,7 +151,7 @@ fn lines_to_paste(record: &ComparisonRecord, found: &SettingsFront, width: usize
     text
 }
 
-/// What it is and changes.
+/// Its kind and its effect.
 pub(super) fn comment(one: &SettingAnswer) -> String {
     if one.effect == SettingEffect::Default {
         return format!("{}: nothing to set", one.setting);
@@ -177,7 +177,7 @@ pub(super) fn lines(record: &ComparisonRecord, one: &SettingAnswer) -> Vec<Strin
     })
 }
 
-/// What all of them need besides, the default too; `None` for what a server has by itself.
+/// The objects that all of them need besides, the default too; `None` for a server's own allocator.
 pub(super) fn preloaded(record: &ComparisonRecord) -> Option<String> {
     let baseline = deploy::of_baseline(record)?;
     Some(format!(

@@ -96,7 +96,7 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     text
 }
 
-/// What was found beside the three answers.
+/// Findings beside the three answers.
 fn sections(record: &ComparisonRecord, width: usize) -> String {
     let analysis = &record.analysis;
     let effects = analysis.pools_effect.iter().map(|one| &one.sentence);
@@ -147,7 +147,7 @@ fn section<'a>(title: &str, sentences: impl Iterator<Item = &'a String>, width: 
     }
 }
 
-/// What became of each candidate since the earlier record.
+/// The change of each candidate since the earlier record.
 fn against_earlier(regression: &Regression, width: usize) -> String {
     let mut text = format!(
         "\nAgainst the earlier record ({}, millpond {}):\n",
@@ -212,7 +212,7 @@ fn circumstances(record: &ComparisonRecord) -> String {
     text + "."
 }
 
-/// What of the machine changes what allocators do. `None` of old records, which do not have it.
+/// Facts about the machine that change what allocators do. `None` of old records, which do not have it.
 fn machine(record: &ComparisonRecord) -> Option<String> {
     let machine = &record.environment;
     let page = machine.page_size()?;
@@ -232,7 +232,7 @@ fn machine(record: &ComparisonRecord) -> Option<String> {
     Some(text + ".")
 }
 
-/// What each candidate is beside its name; two of one family differ by it.
+/// The description of each candidate beside its name; two of one family differ by it.
 fn identities(record: &ComparisonRecord) -> Option<String> {
     // A setting is its name, of the version that the baseline is.
     let once =
@@ -329,7 +329,7 @@ fn table(record: &ComparisonRecord, width: usize, colour: bool) -> String {
         .max()
         .unwrap_or(0)
         .max(9);
-    // What is beside each other in one table, with its width; a second one only for what must not be missing.
+    // The columns beside each other in one table, with its width; a second one only for what must not be missing.
     let mut blocks: Vec<(usize, Vec<Column>)> = vec![(name_width, Vec::new())];
     // All operations of a quantity or none: half a comparison misleads.
     for group in interesting(record).chunk_by(|a, b| a.quantity == b.quantity) {
@@ -375,7 +375,7 @@ const NEEDED: [Quantity; 4] = [
     Quantity::RssAfterIdle,
 ];
 
-/// What a row of the table is called: of a setting without the allocator's name, which all have.
+/// The label of a row: of a setting without the allocator's name, which all have.
 fn row_name<'a>(record: &'a ComparisonRecord, candidate: &'a CandidateRounds) -> &'a str {
     let found = record.analysis.settings_front.iter();
     let mut settings = found.flat_map(|found| &found.settings);
@@ -507,7 +507,7 @@ fn column(record: &ComparisonRecord, measure: Measure) -> Column {
         };
         (
             value,
-            // What was counted once has no verdict to wait for.
+            // Values counted once have no verdict.
             find(comparisons, &candidate.name)
                 .filter(|one| one.rounds != 1)
                 .map(|one| one.verdict.clone()),
@@ -540,7 +540,7 @@ impl Column {
     }
 }
 
-/// No head is wider.
+/// No heading is wider.
 const HEAD_WIDTH: usize = 12;
 
 fn heads(measure: Measure) -> [String; 2] {
@@ -573,7 +573,7 @@ fn heads(measure: Measure) -> [String; 2] {
     [first.to_owned(), second.to_owned()]
 }
 
-/// Without blanks and without a unit that the head names already.
+/// Without blanks and without a unit that the heading names already.
 fn short(measure: Measure, value: f64) -> String {
     match measure.quantity.unit() {
         Unit::PerSecond | Unit::Count => format_count(value),
@@ -630,7 +630,7 @@ pub(crate) fn shell_quoted(word: &str) -> String {
 // bright as is halfway between black and white, so they can be read on both. Nothing is said by colour
 // alone: without them the same is in marks and words.
 
-/// What a colour says.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Colour {
     /// Something is better.

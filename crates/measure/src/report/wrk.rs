@@ -1,4 +1,4 @@
-//! wrk's text, byte for byte, and below it what wrk does not know: three clocks and a verdict.
+//! wrk's text, byte for byte, and below it what wrk lacks: three clocks and a verdict.
 //!
 //! Scripts all over the world read this format, so its quirks are kept: a unit is left at 85 % of
 //! the next one, hours never appear, values are padded by two blanks where letters are missing.
@@ -14,15 +14,15 @@ use super::terminal::wrapped;
 /// wrk moves on to the next unit at this share of it.
 const NEXT_UNIT_SHARE: f64 = 0.85;
 
-/// What is printed before the run: `Running 30s test @ http://...`.
+/// The output before the run: `Running 30s test @ http://...`.
 #[must_use]
 pub fn header(url: &str, duration_ns: u64, threads: u32, connections: u32) -> String {
     let duration = scaled(duration_ns as f64 / 1e9, 60.0, &["s", "m"], 0);
     format!("Running {duration} test @ {url}\n  {threads} threads and {connections} connections\n")
 }
 
-/// What is printed after the run. `latency` is the clock to show as wrk's latency, `rates` the
-/// requests per second of single threads in slices of 100 ms; `distribution` is `--latency`.
+/// The output after the run. `latency` is the clock to show as wrk's latency, `rates` the requests
+/// per second of single threads in slices of 100 ms; `distribution` is `--latency`.
 #[must_use]
 pub fn results(
     report: &LoadReport,
@@ -66,7 +66,7 @@ pub(super) fn statistics(latency: &LatencyHistogram, rates: &SampleSummary) -> S
     text
 }
 
-/// What the rows of counts are of, right and wrong responses alike, as wrk counts.
+/// The basis of the rows of counts, right and wrong responses alike, as wrk counts.
 struct Counted {
     answers: u64,
     wrong_statuses: u64,
@@ -127,7 +127,7 @@ pub(super) fn totals(report: &LoadReport) -> String {
     text
 }
 
-/// Our own block after wrk's: all three clocks, and whether the generator believes itself.
+/// Our own block after wrk's: all three clocks, and whether the generator trusts its own figures.
 #[must_use]
 pub fn clocks(report: &LoadReport) -> String {
     let mut text = clock_rows(report);
@@ -222,7 +222,7 @@ fn failure_lines(report: &LoadReport) -> String {
     format!("  Failures:\n{}", lines.collect::<String>())
 }
 
-/// What the rows of the sample are of.
+/// The basis of the rows of the sample.
 fn sample_line(report: &LoadReport) -> String {
     let Some(sample) = report.sampled_service_ns else {
         return String::new();
@@ -248,7 +248,7 @@ fn populations_line(report: &LoadReport) -> String {
     wrapped(&sentence, WIDTH, "    ")
 }
 
-/// What the rate is of, where that is not the whole run.
+/// The time span of the rate, where that is not the whole run.
 fn rate_window_line(report: &LoadReport) -> String {
     let window = report.window_of_rate();
     if window.end == RateWindowEnd::Time {
@@ -475,15 +475,15 @@ pub fn format_binary(value: f64) -> String {
 
 // wrk2's text: wrk's, with HdrHistogram's spectrum instead of the short distribution.
 //
-// *Recorded* is from the intended start, *uncorrected* from the actual send: the response and the
-// service clock of the same run. wrk2 throws its first ten seconds away and says what they were like, a line for each
-// thread. Here nothing is thrown away but the warm-up that was asked for, and such a line says what the whole run was like.
+// *Recorded* is from the intended start, *uncorrected* from the actual send: the response and the service clock of the
+// same run. wrk2 drops its first ten seconds and prints their figures, a line for each thread. Here only the requested
+// warm-up is dropped, and such a line has the figures of the whole run.
 
 /// Ends a spectrum.
 const RULE: &str = "----------------------------------------------------------";
-/// How long wrk2 takes to learn how fast the server is.
+/// How long wrk2 takes to measure how fast the server is.
 const CALIBRATION_NS: u64 = 10_000_000_000;
-/// It looks at rates over this or over twice the 90th percentile.
+/// It examines rates over this or over twice the 90th percentile.
 const INTERVAL_MS_MIN: u64 = 10;
 /// The rows above the spectrum.
 const PERCENTS: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
@@ -497,7 +497,7 @@ pub struct Blocks {
     pub uncorrected: bool,
 }
 
-/// What is printed after the run, as [`results`].
+/// The output after the run, as [`results`].
 #[must_use]
 pub fn wrk2_results(
     report: &LoadReport,

@@ -4,7 +4,7 @@
 //! - *better* / *worse* otherwise, if the Holm-adjusted p is at most 5 % and the 95 % interval excludes 1,
 //!   whatever the size;
 //! - *undecided* otherwise, with the rounds it would take;
-//! - *not to be trusted* if the caller knows a reason why the numbers do not count.
+//! - *not to be trusted* if the caller has a reason why the numbers do not count.
 //!
 //! Two rounds or more with the very same ratio need no test: such a number does not vary.
 //!
@@ -41,7 +41,7 @@ impl RoundPair {
     }
 }
 
-/// What a measure is called, which way is good, and what counts as the same.
+/// A measure's name, which way is good, and the margin of equality.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// For the sentence: `PUT throughput`.
@@ -50,12 +50,12 @@ pub struct Rule {
     pub direction: Direction,
     /// The smallest relative difference worth acting on (0.02 = 2 %).
     pub margin: f64,
-    /// How often the data are looked at, this time included.
+    /// How often the data are analysed, this time included.
     pub looks: InterimAnalyses,
 }
 
 impl Rule {
-    /// What is claimed where so many comparisons are judged together.
+    /// The permitted claims where so many comparisons are judged together.
     pub(crate) fn claims(&self, comparisons: usize) -> Claims {
         Claims {
             comparisons,
@@ -99,7 +99,7 @@ pub fn compare_rounds(rounds: &PairedRounds, rule: &Rule) -> Comparison {
 #[must_use]
 pub fn compare_all(candidates: &[PairedRounds], rule: &Rule) -> Vec<Comparison> {
     let differences: Vec<Vec<f64>> = candidates.iter().map(PairedRounds::differences).collect();
-    // What may not be judged makes no claim, so it does not cost the others anything.
+    // Comparisons that may not be judged make no claim, so they do not cost the others anything.
     let judged: Vec<usize> = (0..candidates.len())
         .filter(|&index| candidates[index].trouble.is_none())
         .collect();
@@ -192,7 +192,7 @@ pub(crate) fn is_constant(values: &[f64]) -> bool {
     values.len() > 1 && values.iter().all(|one| one == &values[0])
 }
 
-/// What a verdict is made from, as logarithms.
+/// The basis of a verdict, as logarithms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence {
     pub(crate) found: Found,

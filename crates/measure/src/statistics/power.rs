@@ -1,4 +1,4 @@
-//! What so many rounds can show, and how many it takes to decide, by simulation of the procedure itself.
+//! The power of so many rounds, and how many it takes to decide, by simulation of the procedure itself.
 //!
 //! The formulas of textbooks hold for means of many normal values. Here it is ranks of 6 to 30 rounds, a
 //! part of the error for each candidate and each interim analysis, "equivalent" before "better", and a spread that is
@@ -83,13 +83,13 @@ impl Sizes {
 pub struct Claims {
     /// Comparisons that are judged together.
     pub comparisons: usize,
-    /// How often the data are looked at.
+    /// How often the data are analysed.
     pub looks: InterimAnalyses,
     /// Logarithm of what counts as the same.
     pub margin: f64,
 }
 
-/// What one comparison's data showed, as logarithms.
+/// The data of one comparison, as logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
     /// The estimate.
@@ -175,7 +175,7 @@ pub fn rounds_needed(found: &Found, sizes: Sizes, claims: Claims) -> usize {
     if width <= 0.0 || !width.is_finite() || !found.effect.is_finite() {
         return first;
     }
-    // What the truth may be, judging by what was found: as far from it as each sample is from its own.
+    // What the true value may be, judging by what was found: as far from it as each sample is from its own.
     let (samples_here, scale) = samples(sizes, claims);
     let mean = mean_half_width(&samples_here);
     let truths: Vec<(f64, f64)> = samples_here
@@ -212,8 +212,8 @@ pub fn rounds_needed(found: &Found, sizes: Sizes, claims: Claims) -> usize {
     enough
 }
 
-/// What the half width of a comparison's interval is multiplied by, on average, where there are `to` paired rounds in
-/// place of `from`.
+/// The average factor for the half width of a comparison's interval, where there are `to` paired rounds instead of
+/// `from`.
 #[must_use]
 pub fn width_ratio(from: usize, to: usize, looks: InterimAnalyses) -> f64 {
     // The claim of a comparison that stands alone is made by its interval.
@@ -262,7 +262,7 @@ fn mean_half_width(samples: &[Sample]) -> f64 {
     samples.iter().map(Sample::half_width).sum::<f64>() / samples.len() as f64
 }
 
-/// What decides which samples are simulated: sizes, comparisons, analyses.
+/// The key of the simulated samples: sizes, comparisons, analyses.
 type Key = (Sizes, usize, usize);
 
 /// The simulated samples for such data, and what their intervals are to be multiplied by.

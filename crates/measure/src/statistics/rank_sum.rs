@@ -1,10 +1,10 @@
 //! Two samples that are not paired: how far the one lies from the other, and how sure one can be.
 //!
-//! Wilcoxon's rank-sum test as the exact permutation test of the midranks (Lehmann, "Nonparametrics",
-//! 1975, chapter 1), the estimate of Hodges & Lehmann (Ann. Math. Stat. 34, 1963: the median of all
-//! differences), and the interval that inverts the test (Moses; Hollander & Wolfe, "Nonparametric
-//! Statistical Methods", section 4.3). What is assumed: runs are independent, and the two distributions
-//! have one shape. Beyond [`EXACT_MAX`] runs the normal approximation with the correction for ties.
+//! Wilcoxon's rank-sum test as the exact permutation test of the midranks (Lehmann, "Nonparametrics", 1975, chapter 1),
+//! the estimate of Hodges & Lehmann (Ann. Math. Stat. 34, 1963: the median of all differences), and the interval that
+//! inverts the test (Moses; Hollander & Wolfe, "Nonparametric Statistical Methods", section 4.3). The assumptions: runs
+//! are independent, and the two distributions have one shape. Beyond [`EXACT_MAX`] runs the normal approximation with
+//! the correction for ties.
 
 use super::{Interval, inverse_normal, median};
 

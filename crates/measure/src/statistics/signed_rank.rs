@@ -40,8 +40,8 @@ pub struct Interval {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// The exact probability with which such a range holds the truth: at least what was asked for
-    /// if there are enough values, otherwise the most that so few can give.
+    /// The exact probability with which such a range contains the true value: at least the
+    /// requested one if there are enough values, otherwise the most that so few can give.
     pub confidence: f64,
 }
 
@@ -77,7 +77,7 @@ pub fn signed_rank_distribution(n: usize) -> Vec<f64> {
 /// The narrowest symmetric interval of Walsh averages with at least `confidence` (e.g. 0.95).
 ///
 /// With too few values (5 or less for 0.95, 4 or less for 0.90) it is the whole range and its
-/// `confidence` is below the one asked for: the caller has to look. `None` without values.
+/// `confidence` is below the one asked for: the caller has to check. `None` without values.
 #[must_use]
 pub fn signed_rank_interval(differences: &[f64], confidence: f64) -> Option<Interval> {
     debug_assert!((0.0..1.0).contains(&confidence));

@@ -1,4 +1,4 @@
-//! What may be said about two candidates, and the sentence that says it.
+//! The possible verdicts about two candidates, and their sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub enum Verdict {
     Worse,
     /// Certainly within the margin (a difference may be real, but too small to matter).
     Equivalent,
-    /// The rounds do not tell.
+    /// The rounds do not decide.
     Undecided {
         /// About how many more would; at least 1.
         rounds_needed: u32,
@@ -102,7 +102,7 @@ pub struct Comparison {
     pub candidate_value: Option<f64>,
     /// Median of the baseline over the paired rounds, in the measure's unit.
     pub baseline_value: Option<f64>,
-    /// What may be said.
+    /// The possible verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
     /// The same in words.
@@ -116,8 +116,8 @@ impl Comparison {
         matches!(self.verdict, Verdict::Undecided { .. }) && self.detectable.is_none()
     }
 
-    /// Against an earlier record: whether it is certainly worse, and by more than the margin as far as the
-    /// estimate tells. What is certain and small is told, and fails no check.
+    /// Against an earlier record: whether it is certainly worse, and by more than the margin according to the estimate.
+    /// A certain but small change is reported, and fails no check.
     #[must_use]
     pub fn is_regression(&self) -> bool {
         let margin = self.margin.ln_1p();
@@ -126,7 +126,7 @@ impl Comparison {
 
     /// The baseline against the candidate: the same interval from the other side.
     pub(crate) fn reversed(&self, label: &str) -> Self {
-        // What was measured and has no ratio is something against nothing.
+        // Measured values without a ratio are something against nothing.
         let of_one = |value: Option<f64>| match value {
             Some(value) => Some(1.0 / value).filter(|ratio| ratio.is_finite()),
             None => self.p.map(|_| 0.0),
@@ -209,7 +209,7 @@ impl Comparison {
 /// Beyond this many more rounds, an afternoon's work, advice to run them is no help.
 const ROUNDS_WORTH_ADVISING: u32 = 500;
 
-/// What an undecided comparison needs: `needs about 7 more rounds`.
+/// The needs of an undecided comparison: `needs about 7 more rounds`.
 #[must_use]
 pub fn needs_text(rounds: u32) -> String {
     match rounds {
@@ -259,7 +259,7 @@ pub fn holm(p_values: &[f64]) -> Vec<f64> {
 #[derive(Clone, Debug)]
 pub(crate) struct TwoSamples {
     pub(crate) name: String,
-    /// What the other sample is called.
+    /// The name of the other sample.
     pub(crate) reference: String,
     /// The baseline that both were divided by.
     pub(crate) relative_to: Option<String>,
@@ -271,7 +271,7 @@ pub(crate) struct TwoSamples {
     pub(crate) medians: [Option<f64>; 2],
     pub(crate) p: f64,
     pub(crate) p_adjusted: f64,
-    /// What is said where one of them is empty.
+    /// The text where one of them is empty.
     pub(crate) missing: &'static str,
     /// Comparisons that are judged together.
     pub(crate) family: usize,
@@ -365,13 +365,13 @@ impl TwoSamples {
     }
 }
 
-// Looking at the data more than once without paying for it in false claims.
+// Analysing the data more than once without more false claims.
 //
-// The sum of the parts bounds the chance of a false claim at any analysis (Bonferroni), whatever the
-// distribution, the dependence of analyses and candidates on each other, and the distances between the
-// analyses, because the test at each is exact. The intervals are repeated confidence intervals in the
-// sense of Jennison & Turnbull (J. R. Stat. Soc. B 51, 1989): with 95 % the intervals of all analyses hold the
-// truth together, so the one at which the comparison stopped does, why ever it stopped.
+// The sum of the parts bounds the chance of a false claim at any analysis (Bonferroni), whatever the distribution, the
+// dependence of analyses and candidates on each other, and the distances between the analyses, because the test at each
+// is exact. The intervals are repeated confidence intervals in the sense of Jennison & Turnbull (J. R. Stat. Soc. B 51,
+// 1989): with 95 % the intervals of all analyses contain the true value together, so the one at which the comparison
+// stopped does, whatever the reason for the stop.
 
 /// More analyses than this cost more rounds than stopping early saves.
 const LOOKS_MAX: u32 = 4;

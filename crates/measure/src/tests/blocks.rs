@@ -57,8 +57,8 @@ fn ratio(candidates: &[CandidateRounds], quantity: Quantity) -> f64 {
     candidates[1].median(measure).unwrap() / candidates[0].median(measure).unwrap()
 }
 
-/// Goal: a candidate that slices show at 0.90 and blocks at 0.97 gets the answer of the blocks, and the record
-/// says so; that all are faster in blocks is no disagreement, and the others keep their slices.
+/// Goal: a candidate that slices show at 0.90 and blocks at 0.97 gets the result of the blocks, and the record says so;
+/// that all are faster in blocks is no disagreement, and the others keep their slices.
 #[test]
 fn blocks_win_where_slices_differ_from_them() {
     let mut all = candidates(0.90, 0.97, 7);

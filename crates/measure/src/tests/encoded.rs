@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
-    /// Goal: nothing is lost on the way through text, to the last bin.
+    /// Goal: nothing is lost in the text form, to the last bin.
     #[test]
     fn what_is_decoded_is_what_was_encoded(
         values in prop::collection::vec((0_u64..1 << 43, 1_u64..1 << 40), 0..200),
@@ -17,7 +17,7 @@ proptest! {
     }
 }
 
-/// Goal: tools know the text by its beginning.
+/// Goal: tools recognise the text by its beginning.
 #[test]
 fn the_text_begins_as_everywhere() {
     assert!(LatencyHistogram::new().to_v2().starts_with("HISTFAAA"));

@@ -14,7 +14,7 @@ fn reads_this_machine() {
     assert!(environment.page_bytes.is_some_and(|bytes| bytes >= 4096));
 }
 
-/// Goal: a reader sees which variables of the shell there were and whether candidates had them.
+/// Goal: the report shows which variables of the shell there were and whether candidates had them.
 #[test]
 fn inherited_variables_are_told() {
     let mut found = InheritedVariables::default();

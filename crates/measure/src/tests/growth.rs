@@ -19,8 +19,8 @@ fn series(value: impl Fn(f64) -> f64) -> Series {
     series
 }
 
-/// Goal: what fills in the first third is no growth; a slope behind it is, in bytes per request; a collection
-/// that gives back everything for a moment does not hide it; few samples are no slope.
+/// Goal: a rise in the first third is no growth; a slope behind it is, in bytes per request; a collection that gives
+/// back everything for a moment does not hide it; few samples are no slope.
 #[test]
 fn the_slope_is_per_request() {
     let filled = series(|at_s| 1e6 * at_s.min(1.9));

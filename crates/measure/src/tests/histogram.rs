@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Goal: an empty histogram answers every question with zero instead of failing.
+/// Goal: an empty histogram returns zero for every question instead of failing.
 #[test]
 fn empty_answers_zero() {
     let empty = LatencyHistogram::new();
@@ -49,7 +49,7 @@ fn the_summary_has_the_percentiles_it_names() {
         ("max", summary.max, 10_000),
     ] {
         let expected = rank * 1_000;
-        // What SIGNIFICANT_DIGITS promises, and less than from one of these ranks to the next.
+        // The precision of SIGNIFICANT_DIGITS, and less than from one of these ranks to the next.
         assert!(
             found.abs_diff(expected) <= expected / 1_000,
             "{name}: {found}"

@@ -33,7 +33,7 @@ fn data_are_files() {
     assert_eq!(sample.without_data(1 << 30).shared_bytes, Some(0));
 }
 
-/// Goal: an old kernel, and a server that may not be looked into, give a reason and RSS, and no wrong sum.
+/// Goal: an old kernel, and a server that may not be examined, give a reason and RSS, and no wrong sum.
 #[test]
 fn what_is_missing_is_told() {
     let old = ROLLUP.replace("Pss_", "Other_");

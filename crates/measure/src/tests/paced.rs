@@ -3,7 +3,7 @@ use super::*;
 const P50: Measure = Measure::of(Operation::Get, Quantity::ResponseP50);
 const P99: Measure = Measure::of(Operation::Get, Quantity::ResponseP99);
 
-/// Slices as (cycle, median, distance) with so many answers each, beside percentiles of all together.
+/// Slices as (cycle, median, distance) with so many responses each, beside percentiles of all together.
 fn round(number: u32, answers: u64, slices: &[(u32, u64, f64)]) -> RoundMeasures {
     let mut columns = PacedColumns::default();
     for &(cycle, p50_ns, distance_ns) in slices {
@@ -51,8 +51,8 @@ fn found(rounds: [Vec<RoundMeasures>; 2]) -> Vec<[Option<f64>; 2]> {
         .collect()
 }
 
-/// Goal: one slice in another state does not decide the median, and a cycle that the baseline lacks is not paired;
-/// the tail of all answers stays.
+/// Goal: one slice in another state does not decide the median, and a cycle that the baseline lacks is not paired; the
+/// tail of all responses stays.
 #[test]
 fn one_slice_does_not_decide_the_median() {
     let baseline = [(0, 50_000, 64.0), (1, 50_000, 64.0), (2, 900_000, 64.0)];
@@ -96,7 +96,7 @@ fn near_cycles_count_if_there_are_enough() {
     assert!(all[0][0] > Some(61_000.0));
 }
 
-/// Goal: a median of few answers is that of all slices together, and columns that somebody cut change nothing.
+/// Goal: a median of few responses is that of all slices together, and columns that were cut change nothing.
 #[test]
 fn few_answers_are_taken_together() {
     let slices = [(0, 60_000, 64.0), (1, 60_000, 64.0)];

@@ -13,8 +13,8 @@ fn series(length_s: u64, mib: impl Fn(f64) -> f64) -> Series {
     series
 }
 
-/// Goal: peak, floor and the time until it are those of the curve; a single low sample is no floor; what keeps falling
-/// is told of, and a burst that gives nothing back has no time.
+/// Goal: peak, floor and the time until it are those of the curve; a single low sample is no floor; a curve that keeps
+/// falling is reported, and a burst that gives nothing back has no time.
 #[test]
 fn a_burst_falls_to_its_floor() {
     let burst = (2 * SECOND, 4 * SECOND);
@@ -123,8 +123,8 @@ fn candidate(rounds: &[&[u64]], heaps: Vec<PhaseHeap>) -> CandidateRounds {
     }
 }
 
-/// Goal: parts of memory are medians of those that have them; what age costs is told with its interval, as a loss only
-/// where that is above 1, and not of few rounds.
+/// Goal: parts of memory are medians of those that have them; the cost of age is reported with its interval, as a loss
+/// only where that is above 1, and not for few rounds.
 #[test]
 fn age_and_parts_are_told() {
     let mut aged = candidate(&GROWING, Vec::new());
@@ -188,7 +188,8 @@ const GROWING: [&[u64]; 6] = [
     &[10, 20, 25, 30],
 ];
 
-/// Goal: growth is put down to the program, to malloc, or to what else grows, by name; what does not grow has no cause.
+/// Goal: growth is attributed to the program, to malloc, or to another part, by name; memory that does not grow has no
+/// cause.
 #[test]
 fn growth_has_a_cause() {
     let live = answer(&GROWING, heaps(&[5, 10, 15, 20], &[9, 14, 19, 24], &[1; 4]));

@@ -16,7 +16,7 @@ fn figures() {
     assert_eq!(summary.within_stdev_share, 0.75);
 }
 
-/// Goal: a mean is over time, not over samples, and of the stretch that was asked for.
+/// Goal: a mean is over time, not over samples, and of the requested stretch.
 #[test]
 fn means_are_over_time() {
     let mut series = Series::default();

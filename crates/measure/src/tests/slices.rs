@@ -47,8 +47,8 @@ fn assert_is_faster_by_2_percent(candidates: &[CandidateRounds], tolerance: f64)
     }
 }
 
-/// Goal: a round's ratio is the mean of its cycles': a cycle in which all were slow takes nothing from
-/// anybody, one wild cycle of ten is left out, and one that the baseline lacks is nobody's.
+/// Goal: a round's ratio is the mean of its cycles': a cycle in which all were slow changes no candidate, one wild
+/// cycle of ten is left out, and one that the baseline lacks is ignored.
 #[test]
 fn cycles_are_paired() {
     let mut baseline: Vec<_> = (0..10).map(|cycle| (cycle, 1e4, 0.0, 0.0)).collect();
@@ -65,7 +65,7 @@ fn cycles_are_paired() {
     assert!((found - 1.1).abs() < 1e-9, "{found}");
 }
 
-/// Goal: the state of the machine is nobody's merit. Here the baseline had the slow CPU more often than the
+/// Goal: the state of the machine favours no candidate. Here the baseline had the slow CPU more often than the
 /// candidate, which is 2 % faster: without the adjustment it would be 20 % and more.
 #[test]
 fn the_state_of_a_cpu_is_taken_out() {
@@ -137,10 +137,10 @@ fn single_slices(has_blocks: bool) {
     assert_is_faster_by_2_percent(&candidates, 0.001);
 }
 
-/// A hypervisor moved the two CPUs apart for seconds: 240,000 requests a second became 156,000, of whoever was
+/// A hypervisor moved the two CPUs apart for seconds: 240,000 requests a second became 156,000, whichever candidate was
 /// measured then, and intervals of 1 % became 5 %.
 ///
-/// Goal: how far the CPUs are apart is nobody's merit either, and is told from the state of each.
+/// Goal: the distance of the CPUs favours no candidate either, and is distinguished from the state of each.
 #[test]
 fn the_distance_of_the_cpus_is_taken_out() {
     let mut random = fastrand::Rng::with_seed(5);
@@ -188,7 +188,7 @@ fn rare_pauses_are_in_the_costs() {
     assert!((found - 1.05).abs() < 1e-9, "{found}");
 }
 
-/// Goal: a round without slices, one that failed, and one whose columns somebody cut stay as they are.
+/// Goal: a round without slices, one that failed, and one with cut columns stay as they are.
 #[test]
 fn what_has_no_slices_stays() {
     let mut cut = round(0, &[(0, 1e4, 1.0, 1.0)]);

@@ -44,7 +44,7 @@ fn objectives_are_judged_one_by_one() {
     assert_eq!(judged("slip.p99<1s", &nobody, 0), [false]);
 }
 
-/// Goal: requests that were never answered do not make the tail of the successful ones look better.
+/// Goal: requests without a response do not make the tail of the successful ones look better.
 #[test]
 fn the_unanswered_count_with_their_age() {
     let judged = |slo, unanswered: &LatencyHistogram, failed| {

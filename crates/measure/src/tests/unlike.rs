@@ -36,7 +36,7 @@ fn runs_unlike_their_fellows_are_flagged() {
     assert_eq!(all, once);
 }
 
-/// Goal: without figures, or with too few to know what is usual, nothing is said.
+/// Goal: without figures, or with too few for a usual value, nothing is said.
 #[test]
 fn silence_where_nothing_is_known() {
     let mut two = [candidate("a", &[(3.0e9, 0.1), (1.0e9, 0.9)])];

@@ -1,5 +1,5 @@
-//! A JSON schema checker for what our published schemas say, and nothing more: a keyword it does not
-//! know fails the test, so that no schema says something that nobody checks.
+//! A JSON schema checker for what our published schemas say, and nothing more: an unknown keyword fails the test, so
+//! that no part of a schema is unchecked.
 //!
 //! It is stricter than the schema in one thing: an object whose fields are listed may have no other.
 //! Readers have to accept unknown fields; a writer must not have any that are not described.

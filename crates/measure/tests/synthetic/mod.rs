@@ -1,5 +1,5 @@
 //! SYNTHETIC data: an invented comparison with effects we planted, to test verdicts and reports
-//! against a known truth. No number in here was measured.
+//! against known true values. No number in here was measured.
 
 use millpond_measure::environment::Environment;
 use millpond_measure::flamegraph::Stacks;
@@ -10,7 +10,7 @@ use millpond_measure::record::{
     Role, RoundMeasures, Settings, SizeClass, Subject,
 };
 
-/// A candidate with its planted truth: factors against the baseline's true values.
+/// A candidate with planted effects: factors against the baseline's true values.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) allocator: &'static str,
@@ -412,7 +412,7 @@ fn flame_graphs(record: &ComparisonRecord, noise: &mut Noise) -> Vec<FlameGraph>
     graphs
 }
 
-/// What reports draw and no verdict is made from: memory over time, every run's percentiles.
+/// The data that reports draw and no verdict uses: memory over time, every run's percentiles.
 fn decorate(record: &mut ComparisonRecord) {
     for candidate in &mut record.candidates {
         for round in &mut candidate.rounds {

@@ -1,13 +1,13 @@
 //! The C library's malloc family, for an object that is preloaded: each function is one jump to the
 //! allocator's own.
 //!
-//! Every function that gives out or takes back memory is here. One left out would stay the C
-//! library's, and its blocks would meet a `free` that never saw them.
+//! Every function that gives out or takes back memory is here. A missing one would stay the C
+//! library's, and its blocks would reach a `free` that did not allocate them.
 #![no_std]
 
 pub use core::ffi::{c_int, c_void};
 
-// Without the standard library nobody else names it, and the allocators' own code needs it.
+// Without the standard library no other code names it, and the allocators' own code needs it.
 #[link(name = "c")]
 unsafe extern "C" {
     fn abort() -> !;
@@ -20,7 +20,7 @@ pub const EINVAL: c_int = 22;
 /// There is no memory.
 pub const ENOMEM: c_int = 12;
 
-/// What a failed function leaves for its caller.
+/// The result that a failed function leaves for its caller.
 pub fn set_errno(code: c_int) {
     // SAFETY: the C library returns the calling thread's own, always valid.
     unsafe { *__errno_location() = code }
@@ -34,13 +34,13 @@ pub fn out_of_memory() -> *mut c_void {
 
 /// The size of a page of memory.
 pub fn page_bytes() -> usize {
-    // SAFETY: takes nothing, and never fails.
+    // SAFETY: has no arguments, and never fails.
     usize::try_from(unsafe { getpagesize() }).unwrap_or(4096)
 }
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: abort takes nothing and does not return.
+    // SAFETY: abort has no arguments and does not return.
     unsafe { abort() }
 }
 
@@ -49,7 +49,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 core::arch::global_asm!(".globl rust_eh_personality", "rust_eh_personality:");
 
 /// Exports each allocator function, given with its own name, under the C library's name for it.
-/// `cfree` is gone from the C library, but old programs call it.
+/// `cfree` was removed from the C library, but old programs call it.
 #[macro_export]
 macro_rules! export_malloc_family {
     (

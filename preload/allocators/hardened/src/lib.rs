@@ -6,8 +6,8 @@
 
 use family::{c_int, c_void};
 
-// Not through the crate's bindings, which would link C functions of other names: cargo tells the
-// linker where the crate's build script left the archive.
+// Not through the crate's bindings, which would link C functions of other names: cargo passes the
+// linker the directory where the crate's build script left the archive.
 #[link(name = "hardened_malloc", kind = "static")]
 unsafe extern "C" {
     fn h_malloc(size: usize) -> *mut c_void;

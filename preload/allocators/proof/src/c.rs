@@ -1,4 +1,4 @@
-//! The C functions under test and the few that look at them, as the C library declares them.
+//! The C functions under test and their helpers, as the C library declares them.
 
 pub(crate) use core::ffi::{c_char, c_int, c_void};
 

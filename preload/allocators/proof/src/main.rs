@@ -90,7 +90,7 @@ fn sizes() -> Result<(), String> {
         // SAFETY: each block is used within what was asked for, and given back once.
         unsafe {
             let block = c::malloc(size).cast::<u8>();
-            // What is smaller than 16 bytes holds nothing that would need to lie on a multiple of 16.
+            // A block smaller than 16 bytes holds nothing that would need an alignment of 16.
             let alignment = 1 << size.clamp(1, 16).ilog2();
             demand(
                 !block.is_null() && block.addr().is_multiple_of(alignment),
@@ -191,7 +191,7 @@ fn alignments() -> Result<(), String> {
     Ok(())
 }
 
-/// What cannot be had is refused, and what the caller holds stays as it was.
+/// A request that cannot be met is refused, and the caller's block stays as it was.
 fn refusals() -> Result<(), String> {
     let half = std::hint::black_box(usize::MAX / 2);
     let huge = std::hint::black_box(isize::MAX as usize - 4096);

@@ -14,8 +14,8 @@ use core::ptr;
 
 use family::{EINVAL, ENOMEM, c_int, c_void, out_of_memory, page_bytes, set_errno};
 
-// Not through the crate's bindings, which would bring Rust's standard library along: cargo tells the
-// linker where the crate's build script left the archive.
+// Not through the crate's bindings, which would bring Rust's standard library along: cargo passes the linker the
+// directory where the crate's build script left the archive.
 #[link(name = "rpmalloc", kind = "static")]
 unsafe extern "C" {
     fn rpmalloc(size: usize) -> *mut c_void;

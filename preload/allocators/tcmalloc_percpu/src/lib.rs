@@ -39,7 +39,7 @@ unsafe extern "C" {
     fn write(file: c_int, bytes: *const c_void, count: usize) -> isize;
 }
 
-/// What `millpond compare` looks for; with a line end.
+/// The line that `millpond compare` searches for; with a line end.
 const ACTIVE: &[u8] = b"tcmalloc: per-CPU caches active\n";
 const INACTIVE: &[u8] = b"tcmalloc: per-CPU caches not active\n";
 const STDERR: c_int = 2;
@@ -53,7 +53,7 @@ extern "C" fn report() {
     if unsafe { getenv(c"TCMALLOC_PERCPU_REPORT".as_ptr()) }.is_null() {
         return;
     }
-    // SAFETY: it takes nothing, and only reads.
+    // SAFETY: it has no arguments, and only reads.
     let line = match unsafe { MallocExtension_Internal_GetPerCpuCachesActive() } {
         true => ACTIVE,
         false => INACTIVE,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what a test writes is what is planted, and nothing else is taken for a plan.
+/// Goal: the settings that a test writes are the planted ones, and nothing else is taken for a plan.
 #[test]
 fn plans_are_read_whole() {
     let plan = |text: &str| text.parse::<Plan>();
@@ -32,7 +32,7 @@ fn plans_are_read_whole() {
     }
 }
 
-/// Goal: only calls of the kind on the files that are meant are counted, and the right one fails.
+/// Goal: only calls of the kind on the chosen files are counted, and the right one fails.
 #[test]
 fn the_right_call_fails() {
     let settings = |plan: &str| Settings {

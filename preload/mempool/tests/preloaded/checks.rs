@@ -55,7 +55,7 @@ fn guard_pages_stop_the_access_itself() {
     assert!(status.contains("signal: 11"), "{status}");
 }
 
-/// Goal: a program without faults does not notice the checks, nor its threads and children.
+/// Goal: a program without faults is not affected by the checks, nor are its threads and children.
 #[test]
 fn sound_programs_run_checked() {
     if !is_ours() {
@@ -96,7 +96,7 @@ fn one_allocation_can_be_refused() {
     assert_eq!(finished.expect_ok(), "ok edges\n");
 }
 
-/// Goal: a word that switches nothing on ends the program before it starts.
+/// Goal: an unknown word in the variable ends the program before it starts.
 #[test]
 fn unknown_checks_are_refused() {
     let Some(program) = program().filter(|_| is_ours()) else {

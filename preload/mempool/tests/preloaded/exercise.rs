@@ -40,8 +40,8 @@ pub(crate) fn exercise_with(part: &str, environment: &[(&str, &str)]) {
     assert_eq!(output, format!("ok {part}\n"));
 }
 
-/// Goal: every size is aligned, writable to its last usable byte, zeroed by calloc even where
-/// somebody wrote before, and kept by realloc.
+/// Goal: every size is aligned, writable to its last usable byte, zeroed by calloc even where the
+/// memory was written before, and kept by realloc.
 #[test]
 fn sizes() {
     exercise("sizes");

@@ -57,7 +57,7 @@ fn git_packs_a_history() {
         "clone",
         "--quiet",
         "--bare",
-        // As over a network: somebody may be at work in these sources, and files come and go there.
+        // As over a network: files of these sources may change during the test.
         "--no-local",
         top.trim(),
         "copy",

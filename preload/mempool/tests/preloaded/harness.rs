@@ -1,8 +1,8 @@
 //! Starts programs with the object under test preloaded, bounds their lives, and proves that the
 //! object serves them.
 //!
-//! `MEMPOOL_TEST_OBJECT=/path/to/other.so` puts another allocator in its place: a test that fails
-//! under an established allocator too is wrong itself.
+//! `MEMPOOL_TEST_OBJECT=/path/to/other.so` tests another allocator instead: a test that fails under
+//! an established allocator too is wrong itself.
 
 use std::env;
 use std::fs::{self, File};
@@ -61,7 +61,7 @@ pub(crate) fn preloaded(program: &Path) -> Command {
     command
 }
 
-/// What a program left behind.
+/// The output of a program.
 pub(crate) struct Finished {
     pub(crate) ok: bool,
     pub(crate) status: String,
@@ -125,11 +125,11 @@ pub(crate) fn run(command: &mut Command) -> Finished {
     }
 }
 
-/// A program under way, ended by its process id when the test is done with it.
+/// A running program, ended by its process id at the end of the test.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Waits for a program that was told to end, and demands that it ends well.
+    /// Waits for a program that was asked to end, and demands success.
     #[track_caller]
     pub(crate) fn expect_end(mut self) {
         let mut ended = None;
@@ -191,8 +191,8 @@ pub(crate) fn demand_mapped(pid: u32) {
     );
 }
 
-/// Demands that the program's own calls of `malloc` and `free` are bound to the object, by what the
-/// dynamic linker says of itself. This is what tells an interposed library from one that is only
+/// Demands that the program's own calls of `malloc` and `free` are bound to the object, by the
+/// dynamic linker's own report. This distinguishes an interposed library from one that is only
 /// mapped: Debian's redis-server, for one, links jemalloc.
 #[track_caller]
 pub(crate) fn demand_bound(program: &Path, arguments: &[&str]) {

@@ -1,4 +1,4 @@
-//! Programs that know nothing of this object run under it unchanged.
+//! Programs without knowledge of this object run under it unchanged.
 //!
 //! Each is started with the object preloaded, does real work whose result is checked, and ends
 //! well. Nothing is timed. A program that is not installed is skipped with a line, except in

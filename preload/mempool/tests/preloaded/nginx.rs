@@ -41,7 +41,7 @@ fn fetch(curl: &Path, url: &str, extra: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Starts a master on a port that nobody else has, and waits for its two workers.
+/// Starts a master on a free port, and waits for its two workers.
 fn start(nginx: &Path, at: &Path) -> (Running, u16) {
     loop {
         let port = free_port();
@@ -54,8 +54,8 @@ fn start(nginx: &Path, at: &Path) -> (Running, u16) {
 
 /// None: another program was faster to listen on its port.
 fn start_on(nginx: &Path, at: &Path) -> Option<Running> {
-    // A master that was started by root would give its workers to another user, who may not read
-    // the directory.
+    // A master started by root would run its workers as another user, which may not read the
+    // directory.
     let user = if rustix::process::geteuid().is_root() {
         "user root;"
     } else {

@@ -57,7 +57,7 @@ print(info.file.decode())
 print("done")
 "#;
 
-/// The interpreter itself: `python3` may be a shell script that looks for it.
+/// The interpreter itself: `python3` may be a shell script that searches for it.
 fn interpreter() -> Option<PathBuf> {
     let found = find_program("python3")?;
     let path = run(Command::new(found).args(["-c", "import sys; print(sys.executable)"]));

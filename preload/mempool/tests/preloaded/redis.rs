@@ -1,4 +1,4 @@
-//! Redis, which on Debian links jemalloc: the preloaded object must come before it all the same.
+//! Redis, which on Debian links jemalloc: the preloaded object must still come before it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -18,8 +18,8 @@ fn numbers(stderr: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Goal: what the chunks of a process with one thread hold is accounted for to the byte, and the
-/// line appears only when it was asked for.
+/// Goal: the chunks of a process with one thread are accounted for to the byte, and the line
+/// appears only on request.
 #[test]
 fn report_adds_up() {
     let Some(python) = find_program("python3").filter(|_| is_ours()) else {

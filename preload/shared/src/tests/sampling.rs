@@ -30,7 +30,7 @@ fn weights() {
     assert_eq!(weight(1 << 40, mean), 1.0);
 }
 
-/// Goal: sums over samples have the truth as their expectation, in blocks and in bytes, for each
+/// Goal: the expectation of sums over samples is the true value, in blocks and in bytes, for each
 /// size of a mixture: checked against five of their own standard errors.
 #[test]
 fn sums_are_unbiased_for_every_size() {

@@ -75,7 +75,7 @@ fn neighbours_of_one_caller_are_one_region() {
     );
 }
 
-/// Goal: what finds no room is counted, and nothing that is noted is harmed.
+/// Goal: a region without room is counted, and no recorded one is harmed.
 #[test]
 fn a_full_table_says_so() {
     let mut table = table();

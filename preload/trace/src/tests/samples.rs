@@ -32,7 +32,7 @@ fn live(file: &HeapFile) -> u64 {
     file.header.live_bytes.load(Ordering::Relaxed)
 }
 
-/// Goal: what goes in comes out once, the accounts return to nothing and the peak stays.
+/// Goal: an inserted sample is removed once, the accounts return to zero and the peak stays.
 #[test]
 fn samples_come_and_go() {
     let file = file(1);
@@ -64,8 +64,8 @@ fn samples_come_and_go() {
     assert_eq!((crossed, blocks), (WEIGHT_PARTS, 2 * WEIGHT_PARTS));
 }
 
-/// Goal: what is noted of a sample is its weight, whatever its size, so that sums have the right
-/// expectation. In sixteenths, a block of three times the mean lost 5 % of its weight.
+/// Goal: the recorded value of a sample is its weight, whatever its size, so that sums have the
+/// right expectation. In sixteenths, a block of three times the mean lost 5 % of its weight.
 #[test]
 fn no_weight_is_lost_in_writing() {
     let mean_bytes = 8192;

@@ -73,9 +73,9 @@ fn counted_fill(bench: &Bench, server: &Server) -> Result<f64, String> {
 // bytes, beside plaintext and beside the disk.
 //
 // The same load was put on an earlier service in Java on such a machine: service p50 and p99 of 42
-// and 91 us for GET, 49 and 115 us for PUT without a sync. What stands in the way of a sync is the
-// disk: it is asked alone, in the same rounds. The generator runs at a real-time priority where
-// that is allowed.
+// and 91 us for GET, 49 and 115 us for PUT without a sync. The disk decides the cost of a sync: it
+// is measured alone, in the same rounds. The generator runs at a real-time priority where that is
+// allowed.
 
 const RATE: u32 = 2000;
 const ROUNDS_MAX: usize = 5;
@@ -83,7 +83,7 @@ const ROUNDS_MAX: usize = 5;
 /// About what RocksDB writes into its log for one of these puts.
 const LOGGED_BYTES: usize = 64;
 
-/// What one run found, in microseconds.
+/// The results of one run, in microseconds.
 #[derive(Clone, Copy, Debug)]
 struct Latency {
     p50_us: f64,
@@ -115,7 +115,7 @@ pub(super) fn latency_measure(bench: &Bench) -> Result<Vec<Figure>, String> {
         };
         one_run(bench, &format!("http://{}/{path}", server.address), words)
     };
-    // The entity that is read has to be there; and everybody has served once.
+    // The entity that is read has to exist, and each connection has been served once.
     for kind in [PLAINTEXT, PUT_OFF, GET, PUT_ALWAYS] {
         ask(kind)?;
     }
@@ -158,7 +158,7 @@ fn duration(bench: &Bench) -> Duration {
 fn one_run(bench: &Bench, url: &str, words: &[&str]) -> Result<Latency, String> {
     let (rate, seconds) = (RATE.to_string(), format!("{}s", duration(bench).as_secs()));
     let shape = ["-t", "1", "-c", "1", "-R", &rate, "-d", &seconds];
-    // A disk that syncs slower than the rate answers late, by seconds in the end: that is a figure.
+    // A disk that syncs slower than the rate responds late, by seconds in the end: that is a result.
     let patience = ["--timeout", "20s"];
     let words = [&shape[..], &patience, words, &[url]].concat();
     let record = run_behind(bench, &real_time(), &words)?;
@@ -244,29 +244,29 @@ fn figures(runs: &[Vec<Latency>; 4], sync_p99s: Vec<f64>) -> Vec<Figure> {
 // GET at 2,000 a second while the engine merges tables, beside the same at rest.
 //
 // A burst of puts of other, longer values leaves tables behind that are merged for some seconds
-// after it: that is when GETs are timed, with nobody writing. The entities that are read fit into
-// the caches and are read once before each window, so that what differs is what the engine does
-// meanwhile, on the server's own CPU.
+// after it: that is when GETs are timed, without writers. The entities that are read fit into the
+// caches and are read once before each window, so only the engine's work on the server's own CPU
+// differs.
 
 const COMPACTION_RATE: &str = "2000";
 const CONNECTIONS: &str = "8";
 const KEYS: &str = "2000";
 const COMPACTION_ROUNDS_MAX: usize = 5;
 
-/// Longest wait for the engine to come to rest.
+/// Longest wait until the engine is idle.
 const REST_MAX: Duration = Duration::from_secs(60);
 
 /// So long nothing is merged or written out: it is at rest.
 const REST_MIN: Duration = Duration::from_secs(1);
 
-/// How often the server itself looks at its engine.
+/// How often the server itself checks its engine.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 const COMPACTIONS: &str = "millpond_entity_engine_compactions";
 
 struct Window {
     p99_us: f64,
-    /// Of the looks at the engine, those that saw it merge.
+    /// Of these checks, those that saw the engine merge.
     merging_share: f64,
 }
 
@@ -341,7 +341,7 @@ fn await_rest(server: &Server) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads everything once, then times reads while the engine is looked at.
+/// Reads everything once, then times reads while the engine is observed.
 fn window(bench: &Bench, server: &Server) -> Result<Window, String> {
     let read = ["--get", "--keys", KEYS];
     let once = ["-n", KEYS, "--key-distribution", "sequential"];

@@ -3,7 +3,7 @@
 //!
 //! redis-benchmark asks redis, one request at a time on each connection; `millpond load` asks ours
 //! and checks each value. Where the generator is the limit, requests per second of the server's CPU
-//! time tell more: they stand beside.
+//! time say more, so they are printed too.
 
 use super::{Directory, EntityServer, PASS_MAX, fill, read_every_key};
 use crate::bench::Bench;
@@ -32,7 +32,7 @@ const LARGE_KEYS: u64 = 64;
 const SMALL_BYTES: u64 = 100;
 const SMALL_KEYS: u64 = 1_000_000;
 
-/// What is written and read.
+/// The values written and read.
 #[derive(Clone, Copy)]
 struct Values {
     bytes: u64,
@@ -60,7 +60,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     Ok(figures)
 }
 
-/// Reads, and writes of which each is synced before it is answered.
+/// Reads, and writes of which each is synced before it is acknowledged.
 fn synced(bench: &Bench) -> Result<Vec<Figure>, String> {
     let values = Values::usual(bench);
     let entity = EntityServer::start(bench, "entity", &["--sync", "always"])?;
@@ -118,7 +118,7 @@ fn unsynced(bench: &Bench) -> Result<Vec<Figure>, String> {
     Ok(figures)
 }
 
-/// What is resident with the same small values in both.
+/// Resident memory with the same small values in both.
 fn resident(bench: &Bench) -> Result<Vec<Figure>, String> {
     let keys = if bench.plan.smoke {
         bench.plan.keys
@@ -184,7 +184,7 @@ fn set_sync(bench: &Bench, redis: &Server, when: &str) -> Result<(), String> {
     tell(bench, redis, &format!("config set appendfsync {when}"))
 }
 
-/// A command of redis that answers OK.
+/// A redis command that returns OK.
 fn tell(bench: &Bench, redis: &Server, words: &str) -> Result<(), String> {
     let mut command = bounded(bench.machine.generator_cpu, PASS_MAX);
     command.args(["redis-cli", "-p", &port(redis)]);

@@ -1,10 +1,9 @@
 //! TLS beside nginx: requests on connections that stay, and handshakes, full and resumed, for each
 //! second of the server's CPU.
 //!
-//! Both have the same certificate (ECDSA P-256) and speak TLS 1.3 to the same client, which so
-//! decides the cipher. Handshakes are counted by OpenSSL's own `s_time`: each of its connections
-//! asks once and goes. What is compared there is rustls and OpenSSL far more than the servers
-//! around them.
+//! Both have the same certificate (ECDSA P-256) and speak TLS 1.3 to the same client, which decides
+//! the cipher. Handshakes are counted by OpenSSL's own `s_time`: each of its connections sends one
+//! request and closes. That compares rustls and OpenSSL far more than the servers around them.
 
 use crate::bench::Figure;
 use crate::bench::interleave;
@@ -22,7 +21,7 @@ use std::time::Duration;
 const PAIRS_MAX: usize = 6;
 const CONNECTIONS: &str = "64";
 const KEEP_ALIVE_MS: u64 = 800;
-/// `s_time` knows whole seconds, of which it takes up to one more.
+/// `s_time` has whole seconds only, and takes up to one more.
 const HANDSHAKES_S: &str = "1";
 /// Far more than any should take.
 const RUN_MAX: Duration = Duration::from_secs(60);
@@ -38,7 +37,7 @@ pub(in crate::bench) struct Identity {
     pub(in crate::bench) key: PathBuf,
 }
 
-/// What is counted: requests or connections.
+/// The counted unit: requests or connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Run {
     count: f64,
@@ -110,7 +109,7 @@ fn compared(name: &str, pairs: &[(Run, Run)]) -> [Figure; 3] {
     ]
 }
 
-/// A certificate that nobody vouches for: the clients here trust anybody.
+/// A self-signed certificate: the clients here accept any.
 fn make_identity(directory: &Path) -> Result<Identity, String> {
     std::fs::create_dir_all(directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;

@@ -1,9 +1,9 @@
-//! What a connection costs that has nothing to say, between two requests, on both drivers.
+//! The cost of an idle connection, between two requests, on both drivers.
 //!
-//! Twice: by what the pools say they reserved, which is each connection's, and by the resident memory
-//! that the kernel counts, which has all else in it: tables that are no pool's (16 bytes for each), pages
-//! that are full in part, and the shard's one set of receive buffers, which is given back while nobody
-//! is connected (512 KiB under io_uring).
+//! Twice: by what the pools say they reserved, which is each connection's, and by the resident memory that the kernel
+//! counts, which includes everything else: tables that are no pool's (16 bytes for each), pages that are full in part,
+//! and the shard's one set of receive buffers, which is given back while no client is connected (512 KiB under
+//! io_uring).
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -82,7 +82,7 @@ fn one_crowd(
     count: usize,
 ) -> Result<(Memory, Memory), String> {
     let server = plaintext(bench, driver)?;
-    // What any traffic takes once (code, the kernel's receive buffers) is no connection's.
+    // One-time costs of any traffic (code, the kernel's receive buffers) belong to no connection.
     lean.run(&server, &shape(bench, 64, 16))?;
     let none = settled(&server)?;
     let crowd = Crowd::gather(lean, &server, count)?;
@@ -116,7 +116,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// Returns when each connection has been answered once.
+    /// Returns when each connection has had one response.
     fn gather(lean: &Lean<'_>, server: &Server, count: usize) -> Result<Self, String> {
         let (address, count) = (server.address.to_string(), count.to_string());
         let words = ["--hold", "--connections", &count, &address, "/plaintext"];
@@ -162,10 +162,10 @@ fn mebibytes(bytes: f64) -> f64 {
     bytes / (1024.0 * 1024.0)
 }
 
-// What a request costs on each driver, and beside nginx: CPU time per request.
+// The cost of a request on each driver, and beside nginx: CPU time per request.
 //
-// Requests for each second of the server's CPU are what compares servers of which none is at its
-// limit. CPU time on one CPU at one clock is cycles but for a constant, and there is always some.
+// Requests per second of the server's CPU compare servers that are below their limit. CPU time on
+// one CPU at one clock is cycles times a constant, and it is always measured.
 
 /// Where servers are compared: more connections than fit into a batch, never one that sleeps.
 const BUSY_CONNECTIONS: usize = 500;
@@ -176,8 +176,8 @@ const OVER_EPOLL_MIN: f64 = 1.15;
 const SHAPES: [(usize, usize); 5] = [(1, 1), (8, 1), (64, 1), (512, 1), (64, 16)];
 const NOT_SLOWER_MAX: f64 = 1.03;
 
-/// How long a server looks for the next request before it sleeps, in microseconds: longer than a
-/// client needs that has to be woken.
+/// How long a server polls for the next request before it sleeps, in microseconds: longer than a
+/// sleeping client needs to wake and send.
 const BUSY_POLL_US: &str = "200";
 const BUSY_POLL_MIN: f64 = 4.0;
 

@@ -63,7 +63,7 @@ pub(super) fn measure(bench: &Bench, _lean: &Lean<'_>) -> Result<Vec<Figure>, St
                     println!("round {}: {rival} {run}", round + 1);
                     runs[index].push(run);
                 }
-                // ab gives up at the first reset: that is a result.
+                // ab exits at the first reset: that is a result.
                 Err(sentence) if !bench.plan.smoke => {
                     println!("round {}: {rival} BROKE OFF: {sentence}", round + 1);
                     broken_counts[index] += 1;
@@ -88,7 +88,7 @@ pub(super) fn measure(bench: &Bench, _lean: &Lean<'_>) -> Result<Vec<Figure>, St
     Ok(all)
 }
 
-/// What ab says, and what the server took.
+/// ab's result, and the server's CPU time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Run {
     ab: Ab,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: only what was used between the two looks counts, and no use at all is no share.
+/// Goal: only what was used between the two readings counts, and no use at all is no share.
 #[test]
 fn reuse_is_of_what_came_in_between() {
     let figure = reuse([10.0, 64.0], [1009.0, 65.0]).unwrap();

@@ -31,7 +31,7 @@ fn a_record_of_many_runs_stays_small() {
     );
 }
 
-/// Goal: an element is a line that begins with its name, and numbers are no longer than somebody reads.
+/// Goal: an element is a line that begins with its name, and numbers are short enough to read.
 #[test]
 fn an_element_is_a_line() {
     let record = record()

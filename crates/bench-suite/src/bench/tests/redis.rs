@@ -19,7 +19,7 @@ fn rates_are_read() {
     assert!(rates(&[head, set].concat()).is_err());
 }
 
-/// Goal: each target is held against the one of the others that is best at it.
+/// Goal: each target is compared with the best of the others.
 #[test]
 fn ours_is_held_against_the_best() {
     let runs = |name: &str, requests_per_s, rss_bytes| Runs {

@@ -240,7 +240,7 @@ pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
     Ok(Outcome::Stood(judged))
 }
 
-/// Those that the server's queue of new connections takes; it refuses some of them as it sees fit.
+/// Those that the server's queue of new connections takes; it refuses some of them.
 fn open(address: SocketAddr) -> Vec<TcpStream> {
     let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok();
     (0..IDLE).filter_map(connect).collect()

@@ -36,7 +36,7 @@ pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
             "{peak_bytes} bytes were resident at most: the heads were not there"
         ));
     }
-    // Nobody asks for anything until then, not for /metrics either.
+    // No request is sent until then, not to /metrics either.
     stage.finish_queues()?;
     let after = stage.wait_given_back(0)?;
     let seen = json!({ "heads": heads, "given_back_without_a_request": after.resident_bytes < peak_bytes,

@@ -1,6 +1,6 @@
-//! Requests through the proxy whose clients send FIN, before an upstream that answers late.
+//! Requests through the proxy whose clients send FIN, before an upstream that responds late.
 //!
-//! They held the upstream for a minute: other clients were answered 503, and SIGTERM took half a minute.
+//! They held the upstream for a minute: other clients got 503, and SIGTERM took half a minute.
 
 use super::scene::Read;
 use super::scene::{Extra, Outcome, Scene, Stop, beside};
@@ -51,7 +51,7 @@ fn ask_and_go(address: SocketAddr, count: usize, stop: &Stop) -> usize {
     for number in 0..count {
         let Ok(stream) = ask(address) else { continue };
         if number % 2 == 0 {
-            // A connection that was refused says so when it is read, which nobody does.
+            // A refused connection shows when it is read, and nothing reads it.
             let _ = stream.shutdown(Shutdown::Write);
         }
         gone.push(stream);

@@ -1,5 +1,5 @@
-//! What the attacks on resources have in common: a server of their own, a good client beside the attack, and the
-//! judgement of what the server held at most and holds afterwards.
+//! The common parts of the attacks on resources: a server of their own, a good client beside the attack, and the limits
+//! on what the server held at most and holds afterwards.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,15 +21,15 @@ use super::server::{Launch, Server};
 /// `--memory` of the entity servers that are attacked.
 const MEMORY: &str = "128MiB";
 const MEMORY_BYTES: u64 = 128 << 20;
-/// What the process takes beside `--memory`, as docs/explanation/memory-of-the-servers.md says.
+/// The memory of the process beside `--memory`, as docs/explanation/memory-of-the-servers.md says.
 const PROCESS_BYTES: u64 = 32 << 20;
 /// Of each connection: its state, and what the engine and malloc lose beside it.
 const CONNECTION_BYTES: u64 = 4 << 10;
 /// Tables and logs that the engine may have opened since.
 const ENGINE_FILES: u64 = 64;
-/// What may stay resident of what an attack took: free memory of pools and of malloc.
+/// The memory of an attack that may stay resident: free memory of pools and of malloc.
 const RESIDENT_LEFT_BYTES: u64 = 8 << 20;
-/// A bound on silence of a client that waits for nothing but the server: far beyond what a busy machine adds.
+/// A bound on the silence of a client that waits only for the server: far above the delay that a busy machine adds.
 pub(super) const GAP_MAX: Duration = Duration::from_secs(10);
 /// Longest stop: the drain timeout, and what closing a store takes.
 pub(super) const STOP_MAX: Duration = Duration::from_secs(45);
@@ -45,7 +45,7 @@ pub(super) struct Scene {
     pub(super) has_own_network: bool,
 }
 
-/// What came of an attack that ended as it should.
+/// The result of an attack that ended as it should.
 pub(super) enum Outcome {
     Stood(Value),
     /// This machine cannot show it, and why.
@@ -89,7 +89,7 @@ impl Scene {
         }
     }
 
-    /// One count for a moment's look, another for the whole.
+    /// One count for a quick check, another for the whole.
     pub(super) fn count(&self, smoke: usize, full: usize) -> usize {
         if self.is_smoke { smoke } else { full }
     }
@@ -146,14 +146,14 @@ pub(super) struct Stage {
     queue_peaks: Value,
     before: Usage,
     peak: Usage,
-    /// What the server made of `--max-connections` and the descriptor limit.
+    /// The limits that the server derived from `--max-connections` and the descriptor limit.
     pub(super) connections_max: u64,
     descriptors_limit: u64,
     is_store: bool,
     is_proxy: bool,
 }
 
-/// What an attack may add to the bounds that follow from the flags.
+/// The amounts that an attack may add to the bounds that follow from the flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extra {
     pub(super) resident_bytes: u64,
@@ -203,7 +203,7 @@ impl Stage {
         }
     }
 
-    /// What may be left once the attack is over.
+    /// The amounts that may remain once the attack is over.
     fn bounds_after(&self) -> Usage {
         let (files, resident_bytes) = match self.is_store {
             true => (ENGINE_FILES, MEMORY_BYTES + PROCESS_BYTES),
@@ -250,7 +250,7 @@ impl Stage {
         Ok(self.peak)
     }
 
-    /// Ends the look at queues, and with it all requests for `/metrics`.
+    /// Stops watching queues, and with it all requests for `/metrics`.
     pub(super) fn finish_queues(&mut self) -> Result<(), String> {
         if let Some(queues) = self.queues.take() {
             self.queue_peaks = queues.finish()?;
@@ -308,7 +308,7 @@ impl Stage {
     }
 }
 
-// A well-behaved client that reads, and notes how it was answered.
+// A well-behaved client that reads, and records the responses.
 
 /// Failures that are quoted; all are counted.
 const QUOTED_MAX: usize = 3;
@@ -316,10 +316,10 @@ const QUOTED_MAX: usize = 3;
 /// Behind this it stops.
 const REFUSED_MAX: Duration = Duration::from_secs(30);
 
-/// What it asks for, in turn, with the length of the whole response.
+/// Its targets, in turn, with the length of the whole response.
 pub(super) type Targets<'a> = &'a [(&'a str, usize)];
 
-/// What it was answered.
+/// The responses it got.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     statuses: BTreeMap<u16, u64>,
@@ -342,7 +342,7 @@ impl Read {
     ) -> Self {
         let (mut read, mut client, mut turn) = (Self::default(), Client::new(address), 0);
         let mut refused_since = vec![None; targets.len()];
-        // A target that is refused is asked for until it is answered.
+        // A refused target is requested until it responds.
         while !stop.is_over() || turn < targets.len() || refused_since.iter().any(Option::is_some) {
             let place = turn % targets.len();
             let (target, length) = targets[place];
@@ -392,7 +392,7 @@ impl Read {
         self.statuses.values().sum()
     }
 
-    /// Every request was answered 200, with the whole body.
+    /// Every request got 200, with the whole body.
     pub(super) fn check(&self) -> Result<(), String> {
         self.check_refusals(Duration::ZERO)
     }
@@ -443,7 +443,7 @@ impl Read {
 /// Between two samples.
 const SAMPLE_PERIOD: Duration = Duration::from_millis(15);
 
-/// What a process holds at one moment, or at most of several.
+/// The resources of a process at one moment, or the most at several.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) descriptors: u64,
@@ -471,7 +471,7 @@ impl Usage {
         }
     }
 
-    /// What of this is more than `bounds` allows, if anything.
+    /// The part of this that exceeds `bounds`, if any.
     pub(crate) fn beyond(self, bounds: Self) -> Option<String> {
         let pairs = [
             ("descriptors", self.descriptors, bounds.descriptors),
@@ -531,7 +531,7 @@ impl PeakWatch {
     }
 }
 
-/// Between two looks at `/metrics`.
+/// Between two reads of `/metrics`.
 const QUEUE_PERIOD: Duration = Duration::from_millis(100);
 
 /// Lengths of queues in `/metrics`, with their bounds: what waits for the store, and what for a connection to an
@@ -541,7 +541,7 @@ const QUEUES: [(&str, f64); 2] = [
     ("millpond_upstream_waiting", 4096.0),
 ];
 
-/// Looks at queues until it is finished.
+/// Watches queues until it is finished.
 pub(crate) struct QueueWatch {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<[f64; QUEUES.len()]>,

@@ -1,4 +1,4 @@
-//! A server with a descriptor limit of its own, whose stdout tells where it listens and whose stderr is kept.
+//! A server with a descriptor limit of its own, whose stdout says where it listens and whose stderr is kept.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -33,11 +33,11 @@ pub(crate) struct Launch {
     pub(crate) behind: Vec<String>,
     /// Where stderr goes.
     pub(crate) stderr: PathBuf,
-    /// `/metrics` has a listener of its own: it is answered where the main one is full, or a proxy's.
+    /// `/metrics` has a listener of its own, which works while the main one or a proxy's is full.
     pub(crate) has_metrics_listener: bool,
 }
 
-/// What became of a start.
+/// The outcome of a start.
 pub(crate) enum Started {
     Listens(Server),
     /// It ended before it listened.
@@ -48,7 +48,7 @@ pub(crate) enum Started {
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
-    /// Where `/metrics` is answered.
+    /// Where `/metrics` is served.
     pub(crate) metrics_address: SocketAddr,
     stderr: PathBuf,
 }
@@ -94,7 +94,7 @@ impl Server {
                 .flat_map(BufRead::lines)
                 .map_while(Result::ok)
             {
-                // Nobody reads further lines.
+                // Further lines are not read.
                 let _ = sender.send(line);
             }
         });
@@ -162,7 +162,7 @@ impl Server {
         fetch_metrics(self.metrics_address)
     }
 
-    /// What the server has written to stderr so far, its end if it is long.
+    /// The server's stderr so far, the end of it if it is long.
     pub(crate) fn said(&self) -> String {
         quoted(&self.stderr)
     }
@@ -235,7 +235,7 @@ pub(crate) fn text_of(file: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned()
 }
 
-// A proxy that is its own upstream: one request went round until 2,000 descriptors were open.
+// A proxy that is its own upstream: one request looped until 2,000 descriptors were open.
 
 /// Sockets of one request that goes round once, twice over, and those of `/metrics`.
 const SOCKETS_MAX: u64 = 16;
@@ -264,7 +264,7 @@ pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
     Ok(Outcome::Stood(judged))
 }
 
-// A server behind the proxy: it answers at once, late, or with a change of protocol.
+// A server behind the proxy: it responds at once, late, or with a change of protocol.
 
 /// Longer than any attack, shorter than the proxy's own `--first-byte-timeout`.
 const LATE: Duration = Duration::from_secs(40);

@@ -17,7 +17,7 @@ const LARGE_BYTES: usize = 200_000;
 const RANGE_ENTITIES: usize = 200;
 const RANGE_VALUE_BYTES: usize = 20_000;
 const RANGES: usize = 64;
-/// What each slow reader takes at a time: 20 KB/s for the value, 18 KB/s for a range.
+/// The rate of each slow reader: 20 KB/s for the value, 18 KB/s for a range.
 const VALUE_PART_BYTES: usize = 1000;
 const RANGE_PART_BYTES: usize = 900;
 const PART_PERIOD: Duration = Duration::from_millis(50);

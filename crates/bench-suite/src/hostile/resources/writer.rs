@@ -1,4 +1,4 @@
-//! A well-behaved client of the entity server that writes, and afterwards reads back what it was told is stored.
+//! A well-behaved client of the entity server that writes, and afterwards reads back what was acknowledged.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -15,12 +15,12 @@ const QUOTED_MAX: usize = 3;
 /// Between two tries of one write.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a key may hold.
+/// The possible values of a key.
 #[derive(Clone, Debug, Default)]
 struct Told {
     /// The number of the last write that was acknowledged.
     stored: Option<u64>,
-    /// Later ones, of which nobody knows.
+    /// Later ones, whose outcome is unknown.
     unknown: Vec<u64>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Writing {
     pub(crate) reconnects: bool,
 }
 
-/// The client, with all that it was told.
+/// The client, with all the responses it got.
 pub(crate) struct Writer {
     client: Client,
     writing: Writing,
@@ -168,7 +168,7 @@ impl Writer {
             .count()
     }
 
-    /// Whatever was not acknowledged was refused as the server's own failure, or not answered.
+    /// Whatever was not acknowledged was refused as the server's own failure, or got no response.
     pub(crate) fn check_refusals(&self) -> Result<(), String> {
         match self
             .statuses
@@ -198,7 +198,7 @@ impl Writer {
         }
     }
 
-    /// Writes went on: no longer than `gap_max` without one.
+    /// Writes continued: no longer than `gap_max` without one.
     pub(crate) fn check_progress(&self, gap_max: Duration) -> Result<(), String> {
         let gap = self.longest_gap.max(self.last_stored.elapsed());
         match gap <= gap_max {
@@ -210,7 +210,7 @@ impl Writer {
         }
     }
 
-    /// Reads every key back: it holds what was acknowledged last, or a later write of which nobody knows.
+    /// Reads every key back: it holds what was acknowledged last, or a later write whose outcome is unknown.
     pub(crate) fn check_stored(&self, address: SocketAddr) -> Result<(), String> {
         match self.read_back(&mut Client::new(address))? {
             None => Ok(()),
@@ -299,7 +299,8 @@ fn what_the_writer_was_told_is_kept() {
     assert_eq!((value.len(), number_in(&value)), (100, Some(77)));
 }
 
-// Small requests on 200 connections, each followed by the next as soon as it is answered, beside a client that writes.
+// Small requests on 200 connections, each followed by the next as soon as the response came, beside a client that
+// writes.
 //
 // Its share of all requests is reported; how long it waits is not judged.
 
@@ -341,7 +342,7 @@ pub(super) fn run(scene: &Scene) -> Result<Outcome, String> {
     Ok(Outcome::Stood(judged))
 }
 
-/// How many requests were answered.
+/// How many requests got a response.
 fn flood(address: SocketAddr, stop: &Stop) -> Result<u64, String> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -381,7 +382,7 @@ fn flood_part(address: SocketAddr, stop: &Stop, count: usize) -> std::io::Result
 
 // One upload of 260 bytes a second that announces 60 MB, beside writes of 200 KB.
 //
-// What it announced was reserved, so that every longer write of everybody was answered 503 meanwhile.
+// The announced length was reserved, so that every longer write of any client got 503 meanwhile.
 
 const HEAD: &[u8] =
     b"PUT /v0/entity?id=slow HTTP/1.1\r\nHost: hostile\r\nContent-Length: 60000000\r\n\r\n";
@@ -421,7 +422,7 @@ pub(super) fn slow_upload_run(scene: &Scene) -> Result<Outcome, String> {
     }
     let summaries: Vec<_> = writers.iter().map(Writer::summary).collect();
     drop(writers);
-    // What the engine takes for the longest values, beside the shares.
+    // The engine's memory for the longest values, beside the shares.
     let extra = Extra {
         resident_bytes: 16 * VALUE_BYTES as u64,
         ..Extra::default()

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what one process writes the other reads as it was.
+/// Goal: the other process reads exactly what one process writes.
 #[test]
 fn turns_come_back_as_they_were() {
     let directory = tempfile::tempdir().unwrap();

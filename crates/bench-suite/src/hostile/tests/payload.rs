@@ -12,7 +12,7 @@ fn heads_have_the_size_asked_for() {
     assert!(head.ends_with(b"f\r\n\r\n"));
 }
 
-/// Goal: each seed has its own garbage, and none begins like a method.
+/// Goal: each seed has its own garbage, and none begins with a method.
 #[test]
 fn garbage_is_none_of_a_kind() {
     assert_ne!(garbage(1), garbage(2));

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what is under way in a stall or in as long behind it is disturbed, and nothing else.
+/// Goal: requests under way in a stall or within its length after it are disturbed, and no others.
 #[test]
 fn a_stall_disturbs_as_long_again() {
     let stall = Stall {
@@ -23,8 +23,8 @@ fn a_stall_disturbs_as_long_again() {
     }
 }
 
-/// Goal: what disturbs no more beside an attack than alone is the machine's; more of it may be the
-/// server's.
+/// Goal: a disturbance no larger beside an attack than alone is the machine's; more of it may be
+/// the server's.
 #[test]
 fn more_stalls_beside_an_attack_are_left_in() {
     let stall = |start_ns| Stall {
@@ -51,7 +51,7 @@ fn more_stalls_beside_an_attack_are_left_in() {
     assert_eq!([0, 2].map(|from| stalls.of_server_since(from)), [1, 0]);
 }
 
-/// Goal: what was stolen is a share of all time, guests counted once; less than that is unknown.
+/// Goal: stolen time is a share of all time, guests counted once; less than that is unknown.
 #[test]
 fn steal_is_a_share_of_a_cpus_time() {
     let read = |text: &str| CpuTicks::parse(text, 1);
@@ -71,7 +71,7 @@ fn steal_is_a_share_of_a_cpus_time() {
     }
 }
 
-/// Goal: a thread that is told of the end stops looking, and lines are read as they are written.
+/// Goal: a thread that is told to end stops watching, and lines are read as they are written.
 #[test]
 fn watchers_end_and_are_read() {
     assert_eq!(watch(&AtomicBool::new(true)), []);

@@ -7,8 +7,8 @@ fn scout(measures: &serde_json::Value) -> Comparison {
     }))
 }
 
-/// Goal: what is planted follows from what a request costs, in whole turns and pages; the baseline
-/// stalls as often as the other, and for less.
+/// Goal: the planted work follows from the cost of a request, in whole turns and pages; the
+/// baseline stalls as often as the other, and for less time.
 #[test]
 fn faults_are_sized_by_the_plain_server() {
     let plain = json!({HEAP_CALLS: 2.0, THROUGHPUT: 100_000.0, CPU: 8_000.0, MEMORY: 20_000_000.0});

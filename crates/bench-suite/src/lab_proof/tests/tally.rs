@@ -35,7 +35,7 @@ fn records_are_read() {
     assert!(comparison.baseline("n").is_err());
 }
 
-/// Goal: found, claimed, covered and untrusted are counted apart, against the truth of each kind.
+/// Goal: found, claimed, covered and untrusted are counted separately, against the true value of each kind.
 #[test]
 fn findings_are_counted() {
     let mut memory = Tally::of_fault("retain", "m", "50 bytes", Truth::Added(50.0));

@@ -1,7 +1,7 @@
 use super::*;
 use millpond_measure::record::PoolSetting;
 
-/// Goal: what the parent asks for is what the child reads; what cannot be read is named.
+/// Goal: the child reads what the parent writes; an unreadable word is named.
 #[test]
 fn words_come_back() {
     let spec = ChildSpec {

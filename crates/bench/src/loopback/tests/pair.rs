@@ -13,8 +13,8 @@ fn spec(pools: PoolSetting, driver: &str) -> PairSpec {
     }
 }
 
-/// Goal: every request is answered whole, every connection is accepted once and carries its part,
-/// and the figures of the parts add up; on both drivers, with pools and without.
+/// Goal: every request has a whole response, every connection is accepted once and carries its
+/// part, and the figures of the parts add up; on both drivers, with pools and without.
 #[test]
 fn every_request_is_answered() {
     for (pools, driver) in [

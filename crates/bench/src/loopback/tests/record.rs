@@ -10,7 +10,7 @@ fn run(requests_per_s: f64) -> Option<PairSample> {
 }
 
 /// Goal: a candidate is set beside the first one's runs of the same repetitions, whichever are
-/// missing, and the first beside nobody.
+/// missing, and the first beside none.
 #[test]
 fn ratios_are_those_of_pairs() {
     let allocator = Allocator::native("glibc");

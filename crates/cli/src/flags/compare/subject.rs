@@ -238,7 +238,7 @@ impl LoadCommandFlags {
     }
 }
 
-// What the five earlier benchmarks published, and how far it can be set beside ours.
+// The published results of the five earlier benchmarks, and how far they are comparable with ours.
 
 /// One published figure.
 struct Figure {

@@ -98,7 +98,7 @@ impl CommandLine {
         matches.map_err(|error| self.explain(error))
     }
 
-    /// An error about a word that stands in the file is the file's.
+    /// An error in a word of the file is an error of the file.
     fn explain(&self, error: clap::Error) -> Refusal {
         let Some(file) = &self.file else {
             return Refusal::Words(error);
@@ -179,7 +179,7 @@ fn flag_with_value(words: &[OsString], flag: &str) -> Option<(usize, usize, OsSt
     })
 }
 
-/// The name of a word, and whether a value stands in it too.
+/// The name of a word, and whether it contains a value.
 fn name_and_value(word: &str) -> (&str, bool) {
     word.split_once('=')
         .map_or((word, false), |(name, _)| (name, true))
@@ -244,7 +244,7 @@ fn words_of(arg: &Arg, setting: &Setting) -> Result<Vec<OsString>, String> {
     let word = |text: &String| -> OsString {
         match arg.get_long() {
             Some(name) => format!("--{name}={text}").into(),
-            // A word by itself must not look like a flag.
+            // A positional word must not be taken for a flag.
             None if text.starts_with('-') => OsString::from(format!("./{text}")),
             None => OsStr::new(text).to_owned(),
         }

@@ -31,7 +31,7 @@ const CONNECTIONS: usize = 8;
 /// Entities that wait for a connection.
 const QUEUED_MAX: usize = 4;
 
-/// A server that is full of work says so by 503 with Retry-After, and is asked again so often.
+/// A server that is full responds 503 with Retry-After, and is asked again so often.
 const TRIES_MAX: u32 = 60;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -331,7 +331,7 @@ fn deal_out(
                 let sum = entity.id.iter().fold(0_usize, |sum, &byte| {
                     sum.wrapping_mul(31).wrapping_add(usize::from(byte))
                 });
-                // One that has failed takes nothing more, and the loop ends.
+                // One that has failed takes no more lines, and the loop ends.
                 let _ = senders[sum % senders.len()].send((lines.number, entity));
             }
         }
@@ -399,7 +399,7 @@ fn put(connection: &mut Connection<'_>, entity: &ParsedEntity) -> Result<(), Str
 
 // One connection to an entity server, one request after another: for exports and imports, which wait for each response.
 
-/// A server that is silent for so long does not answer any more.
+/// A server that is silent for so long is taken for dead.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 const READ_BYTES: usize = 64 << 10;
@@ -646,7 +646,7 @@ impl<'a> Connection<'a> {
                     let named = fields.value_of(&self.received, b"Retry-After");
                     let has_retry_after = named.is_some();
                     self.received.drain(..head.head_bytes);
-                    // What is said before the response is none.
+                    // Output before the response is none.
                     if head.status.code() < 200 {
                         continue;
                     }

@@ -1,4 +1,4 @@
-//! What a proxy is told about its upstreams, as flags or as a file say it.
+//! The settings of a proxy's upstreams, from flags or from a file.
 //!
 //! Both become [`Settings`], so that neither can say more than the other. A file is TOML; what is wrong
 //! in it is named with its line and key, and with what is allowed. Keys of it that are flags of every
@@ -345,7 +345,7 @@ impl Settings {
         (self.mirror.len() * MIRROR_IN_FLIGHT_MAX * shards) as u64
     }
 
-    /// What each of `shards` is told. Reads the files of certificates.
+    /// The settings of each of `shards`. Reads the files of certificates.
     pub(super) fn config(&self, shards: usize) -> Result<ProxyConfig, String> {
         let upstreams = self.upstream.iter().map(|it| self.upstream(it));
         let mut config = ProxyConfig::new(upstreams.collect::<Result<_, _>>()?);
@@ -426,7 +426,7 @@ impl Settings {
     }
 }
 
-/// How long a half-closed client is answered, where that is allowed: within the time of a stop.
+/// How long a half-closed client is served, where that is allowed: within the time of a stop.
 const HALF_CLOSE_NS: u64 = 10_000_000_000;
 /// Connections to one upstream, of all shards.
 pub(super) const CONNECTIONS: u32 = 1024;

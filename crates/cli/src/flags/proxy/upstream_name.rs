@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// Weights beyond this say nothing more.
 const WEIGHT_MAX: u32 = 1000;
 
-/// See the module.
+/// The address to connect to and the name for `Host` and TLS.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct UpstreamName {
     /// As written, without the weight.

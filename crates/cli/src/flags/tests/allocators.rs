@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what is here shows its version and file, what is not how to get it.
+/// Goal: an installed allocator shows its version and file, another one how to get it.
 #[test]
 fn both_kinds_of_lines() {
     let here = CatalogueEntry {

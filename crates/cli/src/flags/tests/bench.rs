@@ -45,7 +45,7 @@ fn flags_reach_the_configuration() {
     assert_eq!(config.flamegraph, Some(PathBuf::from("a.svg")));
 }
 
-/// Goal: the help names every program, and a wrong one is answered with those there are.
+/// Goal: the help names every program, and a wrong one gives the list of them.
 #[test]
 fn programs_are_named() {
     let error = config("--programs frobnicate").unwrap_err();

@@ -79,7 +79,7 @@ fn settings_are_of_one_allocator() {
     }
 }
 
-/// Goal: the share of requests that may fail is a percentage, none may be wanted, and most cannot.
+/// Goal: the share of requests that may fail is a percentage, none may be requested, and most cannot.
 #[test]
 fn errors_allowed_are_a_percentage() {
     let of = |text: &str| config(&["--errors-allowed", text]).map(|config| config.errors_allowed);
@@ -92,7 +92,7 @@ fn errors_allowed_are_a_percentage() {
 }
 
 /// Goal: the help says what the command does. A constant put between these words and the flags once
-/// took them away.
+/// removed them.
 #[test]
 fn the_help_says_what_it_does() {
     let command = CompareFlags::augment_args(clap::Command::new("compare"));
@@ -131,7 +131,7 @@ fn flags_reach_the_configuration() {
     assert_eq!(pools, Some(vec![PoolSetting::On, PoolSetting::Off]));
 }
 
-/// Goal: what is said of a server and a load of the user's gets where it is used.
+/// Goal: settings of a user's server and load reach the place where they are used.
 #[test]
 fn the_users_server_and_load_are_described() {
     let words = [
@@ -304,7 +304,7 @@ fn candidates_of_other_kinds_are_taken() {
     assert!(parse(&["--cross"]).unwrap_err().contains("--candidate"));
 }
 
-/// Goal: contradictions are refused with what to write in their place.
+/// Goal: contradictions are refused with the alternative.
 #[test]
 fn wrong_usage_is_named() {
     for (words, part) in [

@@ -12,7 +12,7 @@ fn report(ended: SearchEnd, requests: u64) -> SearchReport {
     }
 }
 
-/// Goal: the exit status tells a found rate from every other end.
+/// Goal: the exit status distinguishes a found rate from every other end.
 #[test]
 fn every_end_has_its_status() {
     for (ended, exit) in [

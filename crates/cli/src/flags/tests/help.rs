@@ -108,8 +108,7 @@ fn a_page_says_all_of_the_help() {
     assert_eq!(page, expected);
 }
 
-/// Goal: what a server has for itself comes before what all have, and what a command works on stands
-/// above its flags.
+/// Goal: a server's own flags come before the common ones, and a command's arguments stand above its flags.
 #[test]
 fn what_matters_most_comes_first() {
     let mut command = command();

@@ -18,7 +18,7 @@ fn limits(line: &str, shards: usize) -> LimitValues {
     limits_at("127.0.0.1:80", line, shards)
 }
 
-/// 300 slow heads from one address kept `--max-connections 200` at 503 for everybody.
+/// 300 slow heads from one address kept `--max-connections 200` at 503 for all clients.
 ///
 /// Goal: where other machines can connect, one address has half of the connections at most, this machine has all,
 /// and a cap that is given is for both; "none" is none.
@@ -54,7 +54,7 @@ fn one_address_has_half_of_the_connections() {
 
 /// A balancer on the same machine was one that every client came from, and no client had a cap.
 ///
-/// Goal: where addresses are told by the PROXY protocol the cap is for them, also on loopback and a unix socket.
+/// Goal: where the PROXY protocol reports addresses the cap is for them, also on loopback and a unix socket.
 #[test]
 fn told_addresses_have_a_cap_everywhere() {
     let flags = Line::try_parse_from(["serve", "--max-connections", "200"])
@@ -112,7 +112,7 @@ fn flags_reach_the_limits() {
     assert_eq!(limits(line, 3), expected);
 }
 
-/// Goal: what the library refuses is told by the flag's name, with what to write.
+/// Goal: what the library refuses is reported by the flag's name, with what to write.
 #[test]
 fn refusals_name_the_flag() {
     let refused = |line| in_flags(&limits(line, 1).checked().unwrap_err());

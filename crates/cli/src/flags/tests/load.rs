@@ -68,7 +68,7 @@ fn host_can_be_another_than_the_server() {
     assert!(twice.contains("once"), "{twice}");
     let drawn = config("-H Host:{uuid} http://127.0.0.1:8080/").unwrap_err();
     assert!(drawn.contains("no placeholder"), "{drawn}");
-    // What stands in the script's table is the server.
+    // The server in the script's table.
     let scripted = config(&format!("{host} -s some.lua http://127.0.0.1:8080/")).unwrap();
     assert_eq!(scripted.target.host, "127.0.0.1:8080");
 }
@@ -175,7 +175,7 @@ fn wrong_sets_of_connections_are_named() {
     }
 }
 
-/// Goal: what cannot be measured is refused with the flag's name and the reason.
+/// Goal: an impossible measurement is refused with the flag's name and the reason.
 #[test]
 fn wrong_usage_is_named() {
     let url = "http://127.0.0.1/";

@@ -28,7 +28,7 @@ fn flags_reach_the_log() {
     assert_eq!(parse(line).unwrap().access_log(), Some(file));
 }
 
-/// Goal: what cannot be meant is refused with what to write.
+/// Goal: contradictory flags are refused with what to write.
 #[test]
 fn wrong_values_are_named() {
     for (line, part) in [

@@ -55,7 +55,7 @@ fn flags_reach_the_configuration() {
     assert_eq!((found.request_bytes, found.response_bytes), (1_024, 0));
 }
 
-/// Goal: what cannot be is refused with what to write in its place.
+/// Goal: what cannot be is refused with the alternative.
 #[test]
 fn wrong_values_are_named() {
     for (words, part) in [

@@ -26,7 +26,7 @@ fn mixes_become_classes() {
         "/v0/entities?start={key}&end={scan_end:100}"
     );
     assert_eq!(classes[2].key, KeyUse::New);
-    // A key that was deleted is correctly gone; without deletes it must be there.
+    // A deleted key is correctly absent; without deletes it must be there.
     assert!(classes[0].validation.statuses.contains(404));
     let reads = Mix::parse("read=1").unwrap().classes("/e", &[]).unwrap();
     assert!(!reads[0].validation.statuses.contains(404));

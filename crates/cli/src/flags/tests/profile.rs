@@ -78,7 +78,7 @@ fn flags_reach_the_configuration() {
     assert_eq!((config.pid, config.duration), (12, Duration::from_secs(1)));
 }
 
-/// Goal: contradictions are refused with what to write in their place.
+/// Goal: contradictions are refused with the alternative.
 #[test]
 fn wrong_usage_is_named() {
     for (words, part) in [

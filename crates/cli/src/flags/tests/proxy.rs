@@ -104,7 +104,7 @@ fn mirror_flags_reach_the_settings() {
     assert_eq!(settings.mirroring, mirroring);
 }
 
-/// Goal: what cannot work is refused with the flag's name and what to write in its place.
+/// Goal: what cannot work is refused with the flag's name and the alternative.
 #[test]
 fn wrong_values_are_named() {
     for (line, part) in [

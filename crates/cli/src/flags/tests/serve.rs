@@ -65,7 +65,7 @@ fn defaults_stay_on_this_machine() {
     assert!(config.pin && config.shards >= 1);
 }
 
-/// Goal: what cannot be served is refused with the flag's name and what to write in its place.
+/// Goal: what cannot be served is refused with the flag's name and the alternative.
 #[test]
 fn wrong_values_are_named() {
     for (line, part) in [

@@ -1,7 +1,7 @@
 use super::*;
 
-/// Goal: what curl's flag says is understood, with IPv6 on either side; what is for another server is refused,
-/// and not left without effect.
+/// Goal: the form of curl's flag is understood, with IPv6 on either side; a mapping for another server is refused, and
+/// not left without effect.
 #[test]
 fn another_address_may_be_connected_to() {
     for (text, authority, expected) in [

@@ -60,7 +60,7 @@ fn https_has_its_own_port() {
     assert_eq!(Url::parse("https://[::1]:9/").unwrap().host(), "[::1]");
 }
 
-/// Goal: what cannot be asked for is refused with the reason, not guessed at.
+/// Goal: an invalid URL is refused with the reason, not guessed at.
 #[test]
 fn wrong_urls_are_refused_with_the_reason() {
     for (text, part) in [

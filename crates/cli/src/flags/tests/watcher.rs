@@ -3,7 +3,7 @@ use millpond_io::connection_pool::HandshakeError;
 use millpond_load::ConnectFailure;
 use millpond_measure::record::LoadErrors;
 
-/// Goal: whoever waits for connections sees how many are missing and why.
+/// Goal: a user who waits for connections sees how many are missing and why.
 #[test]
 fn the_opening_of_connections_is_shown() {
     let mut now = Connecting {

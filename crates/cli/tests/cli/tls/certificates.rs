@@ -16,8 +16,8 @@ fn serial(server: &Server) -> String {
     pem.split_once("-----END").unwrap().0.to_owned()
 }
 
-/// Goal: SIGHUP gives new connections the new certificate while an open one goes on, and the access log
-/// a new file; a certificate that is wrong changes nothing and is told in one line.
+/// Goal: SIGHUP gives new connections the new certificate while an open one goes on, and the access log a new file; a
+/// wrong certificate changes nothing and is reported in one line.
 #[test]
 fn sighup_reads_the_certificates_again() {
     let files = Files::new();
@@ -60,7 +60,7 @@ fn sighup_reads_the_certificates_again() {
 
     fs::write(files.path("server.key"), "no key\n").unwrap();
     server.process.signal("HUP");
-    // The next signal is looked at after this one.
+    // The next signal is handled after this one.
     server.process.signal("USR1");
     assert_eq!(serial(&server), second);
     exchange();
@@ -68,8 +68,8 @@ fn sighup_reads_the_certificates_again() {
     open.kill().unwrap();
     open.wait().unwrap();
     let finished = stop(server);
-    // One signal is for both: the log went on in a file of the old name. Which of the two got what was
-    // on its way then is a matter of time; five requests were made since, and at least four before.
+    // One signal is for both: the log continued in a file of the old name. Either may have got the lines written at
+    // that moment; five requests were made since, and at least four before.
     let (old_entries, new_entries) = (entries(&old_log), entries(&log));
     assert!(
         new_entries >= 5 && old_entries + new_entries >= 9,

@@ -4,7 +4,7 @@ use super::{Files, https, stop};
 use crate::support::{Server, eventually, millpond, run};
 use std::fs;
 
-/// What curl gets that shows the certificate of this name; 0: it was not let in.
+/// curl's response with the certificate of this name; 0: it was refused.
 fn status_for(files: &Files, server: &Server, name: Option<&str>, words: &[&str]) -> u16 {
     let shown = name.map(|name| {
         [
@@ -19,8 +19,8 @@ fn status_for(files: &Files, server: &Server, name: Option<&str>, words: &[&str]
     files.curl(&[&shown, words, &[&*url]].concat()).0
 }
 
-/// Goal: in front of a proxy with `--tls-client-ca` nobody gets a response but who shows a certificate of
-/// that authority, in either version of TLS and on both drivers; SIGHUP takes another authority.
+/// Goal: in front of a proxy with `--tls-client-ca` only clients with a certificate of that authority get a response,
+/// in either version of TLS and on both drivers; SIGHUP takes another authority.
 #[test]
 fn only_known_clients_are_let_in() {
     let files = Files::new();

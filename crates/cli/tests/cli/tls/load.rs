@@ -11,7 +11,7 @@ fn load_record(words: &[&str]) -> serde_json::Value {
     serde_json::from_str(&finished.stdout).unwrap()
 }
 
-/// Goal: the generator speaks TLS over both kernel interfaces, knows whom it speaks to, and resumes
+/// Goal: the generator speaks TLS over both kernel interfaces, verifies the server, and resumes
 /// sessions when connections come and go.
 #[test]
 fn load_speaks_tls() {

@@ -1,8 +1,8 @@
 use super::*;
 use crate::embedded;
 
-/// Goal: a program in a target directory looks there and beside itself, any other program only
-/// beside itself: what lies further up may belong to anybody.
+/// Goal: a program in a target directory searches there and beside itself, any other program only
+/// beside itself: directories further up may belong to another user.
 #[test]
 fn a_program_looks_at_home_only() {
     let directory = tempfile::tempdir().unwrap();

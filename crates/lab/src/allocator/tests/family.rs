@@ -12,7 +12,7 @@ fn library_names() {
     assert_eq!(name("/usr/lib/libc.so.6"), None);
 }
 
-/// Goal: what is installed is recognised under its own name, and, where it says so itself, under any.
+/// Goal: what is installed is recognised under its own name, and, where the object names itself, under any.
 #[test]
 fn installed_allocators_are_recognised() {
     let mut recognised = 0;
@@ -22,7 +22,7 @@ fn installed_allocators_are_recognised() {
         let found = of_object("mine", &library, &elf).unwrap_or_else(|| panic!("{name}"));
         assert!(name.starts_with(found.name), "{name}: {}", found.name);
         let renamed = of_object("mine", Path::new("/a/x.so"), &elf);
-        // What cargo builds keeps its symbols to itself.
+        // Objects that cargo builds keep their symbols to themselves.
         let tells = ["jemalloc", "tcmalloc", "mimalloc", "tbb", "scudo"];
         if tells.contains(&name.as_str()) {
             assert_eq!(renamed.map(|one| one.name), Some(found.name), "{name}");

@@ -7,7 +7,7 @@ fn select_one(word: &str) -> Result<Allocator, AllocatorError> {
     select(&[word.to_owned()]).map(|mut list| list.remove(0))
 }
 
-/// Goal: a typing error is answered with what exists and how to give another one.
+/// Goal: a typing error gives what exists and how to give another one.
 #[test]
 fn unknown_name_lists_what_there_is() {
     let sentence = select_one("jemaloc").unwrap_err().to_string();
@@ -124,8 +124,8 @@ fn a_users_library_of_no_known_family_takes_variables() {
     assert!(told.contains("takes only variables"), "{told}");
 }
 
-/// Goal: a version is part of the name, so that two of one family stay two, and is not believed against
-/// what the object says.
+/// Goal: a version is part of the name, so that two of one family stay two, and does not override the object's own
+/// version.
 #[test]
 fn versions_are_part_of_names() {
     let mempool = select_one(MEMPOOL).unwrap();
@@ -156,7 +156,7 @@ fn versions_are_part_of_names() {
     assert!(told.contains("not the one in its name"), "{told}");
 }
 
-/// Goal: what people paste is understood behind an allocator, and otherwise answered with the right spelling.
+/// Goal: what people paste is understood behind an allocator, and otherwise gives the right spelling.
 #[test]
 fn pasted_settings_are_understood_or_answered() {
     let words = ["glibc", "glibc:MALLOC_ARENA_MAX=2"].map(str::to_owned);
@@ -182,7 +182,7 @@ fn pasted_settings_are_understood_or_answered() {
     );
 }
 
-/// Goal: who asks for the allocator that nobody packages is told so.
+/// Goal: a request for the allocator without a package gives the reason.
 #[test]
 fn lockless_is_in_no_registry() {
     let sentence = select_one("lockless").unwrap_err().to_string();

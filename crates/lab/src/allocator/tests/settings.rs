@@ -54,7 +54,7 @@ fn lists_are_taken_by_what_is_installed() {
     }
 }
 
-/// Goal: what glibc 2.36 and jemalloc 5.3 have is taken whole: a spelling that is wrong would be left out in silence.
+/// Goal: settings of glibc 2.36 and jemalloc 5.3 are taken as a whole: a wrong spelling would be left out silently.
 #[test]
 fn current_versions_take_all_settings() {
     for (name, version) in [("glibc", "2.36"), ("jemalloc", "5.3")] {
@@ -68,7 +68,7 @@ fn current_versions_take_all_settings() {
     }
 }
 
-/// Goal: what has no list is answered with what has one, and how to compare settings of one's own.
+/// Goal: an allocator without a list gives those with one, and how to compare custom settings.
 #[test]
 fn allocators_without_a_list_are_refused() {
     for name in ["rpmalloc", "mempool", "jemalloc:narenas=2", "nothing", ""] {

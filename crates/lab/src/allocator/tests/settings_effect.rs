@@ -12,8 +12,7 @@ fn lists_of_options_are_read() {
     assert!(is_same("4k", "4096") && !is_same("3", "2") && !is_same("always", "default"));
 }
 
-/// Goal: who chooses a version that others report trouble with is told so, whatever it is called; who chooses
-/// another one is not.
+/// Goal: a version with reported trouble gives a warning, whatever its name; another version does not.
 #[test]
 fn reports_of_others_are_said() {
     let directory = tempfile::tempdir().unwrap();
@@ -33,7 +32,7 @@ fn reports_of_others_are_said() {
     assert_eq!(of("rpmalloc", "3.3.2"), None);
 }
 
-/// Goal: who sets one threshold of the C library is told what becomes of the other.
+/// Goal: setting one threshold of the C library reports the effect on the other.
 #[test]
 fn one_threshold_freezes_the_other() {
     let told = |word: &str| {

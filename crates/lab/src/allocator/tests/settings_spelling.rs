@@ -2,7 +2,7 @@ use super::*;
 
 const JEMALLOC: Dialect = Dialect::Jemalloc("MALLOC_CONF");
 
-/// Goal: what manuals and scripts have becomes the same settings as the short spelling, for every family.
+/// Goal: the spelling of manuals and scripts becomes the same settings as the short spelling, for every family.
 #[test]
 fn pasted_spellings_are_understood() {
     let read = |dialect, text: &str| settings(dialect, text).map(|found| canonical(&found));
@@ -72,8 +72,8 @@ fn pasted_spellings_are_understood() {
     assert_eq!(read(JEMALLOC, "MALLOC_CONF="), Err(String::new()));
 }
 
-/// Goal: a setting without its allocator is answered with where it belongs; names of allocators and of
-/// libraries are not taken for settings.
+/// Goal: a setting without its allocator gives where it belongs; names of allocators and of libraries are not taken for
+/// settings.
 #[test]
 fn a_setting_without_its_allocator_is_known() {
     for (word, right) in [

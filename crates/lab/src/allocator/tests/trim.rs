@@ -102,7 +102,7 @@ fn freed_memory_comes_back() {
     );
 }
 
-/// Goal: what cannot trim, or not at that interval, is refused with the reason.
+/// Goal: an allocator that cannot trim, or not at that interval, is refused with the reason.
 #[test]
 fn only_the_c_library_trims() {
     for (word, reason) in [

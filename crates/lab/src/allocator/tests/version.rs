@@ -52,7 +52,7 @@ fn some_objects_have_their_version_in_them() {
     }
 }
 
-/// Goal: the C library of this very process is found and tells its version.
+/// Goal: the C library of this very process is found and its version is known.
 #[test]
 fn the_c_library_tells_its_version() {
     assert!(c_library().is_some_and(|path| path.is_file()));

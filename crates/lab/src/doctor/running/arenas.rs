@@ -1,11 +1,12 @@
-//! The heap of the C library of GNU by its own accounts, read in the memory of a process that goes on running.
+//! The heap of the C library of GNU by its own accounts, read in the memory of a running process.
 //!
-//! Its arenas are plain structures (`struct malloc_state`, `struct _heap_info` of malloc/arena.c), but no symbol says where.
-//! They are found by what only they look like: 127 bins, of which every empty one points to itself, and around them a
-//! ring of arenas. The distances within have been the same from version 2.26 to 2.43; the one that changed (from an
-//! arena's beginning to its bins) is taken from the ring. Nothing stops the process, so each figure is held against
-//! another one: the bytes of an arena against the sum of its heaps, its last chunk against the end of its heap, the ring
-//! against the heaps that are mapped. What does not fit is read again, and told as a reason in the end, never as a number.
+//! Its arenas are plain structures (`struct malloc_state`, `struct _heap_info` of malloc/arena.c), but no symbol says
+//! where. They are found by their unique pattern: 127 bins, of which every empty one points to itself, and around them
+//! a ring of arenas. The distances within have been the same from version 2.26 to 2.43; the one that changed (from an
+//! arena's beginning to its bins) is taken from the ring. The process is not stopped, so each figure is checked against
+//! another one: the bytes of an arena against the sum of its heaps, its last chunk against the end of its heap, the
+//! ring against the heaps that are mapped. What does not fit is read again, and in the end reported as a reason, never
+//! as a number.
 //!
 //! Free blocks inside the heap are not counted: their lists change while they are followed.
 
@@ -45,7 +46,7 @@ const MAPPED_COUNT_MAX: u64 = 65_536;
 const LOOKS_MAX: u32 = 8;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What the C library's malloc has from the system.
+/// The memory that the C library's malloc has from the system.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct GlibcHeap {
     /// The main one first.
@@ -107,8 +108,8 @@ impl GlibcHeap {
     }
 }
 
-/// The heap, from the C library's data in `file`: the library's, or that of a program with the library in it. `mappings` are
-/// read anew for every look. The error is a reason.
+/// The heap, from the C library's data in `file`: the library's, or that of a program with the library in it.
+/// `mappings` are read again for every attempt. The error is a reason.
 pub(super) fn read(
     file: &str,
     version: Option<(u32, u32)>,
@@ -149,7 +150,7 @@ fn merged(mappings: Vec<Mapping>) -> Vec<Mapping> {
     merged
 }
 
-/// One look.
+/// One attempt.
 struct View<'a> {
     mappings: Vec<Mapping>,
     bytes: &'a dyn Fn(u64, usize) -> Option<Vec<u8>>,
@@ -163,7 +164,7 @@ struct Heap {
     bytes: u64,
 }
 
-/// What stands around the bins.
+/// The data around the bins.
 #[derive(Clone, Copy, Debug)]
 struct ArenaState {
     bins: u64,
@@ -372,7 +373,7 @@ impl View<'_> {
         }
     }
 
-    /// The end of the heap segment, after the main arena was held against what is mapped.
+    /// The end of the heap segment, after the main arena was checked against the mappings.
     fn heap_end(&self, main: u64, state: &ArenaState) -> Result<Option<u64>, &'static str> {
         let segment = self.mappings.iter().rfind(|one| one.name == "[heap]");
         let anonymous = self.mappings.iter().filter(|one| {

@@ -16,7 +16,7 @@ const SECTION: Section = Section::Memory;
 /// A process that has used more of a limit is near it.
 const LIMIT_SHARE: f64 = 0.9;
 
-/// What the kernel shows.
+/// The kernel's figures.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Memory {
     /// Of the process.
@@ -35,7 +35,7 @@ pub struct Memory {
 pub struct Limit {
     /// The limit.
     pub limit_bytes: u64,
-    /// What all processes of the group have, page cache included.
+    /// The memory of all processes of the group, page cache included.
     pub used_bytes: u64,
     /// The group's directory.
     pub group: String,

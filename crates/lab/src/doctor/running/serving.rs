@@ -1,4 +1,4 @@
-//! Whose malloc a running process calls.
+//! The malloc that a running process calls.
 //!
 //! By the addresses that the dynamic linker wrote (`presence::interposition`): a library that is mapped serves nothing by
 //! that alone, and the variable that should have preloaded one proves nothing either.
@@ -24,7 +24,7 @@ use crate::suitability::Unsuitable;
 const SECTION: Section = Section::Allocator;
 /// The name of musl's C library.
 const MUSL: &str = "musl";
-/// What the kernel appends to the name of a file that is no longer there.
+/// The suffix that the kernel adds to the name of a deleted file.
 const DELETED: &str = " (deleted)";
 /// Function that only the C library of GNU has.
 const GLIBC_SYMBOL: &str = "gnu_get_libc_version";
@@ -41,7 +41,7 @@ const TEXTS: [(&str, &[&str]); 3] = [
     (GLIBC, &["malloc(): corrupted top size"]),
 ];
 
-/// How a malloc came to be the one that is called.
+/// How a malloc became the one that is called.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -62,7 +62,7 @@ pub enum Origin {
 pub struct Served {
     /// `jemalloc`, or the file's name where that says nothing.
     pub name: String,
-    /// As exactly as it can be told.
+    /// As exactly as it is known.
     pub version: Option<String>,
     /// As the process has it mapped; `None` of a part of the program.
     pub library: Option<PathBuf>,
@@ -79,22 +79,22 @@ pub struct Served {
 pub struct Inside {
     /// `jemalloc`.
     pub name: String,
-    /// As exactly as it can be told.
+    /// As exactly as it is known.
     pub version: Option<String>,
-    /// What it is in.
+    /// The object that contains it.
     pub object: PathBuf,
 }
 
-/// What serves, what only is there, and what should be.
+/// The allocator that serves, those that are only mapped, and the one that should serve.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Serving {
     /// The one with most callers first; more than one is a mixture.
     pub served: Vec<Served>,
     /// Allocators inside the program and its libraries.
     pub inside: Vec<Inside>,
-    /// Libraries of allocators that are mapped, and whose malloc nobody calls.
+    /// Libraries of allocators that are mapped, and whose malloc is not called.
     pub idle: Vec<PathBuf>,
-    /// What `LD_PRELOAD` names and is not mapped, with the reason.
+    /// Objects that `LD_PRELOAD` names and that are not mapped, with the reason.
     pub not_loaded: Vec<(PathBuf, String)>,
     /// Heaps of runtimes, which are not malloc's.
     pub runtimes: Vec<String>,
@@ -102,7 +102,7 @@ pub struct Serving {
     pub unsuitable: Option<String>,
 }
 
-/// What was read for it.
+/// The data read for it.
 pub(super) struct Looked {
     pub(super) serving: Serving,
     pub(super) process: Process,
@@ -169,7 +169,7 @@ impl Serving {
         }
     }
 
-    /// What the operator probably wanted and has not: a sentence.
+    /// The operator's probable intention that is not met: a sentence.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let names = |files: &mut dyn Iterator<Item = &PathBuf>| {
@@ -192,7 +192,7 @@ impl Serving {
     }
 }
 
-/// Looks at process `pid`, whose `LD_PRELOAD` is `preload`; `None` if that is not known. The error is a reason.
+/// Examines process `pid`, whose `LD_PRELOAD` is `preload`; `None` if that is not known. The error is a reason.
 pub(super) fn look(pid: i32, preload: Option<&str>) -> Result<Looked, String> {
     let image = Image::open(pid).map_err(|error| error.to_string())?;
     let process =
@@ -215,7 +215,7 @@ pub(super) fn look(pid: i32, preload: Option<&str>) -> Result<Looked, String> {
     })
 }
 
-/// What should be preloaded, in the process's own names.
+/// The objects that should be preloaded, in the process's own names.
 fn wanted(pid: i32, preload: &str) -> Vec<PathBuf> {
     let file = in_root(pid, Path::new("/etc/ld.so.preload"));
     let for_all = fs::read_to_string(file).unwrap_or_default();
@@ -260,7 +260,7 @@ impl<'a> Files<'a> {
     fn served(&self, process: &Process, wanted: &[PathBuf], is_known: bool) -> Vec<Served> {
         let mut by_target: BTreeMap<&Path, Vec<PathBuf>> = BTreeMap::new();
         let is_allocators = |file: &Path| name_of_library(file).is_some() && !is_c_library(file);
-        // What an allocator calls itself (its own proxy, or what it stands in front of) is not the program's.
+        // An allocator's own calls (its proxy, or the one behind it) are not the program's.
         let calls = process.calls.iter();
         for call in calls.filter(|call| !is_allocators(&call.from)) {
             let callers = by_target.entry(&call.to).or_default();
@@ -473,7 +473,7 @@ fn is_named_so(wanted: &Path, mapped: &Path) -> bool {
             .is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// What should be preloaded and is not mapped, with the likely reason.
+/// The objects that should be preloaded and are not mapped, with the likely reason.
 fn not_loaded(
     pid: i32,
     wanted: &[PathBuf],
@@ -527,7 +527,7 @@ fn runtimes(process: &Process) -> Vec<String> {
     found
 }
 
-/// What `malloc` serves in such a runtime.
+/// The role of `malloc` in such a runtime.
 fn served_part(runtime: &str, python_malloc: Option<&str>) -> &'static str {
     match runtime.split(' ').next().unwrap_or_default() {
         "Go" => {
@@ -564,7 +564,7 @@ fn served_part(runtime: &str, python_malloc: Option<&str>) -> &'static str {
     }
 }
 
-/// What was found, as lines of the page.
+/// The findings, as lines of the page.
 pub(super) fn findings(looked: &Looked, python_malloc: Option<&str>) -> Vec<Finding> {
     let serving = &looked.serving;
     let mut all = vec![malloc(looked)];

@@ -21,11 +21,11 @@ const SECTION: Section = Section::Settings;
 const JEMALLOC: &str = "jemalloc";
 const CONF: &str = "MALLOC_CONF";
 const TUNABLES: &str = "GLIBC_TUNABLES";
-/// What our own thread that trims reads, and its object.
+/// The variables of our own trimming thread, and its object.
 const TRIM: (&str, &str) = ("MILLPOND_TRIM_INTERVAL_MS", "libmillpond-trim.so");
 /// Longer settings are none.
 const TEXT_BYTES_MAX: usize = 4096;
-/// What the C library reads of the variables that begin as its own; some end in an underscore.
+/// The variables that the C library reads among those with its prefix; some end in an underscore.
 const GLIBC_VARIABLES: [&str; 8] = [
     "MALLOC_ARENA_MAX",
     "MALLOC_ARENA_TEST",
@@ -36,7 +36,7 @@ const GLIBC_VARIABLES: [&str; 8] = [
     "MALLOC_TOP_PAD_",
     "MALLOC_TRIM_THRESHOLD_",
 ];
-/// Readers of variables that `reader_of_variable` does not know.
+/// Readers of variables that `reader_of_variable` does not have.
 const OTHER_READERS: [(&str, &str); 7] = [
     ("MALLOCSTATS", "tcmalloc"),
     ("HEAPPROFILE", "tcmalloc"),
@@ -107,7 +107,7 @@ pub(super) fn read(pid: i32, environment: &Environment, looked: &Looked) -> Vec<
     all
 }
 
-/// The settings in the value of a variable that holds several: each has its own answer.
+/// The settings in the value of a variable that holds several: each has its own result.
 fn parts<'a>(name: &str, value: &'a str) -> impl Iterator<Item = &'a str> {
     let is_conf = name.ends_with(CONF);
     let is_tunables = name == TUNABLES;
@@ -220,7 +220,7 @@ fn jemallocs(looked: &Looked) -> Vec<Elf> {
         .collect()
 }
 
-/// What the allocator itself says against it, where it may be asked: in a process of a moment, apart from this one.
+/// The allocator's own objections, where it may be asked: in a short-lived process, apart from this one.
 fn refused(
     pid: i32,
     name: &str,
@@ -353,7 +353,7 @@ fn line(setting: &Setting) -> Finding {
     }
 }
 
-/// What malloc has of its settings, whatever it was given.
+/// The settings in force in malloc, whatever it was given.
 fn in_force(settings: &[Setting], parameters: Parameters) -> Finding {
     let size = |bytes: u64| format_bytes(bytes as f64);
     let arenas = match parameters.arena_max {

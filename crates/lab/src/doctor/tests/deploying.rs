@@ -11,8 +11,8 @@ fn found(lines: &[&str], name: &str) -> Finding {
     all.into_iter().find(|one| one.name == name).unwrap()
 }
 
-/// Goal: what a machine shows is written and read again as the same facts, and so is what a shell writes; a text
-/// without any is refused.
+/// Goal: facts of a machine are written and read again unchanged, and so are those written by a shell; a text without
+/// any is refused.
 #[test]
 fn facts_are_written_and_read() {
     let limits = "Max address space         1073741824           unlimited            bytes\n";
@@ -52,7 +52,7 @@ fn facts_are_written_and_read() {
     assert!(own.glibc().is_some_and(|glibc| glibc > (2, 0)), "{own:?}");
 }
 
-/// Goal: each fact that changes what an allocator does is told with what it means, and a usual machine is well.
+/// Goal: each fact that changes what an allocator does is reported with its meaning, and a usual machine passes.
 #[test]
 fn each_fact_has_its_meaning() {
     for (line, name, meaning) in [
@@ -106,7 +106,7 @@ fn each_fact_has_its_meaning() {
     assert!(rseq.found.contains("glibc.pthread.rseq=0"), "{rseq:?}");
 }
 
-/// Goal: a program that cannot be given an allocator is told by its file, one of musl too.
+/// Goal: a program that cannot use a preloaded allocator is recognised by its file, one of musl too.
 #[test]
 fn programs_are_told_by_their_files() {
     let directory = tempfile::tempdir().unwrap();
@@ -129,7 +129,7 @@ fn programs_are_told_by_their_files() {
     assert!(examine_program(Path::new("/nowhere")).is_err());
 }
 
-/// Goal: what differs from the machine of the comparison is told beside it, and an older C library is a finding.
+/// Goal: what differs from the machine of the comparison is reported beside it, and an older C library is a finding.
 #[test]
 fn differences_are_told() {
     let here = facts(&[

@@ -54,8 +54,8 @@ fn settings_that_disturb_are_found() {
     }
 }
 
-/// Goal: counters that are forbidden and counters that do not exist have different remedies; who is
-/// root is not told to become it.
+/// Goal: counters that are forbidden and counters that do not exist have different remedies; root
+/// gets no advice to become root.
 #[test]
 fn missing_counters_say_what_helps() {
     const FILE: &str = "proc/sys/kernel/perf_event_paranoid";
@@ -79,7 +79,7 @@ fn missing_counters_say_what_helps() {
     }
 }
 
-/// Goal: who has no counters is told of valgrind, here or not.
+/// Goal: without counters valgrind is suggested, installed or not.
 #[test]
 fn valgrind_stands_in_for_counters() {
     let (_root, machine) = planted(&[]);

@@ -32,7 +32,7 @@ fn a_good_machine_is_left_alone() {
     }
 }
 
-/// Goal: each planted shortage is found, is no worse than it is, and comes with what to do.
+/// Goal: each planted shortage is found, with its real severity and a remedy.
 #[test]
 fn shortages_are_found_with_their_remedies() {
     for (files, name, state, part) in [
@@ -122,7 +122,7 @@ fn one_driver_is_enough() {
     assert_eq!(loopback(&attempts).state, FindingState::Missing);
 }
 
-/// Goal: what an older kernel lacks is named.
+/// Goal: missing features of an older kernel are named.
 #[test]
 fn lacking_features_are_named() {
     let Ok(features) = Attempts::well().uring else {

@@ -2,7 +2,7 @@ use super::*;
 use crate::process_tree::is_alive;
 use std::os::unix::process::CommandExt;
 
-/// A process that leads a group of its own: a child of this one, or nobody's.
+/// A process that leads a group of its own: a child of this one, or of another process.
 fn leader(is_ours: bool) -> (i32, Option<Child>) {
     let script = if is_ours {
         "echo $$; exec sleep 1000"
@@ -29,8 +29,8 @@ fn leader(is_ours: bool) -> (i32, Option<Child>) {
     (pid, None)
 }
 
-/// Goal: a number that the kernel gave to somebody else after the target's end is left alone. The
-/// group of that number was signalled, as root whoever's it was.
+/// Goal: a number that the kernel gave to another process after the target's end is left alone. The
+/// group of that number was signalled before, as root whichever user's it was.
 #[test]
 fn a_strangers_group_is_left_alone() {
     let collected = |pid| Supervisor {

@@ -17,7 +17,7 @@ fn record(names: &[&str]) -> ComparisonRecord {
 }
 
 /// Goal: the baseline first, then what is recommended, then the best; never the baseline's double,
-/// nobody twice, and somebody even where nothing is best.
+/// no candidate twice, and one even where nothing is best.
 #[test]
 fn who_is_looked_at() {
     let mut record = record(&["glibc", "glibc (again)", "a", "b", "c"]);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what would draw nothing is refused before anything is started.
+/// Goal: a profile without any graph is refused before anything is started.
 #[test]
 fn nothing_to_draw_is_refused() {
     let launcher = Launcher {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: the middle of the pairs with their range, and runs that differ by themselves are told.
+/// Goal: the middle of the pairs with their range, and runs that differ by themselves are reported.
 #[test]
 fn pairs_give_a_ratio_with_its_range() {
     let work = |duration_ns, cpu_ns| Work {

@@ -20,8 +20,8 @@ fn maps_are_read() {
     );
 }
 
-/// Goal: code of this very process is found in its file, and a process that was never seen is
-/// looked up in its relatives.
+/// Goal: code of this very process is found in its file, and the address of a process that was
+/// never seen is searched in its relatives.
 #[test]
 fn addresses_have_places() {
     let own = std::process::id();

@@ -58,7 +58,7 @@ fn weights_are_the_inverse_of_the_chance() {
     }
 }
 
-/// Goal: a file begins empty, says what the object has to know, and nothing was loaded yet.
+/// Goal: a file begins empty, has the settings for the object, and nothing was loaded yet.
 #[test]
 fn a_new_file_is_empty() {
     let sampler = Sampler::create(4096, 5).unwrap();

@@ -20,7 +20,7 @@ fn functions_have_names() {
     assert!(last.ends_with("functions_have_names"), "{names:?}");
 }
 
-/// Goal: code without a name is told by its file.
+/// Goal: code without a name is shown by its file.
 #[test]
 fn what_has_no_name_has_a_file() {
     let mut symbols = Symbols::new();

@@ -1,7 +1,7 @@
 use super::*;
 
-/// Goal: the user's wish is done; without one, a program without frame pointers, and a file that
-/// says nothing, get the way that always works.
+/// Goal: the user's choice is obeyed; without one, a program without frame pointers, and a file
+/// that says nothing, get the way that always works.
 #[test]
 fn the_way_fits_the_program() {
     let own = std::env::current_exe().unwrap();

@@ -1,4 +1,4 @@
-//! What every response looks like, learned from the first.
+//! The common part of all responses, learned from the first.
 
 use crate::Config;
 use millpond_io::Address;
@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How each response begins. No more of the head is compared: the date in it moves on.
+/// How each response begins. No more of the head is compared: the date in it changes.
 pub(crate) const BEGINNING: &[u8] = b"HTTP/1.1 200 ";
 
 /// How long a first response may take: a server under valgrind is slow.
@@ -55,7 +55,7 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> Result<Answer, Stri
             });
         }
         let count = match stream.read(&mut bytes[len..]) {
-            // A process that was stopped and goes on finds its wait ended.
+            // A stopped process that continues finds its wait ended.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             read => read.map_err(failed)?,
         };

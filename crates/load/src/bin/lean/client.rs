@@ -1,4 +1,4 @@
-//! The loop: a batch of requests on each connection, and the next when all of it is answered.
+//! The loop: a batch of requests on each connection, and the next when all its responses came.
 
 use crate::Config;
 use crate::answer::{Answer, BEGINNING};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Connections being opened at once: more would overflow a listener's queue and wait a second.
 const CONNECTING_MAX: usize = 128;
-/// A run in which the server stops answering ends so much later than it should.
+/// A run in which the server stops responding ends so much later than it should.
 const OVERTIME: Duration = Duration::from_secs(5);
 /// Longest time to connect all, and for the first responses of those that are held.
 const START_NS_MAX: u64 = 60_000_000_000;
@@ -47,7 +47,7 @@ pub(crate) struct Client {
     phase_end_ns: u64,
     asked_count: usize,
     open_count: usize,
-    /// Connections whose batch is answered; counted when they are held only.
+    /// Connections whose batch is complete; counted when they are held only.
     answered_count: usize,
     requests: u64,
     begin: Reading,

@@ -1,12 +1,11 @@
 //! A generator that keeps no latencies: closed loop, as cheap for each request as a client can be.
 //!
-//! For the benchmarks only. What a server takes for a request shows when its CPU is never idle, and
-//! a generator that is busier than the server leaves it idle. So this one looks at two ends of each
-//! batch of responses and counts bytes between: the first response, read and taken apart before the run,
-//! says how long each is. It goes over io_uring like the server that it asks, so that a batch of
-//! responses and the requests after them are one system call.
+//! For the benchmarks only. A server's cost per request shows when its CPU is never idle, and a generator that is
+//! busier than the server leaves it idle. So this one reads the two ends of each batch of responses and counts the
+//! bytes between: the first response, parsed before the run, says how long each is. It uses io_uring like the server,
+//! so that a batch of responses and the requests after them are one system call.
 //!
-//! Its own share of a CPU is in what it prints: near 1, it was the one that could not go on.
+//! Its own share of a CPU is in its output: near 1, the generator was the limit.
 
 mod answer;
 mod client;
@@ -58,22 +57,22 @@ fn drive<D: Driver>(
 const USAGE: &str = "usage: lean [--connections N] [--depth N] [--seconds S] [--warm-up S] \
                      [--driver auto|uring|epoll] [--spin] [--hold] [--server-pid PID] ADDRESS PATH";
 
-/// What it is told; see the usage.
+/// Its settings; see the usage.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) address: Address,
     pub(crate) path: String,
     pub(crate) connections: usize,
-    /// Requests of one batch; the next one follows when all are answered.
+    /// Requests of one batch; the next one follows when all responses came.
     pub(crate) depth: usize,
     pub(crate) window: Duration,
     pub(crate) warm_up: Duration,
     pub(crate) driver: DriverChoice,
-    /// Looks for responses without sleeping.
+    /// Polls for responses without sleeping.
     pub(crate) spin: bool,
     /// One request on each connection; then they stay idle until standard input ends.
     pub(crate) hold: bool,
-    /// Whose CPU time is read when the window begins and when it ends.
+    /// The process whose CPU time is read when the window begins and when it ends.
     pub(crate) server_pid: Option<u32>,
 }
 

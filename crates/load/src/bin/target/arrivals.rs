@@ -25,8 +25,8 @@ impl Arrivals {
         }
     }
 
-    /// The JSON that `/arrivals` answers. A gap is short if it is less than half of `interval_ns`;
-    /// a delay is how far an arrival lies behind the grid that begins at the earliest one against it.
+    /// The JSON response of `/arrivals`. A gap is short if it is less than half of `interval_ns`; a delay is how far an
+    /// arrival lies behind the grid that begins at the earliest one against it.
     pub(crate) fn describe(&self, interval_ns: u64, connections_most: usize) -> String {
         let gaps = self.at_ns.windows(2).map(|pair| pair[1] - pair[0]);
         let short = gaps.filter(|gap_ns| gap_ns * 2 < interval_ns).count();

@@ -1,9 +1,9 @@
 //! A server to measure load generators with: of known capacity, and a witness of when requests come.
 //!
-//! For the benchmarks only. It is one queue with one server that takes a fixed time for each request:
-//! a response is due that long after the request came or the one before it was due, whichever is
-//! later, so its capacity is exact however late its own thread wakes. It writes down when each
-//! request came, and tells on `GET /arrivals?interval_ns=N` how they lay on a grid of that width.
+//! For the benchmarks only. It is one queue with one server that takes a fixed time for each request: a response is due
+//! that long after the request came or the one before it was due, whichever is later, so its capacity is exact however
+//! late its own thread wakes. It records when each request came, and `GET /arrivals?interval_ns=N` shows how they lie
+//! on a grid of that width.
 //!
 //! Absent on purpose: all code of the generator and of the servers that it shares, so that neither
 //! can hide the other's mistakes; request bodies; more than one thread.
@@ -34,11 +34,11 @@ fn run() -> Result<(), String> {
 
 const USAGE: &str = "usage: target [--listen ADDRESS] [--service-us N] [--recorded N]";
 
-/// What it is told; see the usage.
+/// Its settings; see the usage.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
-    /// What each request takes; 0: answered at once.
+    /// The service time of each request; 0: immediate.
     pub(crate) service_ns: u64,
     /// Arrivals written down at most; the memory is taken before the first.
     pub(crate) recorded: usize,

@@ -17,7 +17,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 struct Connection {
     stream: TcpStream,
-    /// A head of which the rest has not come.
+    /// An incomplete head.
     partial: Vec<u8>,
     /// Which of the connections that had this place it is.
     generation: u64,

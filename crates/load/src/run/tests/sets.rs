@@ -11,7 +11,7 @@ fn config(stop: Stop, reconnect: Option<Reconnect>) -> LoadConfig {
     config
 }
 
-/// What a set leaves that answers `per_ns` requests in a nanosecond until one of its limits.
+/// The result of a set that gets `per_ns` responses in a nanosecond until one of its limits.
 fn end_of(config: &LoadConfig, per_ns: u64) -> PartEnd {
     let by_count = config.stop.requests.unwrap_or(u64::MAX);
     let by_time = config.stop.duration_ns.unwrap_or(u64::MAX);
@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-/// What an observer was told last.
+/// The last call of an observer.
 #[derive(Default)]
 struct Told(RefCell<Progress>);
 

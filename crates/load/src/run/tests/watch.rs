@@ -16,7 +16,7 @@ fn doors(settled: usize, open: usize, reached: usize) -> ConnectStatistics {
     doors
 }
 
-/// Goal: all are waited for as long as was asked; nobody there is said as soon as that is known; a target that
+/// Goal: all are waited for as long as requested; a missing server is reported as soon as that is known; a target that
 /// closes again is given a second once each connection was open.
 #[test]
 fn the_wait_for_connections_ends_as_it_should() {

@@ -1,9 +1,8 @@
 //! A thread's script while the thread sends: its next requests, its delays, its view of responses.
 //!
-//! `worker` asks for the next batch, `connection` feeds responses in, if the script wants to see them. A
-//! script without `request()` was asked once before the run: then nothing here calls into Lua for a
-//! request. An error of the script is counted and its first one told; the request that it concerns
-//! has failed.
+//! `worker` asks for the next batch, `connection` feeds responses in, if the script wants to see them. A script without
+//! `request()` was called once before the run: then nothing here calls into Lua for a request. Errors of the script are
+//! counted and the first one is reported; the request that it concerns has failed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +25,7 @@ const WANTS_FIELDS: u8 = 2;
 /// And body.
 const WANTS_BODY: u8 = 3;
 
-/// What was decided from the first thread's state, for all of them.
+/// The decisions from the first thread's state, for all of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScriptNeeds {
     pub(super) is_dynamic: bool,
@@ -62,7 +61,7 @@ pub(crate) struct Runner {
     methods: Vec<Method>,
     /// Whether they are all of a string that can be sent; else what is wrong with it.
     in_hand: Scripted<()>,
-    /// One per connection; none if the script does not look at responses.
+    /// One per connection; none if the script does not read responses.
     answers: Vec<Answer>,
     /// Connections that have to ask for a delay before their next batch.
     owes_delay: Vec<bool>,
@@ -133,7 +132,7 @@ impl Runner {
         self.pauses.next_end_ns()
     }
 
-    /// A connection whose pause is over.
+    /// A connection whose pause has ended.
     pub(crate) fn end_pause(&mut self, now_ns: u64) -> Option<u32> {
         self.pauses.end(now_ns)
     }
@@ -154,7 +153,7 @@ impl Runner {
         self.ask(Look::Close)
     }
 
-    /// Calls `request()` and looks at what it returned.
+    /// Calls `request()` and checks its result.
     fn ask(&mut self, look: Look) -> Scripted<()> {
         let Some(text) = self.state.request()? else {
             return self.in_hand.clone();
@@ -227,8 +226,8 @@ impl Runner {
         }
     }
 
-    /// Fields and body are made Lua's only if the script's function takes them, and fields only when
-    /// the head is another than the last one.
+    /// Fields and body are copied into Lua only if the script's function takes them, and fields only when the head
+    /// differs from the last one.
     fn tell(&mut self, index: u32, status: u16) -> Scripted<()> {
         let Answer { head, body } = &self.answers[index as usize];
         // A function with which the script replaced another may take more.
@@ -266,7 +265,7 @@ fn fields_of(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 /// Tables within tables deeper than this are taken for a table that contains itself.
 const DEPTH_MAX: usize = 64;
 
-/// What a thread's state, the main state and the thread's worker share.
+/// The data shared by a thread's state, the main state and the thread's worker.
 #[derive(Debug)]
 pub(super) struct ThreadFacts {
     /// Where the thread's next connections go. Read per connection, not per request.

@@ -1,8 +1,8 @@
 //! One Lua state: wrk's table in it, the script run in it, and the ways to call the script.
 //!
 //! A script is a program that its user runs, with `ffi` and `debug` as under wrk. Also absent: a
-//! limit on how long a call takes. LuaJIT's compiled loops look at no hook, so a limit would hold
-//! only for some loops; `run` goes on without a thread that does not come back instead.
+//! limit on how long a call takes. LuaJIT's compiled loops run no hook, so a limit would hold only
+//! for some loops; instead, `run` goes on without a thread that does not return.
 #![allow(unsafe_code)]
 use super::{ScriptAddress, look_up};
 use crate::config::LoadConfig;
@@ -101,7 +101,7 @@ impl ScriptState {
         call(&self.init, "init", args)
     }
 
-    /// What `request()` returns; `None`: the same string as the last time.
+    /// The result of `request()`; `None`: the same string as the last time.
     pub(super) fn request(&self) -> Scripted<Option<LuaString>> {
         match call(&self.request, "request", ())? {
             Value::String(text) => Ok(Some(text)),
@@ -125,8 +125,8 @@ impl ScriptState {
         call(&self.fields, "response", words)
     }
 
-    /// Tells of a response, whose fields were shown if `has_fields`. `None`: told. Else how many of
-    /// status, fields and body it takes to tell.
+    /// Passes a response, whose fields were passed if `has_fields`. `None`: passed. Otherwise how
+    /// many of status, fields and body it takes.
     pub(super) fn response(
         &self,
         status: u16,
@@ -150,7 +150,7 @@ impl ScriptState {
 
     /// Writes out what the script has printed, so that it stands before what is printed next.
     pub(super) fn flush(&self) {
-        // A reader that is gone is noticed by what the program itself prints next.
+        // A closed reader is noticed by the program's own next output.
         let _ = self.flush.call::<()>(());
     }
 }
@@ -165,7 +165,7 @@ fn call<T: mlua::FromLuaMulti>(
         .map_err(|error| format!("in {name}(): {}", sentence(&error)))
 }
 
-/// What went wrong in one line, without the stack below it.
+/// The error in one line, without the stack below it.
 pub(super) fn sentence(error: &mlua::Error) -> String {
     let text = match error {
         mlua::Error::CallbackError { cause, .. } => return sentence(cause),

@@ -6,7 +6,7 @@
 use millpond_measure::histogram::LatencyHistogram;
 use mlua::{MetaMethod, UserData, UserDataFields, UserDataMethods, Value};
 
-/// What `#stats` means.
+/// The value of `#stats`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Length {
     /// Different values: wrk's.

@@ -18,7 +18,7 @@ fn connecting_tells_who_listens() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = ScriptAddress(listener.local_addr().unwrap().into());
     assert!(address.accepts_connections());
-    // The near end of a connection: nobody listens there, and nobody else gets the port.
+    // The near end of a connection: nothing listens there, and no other program gets the port.
     let kept = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let address = ScriptAddress(kept.local_addr().unwrap().into());
     assert!(!address.accepts_connections());

@@ -27,7 +27,7 @@ fn every_request_of_a_string_is_found() {
     );
 }
 
-/// Goal: what would leave a connection waiting for ever is refused, with its place.
+/// Goal: a batch that would leave a connection waiting forever is refused, with its place.
 #[test]
 fn what_is_not_whole_is_refused_with_its_place() {
     for (text, part) in [

@@ -192,7 +192,7 @@ proptest! {
                         rest[..len].parse::<i64>().is_ok_and(|drawn| (low..=high).contains(&drawn))
                     });
                     prop_assert!(fits.is_some(), "{rand} in {rest:?}");
-                    // What is behind it cannot be distinguished by reading; the length is the test's.
+                    // Text behind it cannot be distinguished by reading; the length is the test's.
                     return Ok(());
                 }
             };
@@ -202,7 +202,7 @@ proptest! {
         prop_assert_eq!(rest, "");
     }
 
-    /// Goal: what is no template is sent as it is, byte for byte.
+    /// Goal: text that is no template is sent unchanged, byte for byte.
     #[test]
     fn other_bytes_pass(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         prop_assume!(!is_template(&bytes));

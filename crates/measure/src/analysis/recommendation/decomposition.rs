@@ -20,7 +20,7 @@ use crate::record::{CostDifference, CostPart, Quantity};
 use crate::statistics::{Comparison, Verdict};
 use crate::units::{format_percent, format_three_digits};
 
-/// A part smaller than this share of the whole is not worth words.
+/// A part smaller than this share of the whole is not mentioned.
 const PART_MIN: f64 = 0.005;
 
 /// The comparisons of one candidate with the baseline, by quantity, all operations together.
@@ -29,7 +29,7 @@ pub(super) struct Evidence<'a, 'b> {
     candidate: &'a str,
 }
 
-/// Ratio, baseline's value, and whether the rounds tell something.
+/// Ratio, baseline's value, and whether the rounds decide.
 #[derive(Clone, Copy)]
 struct Cost {
     ratio: f64,
@@ -119,7 +119,7 @@ impl<'a, 'b> Evidence<'a, 'b> {
         Some(sum(empty, parts))
     }
 
-    /// The words for it, after "because" or "although": `None` if it tells nothing, or nothing certain.
+    /// The words for it, after "because" or "although": `None` if it shows nothing, or nothing certain.
     pub(super) fn words(&self, difference: &CostDifference) -> Option<String> {
         let in_cycles = difference.unit == Quantity::Cycles.key();
         if difference.change.abs() < PART_MIN
@@ -156,7 +156,7 @@ impl<'a, 'b> Evidence<'a, 'b> {
         Some(text)
     }
 
-    /// What emulated instructions tell of a difference in CPU time, or that nothing does.
+    /// What emulated instructions show of a difference in CPU time, or that nothing does.
     fn without_counters(&self) -> String {
         match self.comparison(Quantity::EmulatedInstructions) {
             Some(one) if one.verdict.is_difference() => format!(

@@ -145,8 +145,8 @@ fn candidate(name: &str, role: Role, memory: f64, cpu: f64, seed: u64) -> Candid
     }
 }
 
-/// Goal: of planted truths the front, the setting without effect and the words are found; without settings there is
-/// no such answer.
+/// Goal: of planted values the front, the setting without effect and the words are found; without settings there is no
+/// such answer.
 #[test]
 fn planted_settings_are_found() {
     let all = [

@@ -30,7 +30,7 @@ fn the_widest_stay() {
     assert!(outline(&stacks, 0).is_empty());
 }
 
-/// Goal: names without end are cut, and lines that say nothing harm nobody.
+/// Goal: names without end are cut, and lines without meaning do no harm.
 #[test]
 fn odd_lines() {
     let long = format!("{} 1\n", "x".repeat(4_000));

@@ -13,8 +13,8 @@ nginx: worker \n\
 other\n\n\
 nothing here\n";
 
-/// Goal: stacks come outermost first below their thread, hashes and places of files are gone,
-/// brackets of C++ stay, and what is no sample is passed over.
+/// Goal: stacks come outermost first below their thread, hashes and places of files are removed,
+/// brackets of C++ stay, and lines that are no sample are skipped.
 #[test]
 fn samples_become_stacks() {
     let mut stacks = Stacks::default();

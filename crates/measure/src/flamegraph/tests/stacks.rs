@@ -25,7 +25,7 @@ fn lines_that_are_no_stacks_are_named() {
     assert_eq!(Stacks::parse_folded("\n\n"), Ok(Stacks::default()));
 }
 
-/// Goal: what a function did itself and what it caused are apart, recursion counted once.
+/// Goal: the own weight of a function and the weight of its callees are separate, recursion counted once.
 #[test]
 fn own_and_caused() {
     let stacks = Stacks::parse_folded("a;b;a 5\na;c 3\na 1\n").unwrap();

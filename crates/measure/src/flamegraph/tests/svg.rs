@@ -26,8 +26,8 @@ fn boxes_are_as_wide_as_what_they_stand_for() {
     assert_eq!(picture.matches("width=\"589.50\"").count(), 2, "{picture}");
 }
 
-/// Goal: what cannot be seen is left out, so that a picture stays small, and a recursion without
-/// end is cut.
+/// Goal: invisible boxes are left out, so that a picture stays small, and a recursion without end
+/// is cut.
 #[test]
 fn pictures_stay_small() {
     let many: String = (0..10_000)

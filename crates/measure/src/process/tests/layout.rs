@@ -20,7 +20,7 @@ Anonymous:            12 kB
 Pss:                  40 kB
 ";
 
-/// Goal: every field comes from its own line, and each kind of mapping has the memory that is its own.
+/// Goal: every field comes from its own line, and each kind of mapping has its own memory.
 #[test]
 fn smaps_are_read() {
     let found = parse_smaps(SMAPS);
@@ -41,7 +41,7 @@ fn smaps_are_read() {
     assert!(found[2].is_nameless() && found[3].is_shared);
 }
 
-/// Goal: of mapped files only those that are meant count, by their share, without private copies.
+/// Goal: of mapped files only the intended ones count, by their share, without private copies.
 #[test]
 fn smaps_lines() {
     let text = "5500-5600 rw-s 00000000 00:1a 12   /dev/shm/data/a b\n\

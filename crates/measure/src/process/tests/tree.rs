@@ -14,8 +14,8 @@ fn process(parent: u32, process_group: u32) -> Stat {
     }
 }
 
-/// Goal: grandchildren and orphans of the group belong to the tree; strangers and the group of
-/// a parent do not.
+/// Goal: grandchildren and orphans of the group belong to the tree; foreign processes and the group
+/// of a parent do not.
 #[test]
 fn members_are_descendants_and_the_group() {
     let processes = BTreeMap::from([
@@ -30,7 +30,7 @@ fn members_are_descendants_and_the_group() {
     assert_eq!(members_of(50, &processes), [50, 51, 52, 53]);
     assert_eq!(members_of(60, &processes), [60, 61]);
     assert_eq!(members_of(99, &processes), Vec::<u32>::new());
-    // The root has ended, its workers live on.
+    // The root has ended, its workers still run.
     let mut orphans = processes.clone();
     orphans.remove(&50);
     assert_eq!(members_of(50, &orphans), [51, 52, 53]);

@@ -1,8 +1,8 @@
 use super::*;
 use crate::record::RoundMeasures;
 
-/// Goal: half of the mappings that the kernel allows is told with the limit, less is not, and nothing where the limit is
-/// unknown.
+/// Goal: half of the mappings that the kernel allows is reported with the limit, less is not, and nothing where the
+/// limit is unknown.
 #[test]
 fn many_mappings_are_told() {
     let candidate = |name: &str, mappings: f64| {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: a key says all there is, and the same words are the same quantity.
+/// Goal: a key is complete, and the same words are the same quantity.
 #[test]
 fn a_key_reads_back() {
     let hits = CustomQuantity::new("hit ratio", "%", Direction::HigherIsBetter).unwrap();

@@ -32,7 +32,7 @@ fn peaks_and_the_end_stay() {
     assert_eq!(MemoryCourse::thinned(&series(1, true)), None);
 }
 
-/// Goal: a clock goes on where another series is added, what was read apart stands at its time; one sample without
+/// Goal: a clock continues where another series is added, and a separate reading stands at its time; one sample without
 /// memory leaves RSS alone.
 #[test]
 fn a_series_goes_on() {

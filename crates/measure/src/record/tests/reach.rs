@@ -55,7 +55,7 @@ fn a_report_begins_with_what_can_change() {
 
 /// A server with an allocator of its own was "proved" to run under every candidate, and called worse under some.
 ///
-/// Goal: it is refused with the way on; a program that hardly allocates is not, nor is one with two heaps.
+/// Goal: it is refused with the alternative; a program that hardly allocates is not, nor is one with two heaps.
 #[test]
 fn what_malloc_never_sees_is_refused() {
     let embedded = Holder::Embedded {
@@ -96,7 +96,7 @@ fn what_malloc_never_sees_is_refused() {
     assert!(!Reach::default().is_elsewhere() && Reach::default().sentences().is_empty());
 }
 
-/// Goal: what is written is read again.
+/// Goal: a written record is read back.
 #[test]
 fn records_are_read_again() {
     let php = Holder::Runtime {

@@ -20,7 +20,7 @@ fn a_record_comes_back_from_file_and_page() {
     assert_eq!(ComparisonRecord::from_text(&page).unwrap(), record);
 }
 
-/// Goal: what is no record of a comparison is named as such, whatever it is.
+/// Goal: a file that is no record of a comparison is named as such, whatever it is.
 #[test]
 fn other_files_are_refused() {
     let load = serde_json::to_string(&LoadReport::default()).unwrap();

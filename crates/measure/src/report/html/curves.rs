@@ -79,7 +79,7 @@ pub(super) fn plots(record: &ComparisonRecord, looks: &[Look]) -> String {
     text
 }
 
-/// A candidate's name and look with its curve.
+/// A candidate's name and style with its curve.
 type NamedCurve<'a> = (&'a str, Look, &'a LatencyCurve);
 
 fn curves_of<'a>(
@@ -100,7 +100,7 @@ fn curves_of<'a>(
         .collect()
 }
 
-/// What verdicts are made from: each run's own percentiles, their median and their range.
+/// The basis of verdicts: each run's own percentiles, their median and their range.
 fn table(record: &ComparisonRecord, operation: Operation) -> String {
     type Pick = fn(&LatencySummary) -> u64;
     // How many requests a run needs for each: with fewer, none is beyond the percentile and it is the longest.

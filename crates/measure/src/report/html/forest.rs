@@ -79,7 +79,7 @@ fn without_titles(svg: &str) -> String {
     text
 }
 
-/// What is said around a drawing.
+/// The text around a drawing.
 struct Words {
     label: String,
     hint: String,
@@ -116,7 +116,7 @@ impl Words {
     }
 }
 
-/// What the intervals are worth: the least sure of them.
+/// The confidence of the intervals: the least sure of them.
 fn confidence(rows: &[Row<'_>]) -> String {
     let least = least_confidence(rows.iter().map(|row| row.comparison));
     least.map_or_else(String::new, |least| {
@@ -227,7 +227,7 @@ fn draw_words(svg: &mut Svg, row: &Row<'_>, layout: &Layout, top: f64) {
     }
 }
 
-/// What fits beside the numbers.
+/// The short form that fits beside the numbers.
 fn short(verdict: &str) -> String {
     verdict
         .replace("undecided, ~", "? +")

@@ -1,4 +1,4 @@
-//! What each candidate asks of the heap: counts in a table, sizes and lifetimes as small bars.
+//! Each candidate's heap use: counts in a table, sizes and lifetimes as small bars.
 
 use crate::flamegraph::{Difference, Stacks, Still, still, still_difference};
 use crate::record::{
@@ -20,7 +20,7 @@ const FOOT: f64 = 24.0;
 /// A candidate with its profile.
 type Profiled<'a> = (&'a str, Look, &'a HeapProfile);
 
-/// Table and both drawings; empty if no heap was looked at.
+/// Table and both drawings; empty if no heap was examined.
 pub(super) fn section(record: &ComparisonRecord, looks: &[Look]) -> String {
     let profiles: Vec<Profiled<'_>> = record
         .candidates
@@ -151,7 +151,7 @@ fn panels(
     })
 }
 
-/// What all panels have in common.
+/// The common part of all panels.
 struct Axes<'a> {
     first: u32,
     last: u32,
@@ -264,7 +264,7 @@ fn of_kind(kind: FlameKind, graphs: &[(&FlameGraph, Stacks)]) -> String {
     text
 }
 
-/// What each function took itself, under each candidate.
+/// The own weight of each function, under each candidate.
 fn heaviest(kind: FlameKind, graphs: &[(&FlameGraph, Stacks)]) -> String {
     let mut names: Vec<(&str, f64)> = Vec::new();
     for function in graphs.iter().flat_map(|(graph, _)| &graph.heaviest) {

@@ -1,4 +1,4 @@
-//! One load run on a page: what came out, whether to believe it, percentiles, the course of the run.
+//! One load run on a page: what came out, whether to trust it, percentiles, the course of the run.
 //!
 //! The same page for a run and for merged records, which have no seconds and so no course.
 
@@ -249,7 +249,7 @@ fn classes(report: &LoadReport) -> String {
     table::with_head("Classes of requests", &head, &text)
 }
 
-/// What the rate is of, where that is not the whole window.
+/// The time span of the rate, where that is not the whole window.
 fn rate_window(report: &LoadReport) -> String {
     let window = report.window_of_rate();
     match window.end {

@@ -62,7 +62,7 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look]) -> String {
     })
 }
 
-/// A candidate's name and look with its course.
+/// A candidate's name and style with its course.
 type NamedCourse<'a> = (&'a str, Look, &'a MemoryCourse);
 
 fn drawing(form: Form, courses: &[NamedCourse<'_>], longest_s: f64, most: f64) -> Svg {

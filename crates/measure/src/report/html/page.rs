@@ -102,7 +102,7 @@ fn head(record: &ComparisonRecord) -> String {
     )
 }
 
-/// What was asked of a server of the user's.
+/// The requests for a user's server.
 fn requests_line(record: &ComparisonRecord) -> String {
     let requests = record.subject.requests.as_ref();
     requests.map_or_else(String::new, |requests| {
@@ -156,7 +156,7 @@ fn card(question: &str, verdict: &QuestionVerdict) -> String {
     )
 }
 
-/// What the rounds could show, and how sure the intervals are.
+/// The power of the rounds, and the confidence of the intervals.
 fn shown_by(verdict: &QuestionVerdict) -> String {
     if verdict.resolution.is_empty() {
         return String::new();
@@ -177,7 +177,7 @@ fn capitalised(text: &str) -> String {
     }
 }
 
-/// What malloc has to do with the server.
+/// The role of malloc in the server.
 fn reach(record: &ComparisonRecord) -> String {
     let sentences = record.reach_sentences();
     if sentences.is_empty() {
@@ -192,7 +192,7 @@ fn reach(record: &ComparisonRecord) -> String {
     )
 }
 
-/// What to use, what it costs, why, and when not to.
+/// The recommendation, its costs, its reasons, and when not to switch.
 fn recommendation(record: &ComparisonRecord) -> String {
     let advice = &record.analysis.recommendation;
     if advice.sentence.is_empty() {
@@ -252,7 +252,7 @@ fn growth(record: &ComparisonRecord) -> String {
     list("While work goes on", all.map(|one| one.sentence.as_str()))
 }
 
-/// What the recommended candidates are started with.
+/// The settings of the recommended candidates.
 fn how_to_use(record: &ComparisonRecord) -> String {
     let deployments = deploy::recommended(record);
     let parts = deployments.iter().map(|one| {

@@ -1,4 +1,4 @@
-//! What memory does from phase to phase, in sentences and one table.
+//! The course of memory from phase to phase, in sentences and one table.
 
 use crate::record::{
     ComparisonRecord, MemoryParts, PhasesAnswer, RoundsEstimate, SettingAnswer, SettingEffect,
@@ -52,7 +52,8 @@ const PARTS: [PartColumn; 8] = [
     ("working set", |one| one.working_set_bytes),
 ];
 
-/// What memory is made of at the end of each phase, and which of it ends a process. Parts that nobody has are left out.
+/// What memory is made of at the end of each phase, and which of it ends a process. Parts that no candidate has are
+/// left out.
 fn parts(record: &ComparisonRecord) -> String {
     let Some(plan) = &record.settings.phases else {
         return String::new();
@@ -293,7 +294,7 @@ fn plot(found: &SettingsFront) -> String {
     })
 }
 
-/// What counts as the same.
+/// The margin of equality.
 fn margin(found: &SettingsFront) -> f64 {
     let mut all = found.settings.iter().filter_map(|one| one.memory.as_ref());
     all.next().map_or(0.0, |one| one.margin)
@@ -405,7 +406,7 @@ fn draw_front(svg: &mut Svg, axes: &Axes, front: &[(&SettingAnswer, usize)]) {
     let mut steps: Vec<(f64, f64)> = Vec::new();
     for (_, _, (memory, cpu)) in &places {
         let at = axes.at(memory.ratio, cpu.ratio);
-        // What costs less memory than this member costs as much CPU as the one before.
+        // A point with less memory than this member costs as much CPU as the member before.
         steps.extend(steps.last().map(|&(_, y)| (at.0, y)));
         steps.push(at);
     }

@@ -14,7 +14,7 @@ const FOOT: f64 = 28.0;
 const PANEL_HEIGHT: f64 = 112.0;
 const PANEL_HEAD: f64 = 22.0;
 
-/// Both plots of one measure; empty if nobody has it.
+/// Both plots of one measure; empty if no candidate has it.
 pub(super) fn plots(record: &ComparisonRecord, looks: &[Look], measure: Measure) -> String {
     let Some(range) = range(record, measure) else {
         return String::new();

@@ -25,7 +25,7 @@ impl Form {
         self.pick(1020.0, 360.0)
     }
 
-    /// What differs between both.
+    /// The value for one of both.
     pub(super) fn pick<T>(self, wide: T, narrow: T) -> T {
         match self {
             Self::Wide => wide,
@@ -348,7 +348,7 @@ impl Legend {
     }
 }
 
-/// How a candidate's curve looks.
+/// How a candidate's curve is drawn.
 pub(super) fn curve_class(look: Look) -> String {
     let dash = if look.hollow { " dash" } else { "" };
     format!("curve {}{dash}", look.class)
@@ -392,7 +392,7 @@ const HEAD: f64 = 8.0;
 const FOOT: f64 = 28.0;
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What is drawn: what the processes keep by themselves; of old records, and where that could not be read, RSS.
+/// The drawn values: the processes' private memory; of old records, and where that could not be read, RSS.
 struct Shown {
     title: &'static str,
     after_work: Measure,

@@ -13,8 +13,7 @@ use super::page::forest_of;
 use super::scroll;
 use super::{Look, escape, prose};
 
-/// What a measure is about: the table's groups, in the order in which they can be believed last to
-/// first.
+/// The topic of a measure: the table's groups, the most reliable last.
 const GROUPS: [&str; 4] = [
     "Throughput and latency",
     "Memory",
@@ -136,7 +135,7 @@ fn relation(ratio: Option<f64>, label: &str) -> String {
     }
 }
 
-/// A table under its column heads; `rows` is finished HTML.
+/// A table under its column headings; `rows` is finished HTML.
 pub(super) fn with_head(caption: &str, head: &[&str], rows: &str) -> String {
     let head: String = head
         .iter()
@@ -212,7 +211,7 @@ fn line(words: &[String]) -> String {
     words.join(" ")
 }
 
-// What slices tell beside what uninterrupted blocks of the same processes tell.
+// What slices show beside what uninterrupted blocks of the same processes show.
 
 /// Empty if there were no blocks.
 pub(super) fn section(record: &ComparisonRecord) -> String {
@@ -271,7 +270,7 @@ fn blocks_row(name: &str, check: &BlockCheck) -> String {
     format!("<tr><th scope=\"row\">{}</th>{cells}</tr>", escape(name))
 }
 
-// What became of each candidate since an earlier record.
+// The change of each candidate since an earlier record.
 
 /// The answer, beside the others; empty without an earlier record.
 pub(super) fn answer(record: &ComparisonRecord) -> String {

@@ -34,7 +34,7 @@ fn colours_can_be_read_on_black_and_on_white() {
     }
 }
 
-/// Goal: what follows has no colour.
+/// Goal: the text after it has no colour.
 #[test]
 fn paint_ends() {
     assert_eq!(Colour::Bad.paint("x"), "\x1b[38;5;160mx\x1b[0m");

@@ -29,7 +29,7 @@ fn record(allocator: &str, library: Option<&str>) -> ComparisonRecord {
     record
 }
 
-/// Goal: what is recommended is told once, with the library and its settings in each form; the baseline is not.
+/// Goal: the recommendation is shown once, with the library and its settings in each form; the baseline is not.
 #[test]
 fn a_winner_can_be_deployed() {
     let found = recommended(&record("jemalloc", Some("/usr/lib/libjemalloc.so.2")));
@@ -94,7 +94,7 @@ fn packages_are_those_of_the_library() {
     }
 }
 
-/// Goal: an object that is a part of this program is extracted first, not looked for where a comparison had it.
+/// Goal: an object that is a part of this program is extracted first, not searched for where a comparison had it.
 #[test]
 fn own_objects_are_extracted() {
     let found = recommended(&record("glibc+trim=30s", None));

@@ -63,7 +63,7 @@ fn the_log_is_one_for_other_tools() {
     assert_eq!(intervals[5], ("slip", Duration::from_secs(1), 0.009));
 }
 
-/// Goal: what counts in a file is what was counted, of the log as of the compressed histograms.
+/// Goal: counts in a file equal the recorded counts, of the log as of the compressed histograms.
 #[test]
 fn files_are_read_back() {
     let (report, [response, service, slip]) = read(&log()).unwrap();

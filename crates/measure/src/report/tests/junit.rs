@@ -1,7 +1,7 @@
 use super::*;
 use crate::record::RegressionQuestion;
 
-/// Goal: each outcome is counted where CI looks for it, and text cannot break the file.
+/// Goal: each outcome is counted where CI reads it, and text cannot break the file.
 #[test]
 fn outcomes_are_counted_and_text_is_escaped() {
     let case = |name: &str, outcome| Case {
@@ -31,7 +31,7 @@ fn outcomes_are_counted_and_text_is_escaped() {
     assert_eq!(suite.render(), expected);
 }
 
-/// Goal: only what is certainly worse fails; what nobody can tell does not pass.
+/// Goal: only what is certainly worse fails; what is undecided does not pass.
 #[test]
 fn verdicts_become_outcomes() {
     let comparison = |verdict| Comparison {

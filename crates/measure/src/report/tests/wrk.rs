@@ -72,8 +72,8 @@ fn equals_the_readme_of_wrk() {
     assert_eq!(lines.len(), 11);
 }
 
-/// Goal: what wrk 4.1 really printed here, with every figure rubbed out, is what we print with
-/// every figure rubbed out.
+/// Goal: the real output of wrk 4.1, with every figure replaced, equals ours with every figure
+/// replaced.
 #[test]
 fn layout_equals_a_real_run() {
     let real = include_str!("../wrk_sample.txt");

@@ -15,7 +15,7 @@ fn printed(blocks: Blocks) -> String {
     wrk2_results(&report, &response, &service, &rates, blocks)
 }
 
-/// Goal: the frame that scripts look for stands where wrk2 prints it.
+/// Goal: the frame that scripts search for stands where wrk2 prints it.
 #[test]
 fn the_layout_is_that_of_wrk2() {
     let text = printed(Blocks {

@@ -39,8 +39,8 @@ fn real_but_negligible_is_equivalent() {
     assert_eq!(comparison.verdict, Verdict::Equivalent);
 }
 
-/// Goal: a difference whose interval sticks out of the margin is told by its sign, not by its size: 4 %
-/// +- 2 % is no reason for "undecided" because the margin is 5 %.
+/// Goal: a difference whose interval sticks out of the margin is reported by its sign, not by its size: 4 % +- 2 % is
+/// no reason for "undecided" because the margin is 5 %.
 #[test]
 fn certain_differences_need_no_size() {
     let pairs: Vec<_> = (0..10)
@@ -51,8 +51,8 @@ fn certain_differences_need_no_size() {
     assert_eq!(comparison.verdict, Verdict::Worse);
 }
 
-/// Goal: what does not vary is known after two rounds, as instructions and heap calls are; after one it
-/// is not known whether it varies.
+/// Goal: a value that does not vary is known after two rounds, as instructions and heap calls are; after one it is not
+/// known whether it varies.
 #[test]
 fn constant_ratios_are_answers() {
     let verdict = |pairs: &[(f64, f64)]| {
@@ -66,7 +66,7 @@ fn constant_ratios_are_answers() {
     assert!(open(&[(11.0, 10.0)]) && open(&[(11.0, 10.0), (11.5, 10.0)]));
 }
 
-/// Goal: with nine candidates and eight comparisons, nine rounds can convict and eight cannot.
+/// Goal: with nine candidates and eight comparisons, nine rounds can prove a loss and eight cannot.
 #[test]
 fn holm_needs_its_rounds() {
     for (count, decided) in [(8, false), (9, true)] {

@@ -47,8 +47,8 @@ fn beyond_the_simulated_rounds_nothing_jumps() {
     assert!((1.9..2.3).contains(&ratio), "{ratio}");
 }
 
-/// Goal: what is narrow against the margin shows nothing below it, because that is equivalent; what
-/// does not vary shows all that is beyond it.
+/// Goal: a value that is narrow against the margin shows nothing below it, because that is
+/// equivalent; a value that does not vary shows all that is beyond it.
 #[test]
 fn the_margin_bounds_what_is_found() {
     let of = |half_width| {

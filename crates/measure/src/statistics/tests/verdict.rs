@@ -53,8 +53,8 @@ fn sentences() {
     );
 }
 
-/// Goal: the contract of results.json: the verdict is a word beside the numbers, what belongs
-/// to it stands next to it, and all of it reads back.
+/// Goal: the contract of results.json: the verdict is a word beside the numbers, its details stand
+/// next to it, and all of it reads back.
 #[test]
 fn json_of_a_comparison() {
     let undecided = comparison(1.1, 0.9, 1.2, Verdict::Undecided { rounds_needed: 7 });

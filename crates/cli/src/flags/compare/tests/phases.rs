@@ -25,7 +25,7 @@ fn phases_are_read() {
     assert_eq!(plan.label(3), "idle");
 }
 
-/// Goal: what cannot be read is refused with the part that is wrong and an example.
+/// Goal: unreadable text is refused with the part that is wrong and an example.
 #[test]
 fn wrong_phases_are_refused() {
     for (text, part) in [

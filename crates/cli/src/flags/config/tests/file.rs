@@ -34,7 +34,7 @@ fn values_and_lines() {
     assert_eq!(of_proxy, [3, 4, 5, 6]);
 }
 
-/// Goal: what is no TOML, and a server that there is not, are named with line and key.
+/// Goal: invalid TOML, and a server that does not exist, are named with line and key.
 #[test]
 fn faults_name_line_and_key() {
     for (text, begin, part) in [

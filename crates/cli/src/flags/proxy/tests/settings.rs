@@ -116,7 +116,7 @@ fn keys_reach_the_configuration() {
     assert_eq!(heads, [None, Some(ProxyProtocol::V1)]);
 }
 
-/// Goal: what is wrong is named with its line and key, and with what is allowed.
+/// Goal: a mistake is named with its line and key, and with what is allowed.
 #[test]
 fn errors_name_line_key_and_what_is_allowed() {
     for (text, begin, part) in [

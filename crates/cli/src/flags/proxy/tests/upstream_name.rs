@@ -74,7 +74,7 @@ fn mirrors_are_read() {
     }
 }
 
-/// Goal: what is none is refused with what to write.
+/// Goal: an invalid name is refused with what to write.
 #[test]
 fn nonsense_is_refused() {
     for (text, part) in [

@@ -1,5 +1,5 @@
-//! `millpond serve entity --store cassandra://...`: how it and the nodes know each other, and the serving; or why it
-//! cannot be had.
+//! `millpond serve entity --store cassandra://...`: how it and the nodes authenticate each other, and the serving; or
+//! why it cannot be had.
 
 use crate::flags::serve::CommonFlags;
 use crate::output::Failure;
@@ -73,7 +73,7 @@ fn read_password(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// Reads all files, and connects to nobody.
+/// Reads all files, and opens no connection.
 #[cfg(feature = "distributed")]
 pub(super) fn check(url: &ClusterUrl, flags: &ClusterFlags) -> Result<(), Failure> {
     use millpond_entity::cluster::ClusterEngine;

@@ -34,7 +34,7 @@ fn memory_is_split_unless_told_otherwise() {
     assert_eq!(told.compression, Compression::Zstd);
 }
 
-/// Goal: whoever asks for help about `--sync` and `--store` reads what each choice can lose.
+/// Goal: the help about `--sync` and `--store` says what each choice can lose.
 #[test]
 fn help_says_what_can_be_lost() {
     let mut command = clap::Command::new("entity");
@@ -54,7 +54,7 @@ fn help_says_what_can_be_lost() {
     }
 }
 
-/// Goal: what the store cannot do is refused with the flag's name and what to write in its place.
+/// Goal: what the store cannot do is refused with the flag's name and the alternative.
 #[test]
 fn wrong_values_are_named() {
     for (line, part) in [

@@ -114,7 +114,7 @@ fn planted_arenas_are_read() {
     assert_eq!((later.parameters, later.arenas), (None, heap.arenas));
 }
 
-/// Goal: a figure that does not fit another one is never told: each word that is wrong has its reason.
+/// Goal: a figure that contradicts another one is never reported: each wrong word has its reason.
 #[test]
 fn what_does_not_fit_is_refused() {
     let behind = |arena: u64, at: usize| arena + DISTANCE + at as u64 * 8;

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what stands there can be pasted: words stay words, the seed comes before the user's own
+/// Goal: the commands can be pasted: words stay words, the seed comes before the user's own
 /// command, and is not given twice.
 #[test]
 fn commands_can_be_pasted() {
