@@ -225,7 +225,7 @@ impl Fault {
     }
 }
 
-/// See the module.
+/// The packed outcome of a request that was passed on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Relayed {
     name: [u8; NAME_BYTES_MAX],

@@ -311,7 +311,7 @@ struct Link {
     younger: u32,
 }
 
-/// See the module.
+/// Counts of open connections by client address.
 #[derive(Debug)]
 struct Ages {
     links: Vec<Link>,
@@ -400,7 +400,7 @@ impl Ages {
 /// An address or network as one number; no client has zero.
 type Key = u128;
 
-/// See the module.
+/// Counts of open connections by client address.
 #[derive(Debug)]
 struct AddressCounts {
     count_max: usize,

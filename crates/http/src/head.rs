@@ -306,7 +306,7 @@ impl ResponseHead {
 
 // Properties of a request and its connection that decide how its response is framed.
 
-/// See the module.
+/// How a response is framed, as flags.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ResponseFraming(u8);
 

@@ -6,7 +6,7 @@
 
 use millpond_mempool::{BlockPool, Buffer, POOLED_BYTES_MAX, Pool, PoolError, Pooled};
 
-/// See the module. Never empty.
+/// Received bytes that wait, as a chain of blocks. Never empty.
 #[derive(Debug)]
 pub(crate) struct KeptInput {
     bytes: Buffer,

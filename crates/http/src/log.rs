@@ -475,7 +475,7 @@ impl FixedHeaderLines {
         &self.text[begin..end]
     }
 
-    /// The `Date` line alone, for responses whose other lines are somebody else's.
+    /// The `Date` line alone, for responses whose other lines come from another server.
     #[inline]
     pub(crate) fn date_line(&self) -> &[u8] {
         &self.text[OK_LINE.len() + SERVER_LINE.len()..LINES_END]

@@ -596,7 +596,7 @@ pub(super) enum Incoming {
     Complete,
 }
 
-/// See the module.
+/// One exchange and its phase.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) key: PoolKey,

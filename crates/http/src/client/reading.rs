@@ -442,7 +442,7 @@ struct KnownHead {
     fields: HeadFields,
 }
 
-/// See the module. One client has one, with the same limits always.
+/// The heads of recent responses, so that equal ones are not parsed again. One per client, always with the same limits.
 #[derive(Debug)]
 pub(super) struct KnownResponseHeads {
     places: [KnownHead; PLACES],

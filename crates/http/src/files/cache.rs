@@ -49,7 +49,7 @@ impl CacheEntry {
     }
 }
 
-/// See the module.
+/// Small files in memory, by name.
 #[derive(Debug)]
 pub(super) struct Cache {
     places: HashMap<Box<[u8]>, usize>,

@@ -444,7 +444,7 @@ struct DiskShared {
     generation: AtomicU64,
 }
 
-/// See the module.
+/// A root that is resolved again by its name.
 #[derive(Debug)]
 pub(super) struct FollowedRoot {
     shared: Arc<DiskShared>,
