@@ -311,7 +311,7 @@ struct Link {
     younger: u32,
 }
 
-/// Counts of open connections by client address.
+/// Connections in the order of their last activity.
 #[derive(Debug)]
 struct Ages {
     links: Vec<Link>,

@@ -376,7 +376,7 @@ struct ResponseRest {
     passes_trailers: bool,
 }
 
-/// One request under way through the proxy.
+/// Response heads that were passed on, to be copied when equal ones come.
 #[derive(Debug)]
 pub(super) struct KnownResponses {
     memory: HeadMemory<ResponseKey, ResponseRest>,

@@ -125,7 +125,7 @@ pub(super) struct ClientPeer {
 }
 
 impl ClientPeer {
-    /// Whether requests of both get the same fields. `ends`: addresses are sent before all requests.
+    /// Whether requests of both get the same fields. `ends` are sent before all requests, not in them.
     #[inline]
     pub(super) fn is_told_like(&self, other: &Self) -> bool {
         self.text() == other.text()

@@ -29,7 +29,7 @@ use super::response_head::FieldChanges;
 use super::service::{HalfClose, UpgradeProtocols};
 use super::upstreams::{EjectionPolicy, ProbePolicy};
 
-/// Upstreams of one proxy at most: one 64-bit mask holds those that a request has tried.
+/// Upstreams of one proxy at most: one 128-bit mask holds those that a request has tried.
 pub const UPSTREAMS_MAX: usize = 128;
 
 /// One server behind the proxy.

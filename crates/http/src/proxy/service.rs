@@ -65,7 +65,7 @@ const KEPT_BODY_BYTES_MAX: u64 = 8 * 1024;
 /// User data of exchanges that are probes; no handle has it.
 pub(super) const PROBE_USER: u64 = u64::MAX;
 
-/// Request heads that were passed on, to be copied when equal ones come.
+/// The proxy of one shard.
 pub struct Proxy {
     pub(super) control: Arc<ProxyControl>,
     limits: Limits,
@@ -524,8 +524,8 @@ impl Service for Proxy {
                 Flow::Done
             }
             Err(Refused::NoForwardsLeft) => {
-                // OPTIONS asks about this resource, so the upstream responds; TRACE is refused, since it would show the
-                // fields that earlier proxies have added.
+                // OPTIONS asks what this proxy supports, which is what its upstreams support; TRACE is refused, since it
+                // would show the fields that earlier proxies have added.
                 let status = match request.method {
                     crate::Method::Options => StatusCode::NO_CONTENT,
                     _ => StatusCode::METHOD_NOT_ALLOWED,

@@ -162,7 +162,7 @@ impl Upstream {
     }
 }
 
-/// Health of one upstream.
+/// The upstreams of one shard.
 pub(super) struct Upstreams {
     list: Vec<Upstream>,
     /// Not in the configuration any more, but with requests under way.

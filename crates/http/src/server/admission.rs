@@ -98,7 +98,7 @@ impl<S: Service> Server<S> {
 // Connections that need attention when the tick ends: each is listed once, however often it does
 // something.
 
-/// Per-connection flags for closing and admission.
+/// Sockets of these connections.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     pub(crate) dirty: Vec<SocketId>,
