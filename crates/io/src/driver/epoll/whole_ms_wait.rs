@@ -34,7 +34,7 @@ pub(super) fn wait(
     // SAFETY: the descriptor is open while it is borrowed; `front` has room for `capacity` events
     // of the layout asserted above, and any bits the kernel writes are valid in both fields.
     let count = unsafe { libc::epoll_wait(epoll.as_raw_fd(), front, capacity, timeout_ms) };
-    // Negative only on failure, which says why in this thread's errno.
+    // Negative only on failure, with the reason in this thread's errno.
     usize::try_from(count).map_err(|_| {
         let error = std::io::Error::last_os_error();
         Errno::from_io_error(&error).unwrap_or(Errno::INVAL)
