@@ -238,7 +238,7 @@ pub enum Reply {
         /// The `Allow` field.
         allow: FieldValue<'static>,
     },
-    /// 401, or 403 for a token that is good for less.
+    /// 401, or 403 for a token with fewer rights.
     NotAllowed(AccessRefusal),
     /// 503: too much waits; the same request may succeed later.
     Overloaded,

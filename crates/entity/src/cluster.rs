@@ -18,10 +18,10 @@
 //! partition grows with the data.
 //!
 //! **Guarantees.** A write acknowledged by the requested number of copies is 201 or 202; any other end is 504, because
-//! it may have been done all the same (`worker`). A write carries the time at which it left its shard, by this
-//! process's clock, which never goes back; the newest wins on every node. So writes of one server take effect in the
-//! order in which it received them, and those of several servers in the order of their clocks. With a quorum for both,
-//! reads return acknowledged writes.
+//! it may still have been done (`worker`). A write carries the time at which it left its shard, by this process's
+//! clock, which never goes back; the newest wins on every node. So writes of one server take effect in the order in
+//! which it received them, and those of several servers in the order of their clocks. With a quorum for both, reads
+//! return acknowledged writes.
 //!
 //! **Conditions** (If-Match, If-None-Match) take light-weight transactions, which have times of their
 //! own and must not be mixed with plain writes: a plain one with a clock ahead would win over a later

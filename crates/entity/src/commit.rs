@@ -45,8 +45,8 @@ pub struct Job {
     pub attempt: u8,
     /// Why this one job of its batch was not done.
     pub refusal: Option<Outcome>,
-    /// Under what the value may be cached (`stamps`): a read leaves with the stamp of before it,
-    /// a write comes home with the one of after it. `None`: not at all.
+    /// Under what the value may be cached (`stamps`): a read leaves with the stamp of before it, a write returns with
+    /// the one of after it. `None`: not at all.
     pub stamp: Option<Stamp>,
     /// The hold of a large value: while it arrives until its response, while it leaves until it has left.
     pub hold: Option<BodyHold>,

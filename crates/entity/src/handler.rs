@@ -411,7 +411,7 @@ impl<S: Engine> EntityService<S> {
         });
     }
 
-    /// A job came home.
+    /// A job has returned.
     fn take_answer(&mut self, Answer { job, outcome }: Answer, completions: &mut Completions<'_>) {
         let request = job.request;
         match job.kind {

@@ -16,9 +16,9 @@
 //!    release fence; a thread that read the batch and passes an acquire fence then loads `s + 1` or more
 //!    and does not fill. A read by a store thread is the same: the queue and the mailbox order its
 //!    two loads around the read.
-//! 3. *A write caches that value too.* Its job comes home with the even stamp that ended its
-//!    batch, but only the batch's last job of each stamp does: an earlier one may have been
-//!    overwritten by it, in the same batch and under the same stamp.
+//! 3. *A write caches that value too.* Its job returns with the even stamp that ended its batch, but only the batch's
+//!    last job of each stamp does: an earlier one may have been overwritten by it, in the same batch and under the same
+//!    stamp.
 //! 4. *Acknowledged writes are seen.* The store of the even stamp comes before the response, which comes before the
 //!    client's next request, on whatever connection; the sockets between them order memory as locks do. So a shard that
 //!    handles that request loads this stamp or a later one, and values cached under an earlier one are stale. The same

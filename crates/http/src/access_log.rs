@@ -159,7 +159,7 @@ impl AccessLog {
         self.bell.ask_to_reopen();
     }
 
-    /// Called when no shard writes any more: waits until all is written. The sentence says what is lost.
+    /// Called when no shard writes any more: waits until all is written. The message reports the loss.
     pub(crate) fn finish(&self) -> Result<(), String> {
         self.bell.ask_to_stop();
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);

@@ -226,7 +226,7 @@ pub(crate) struct Connection {
     pub(crate) is_peer_finished: bool,
     /// In the server's list of connections that are checked for a FIN: see `server::fin_watch`.
     pub(crate) is_fin_watched: bool,
-    /// A response was cut: a reset shows it, where a FIN would look like its end.
+    /// A response was cut: a reset shows it, where a FIN would mean its end.
     pub(crate) ends_by_reset: bool,
     /// `is_plain` was found true, and nothing has had the connection since that could change that:
     /// `Connections` takes it back whenever it hands the connection out.

@@ -17,7 +17,7 @@ pub struct HttpCounters {
     /// Idle connections closed to make room for new ones, when there were as many as may be, or
     /// descriptors ran out.
     pub connections_shed: u64,
-    /// Requests that a service was told to cancel because their client closed its connection.
+    /// Requests that a service had to cancel because their client closed its connection.
     pub requests_cancelled: u64,
     limit_hits: [u64; Limit::COUNT],
     responses: [u64; CODES],

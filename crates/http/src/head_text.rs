@@ -124,8 +124,8 @@ const fn check_bytes(bytes: &[u8], part: HeadPart) -> Result<(), HeadTextError> 
     Ok(())
 }
 
-/// Whether a value is sound at first sight, eight bytes at once: no byte is below the space or DEL. One
-/// with a tab is sound too, and is looked at byte by byte, as are those shorter than a word.
+/// Whether a value is valid by the fast check, eight bytes at once: no byte is below the space or DEL. One with a tab
+/// is valid too, and is checked byte by byte, as are those shorter than a word.
 #[inline]
 fn is_plain_value(bytes: &[u8]) -> bool {
     let (Some(last), words) = (bytes.last_chunk(), bytes.as_chunks().0) else {

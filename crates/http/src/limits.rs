@@ -134,7 +134,7 @@ impl LimitValues {
         let most = sockets.saturating_sub(CLOSING_MAX);
         let share = sockets / 5 * 4;
         let least = sockets.saturating_sub(CLOSING_MIN);
-        // The first of the three whose part for closing sockets is what it assumes or less.
+        // The first of the three whose share for closing sockets is at most the assumed one.
         if most / 4 >= CLOSING_MAX {
             most
         } else if share / 4 >= CLOSING_MIN {
@@ -205,7 +205,7 @@ impl Default for LimitValues {
     }
 }
 
-/// Checked caps: made by [`LimitValues::checked`], read like the values. What is parsed under them fits in the parser's
+/// Checked caps: made by [`LimitValues::checked`], read like the values. Heads parsed under them fit the parser's
 /// tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits(LimitValues);

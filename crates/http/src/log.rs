@@ -305,7 +305,7 @@ impl Repeated {
 }
 
 impl EventNotice {
-    /// As a line of the log: `sentence`: what happened, and the remedy.
+    /// As a line of the log. `sentence`: what happened, and the remedy.
     pub(crate) fn write(self, level: LogLevel, event: &'static str, sentence: &str) {
         write_event(level, event, self.count(), self.line(sentence));
     }

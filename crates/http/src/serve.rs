@@ -305,8 +305,7 @@ struct SignalWatch {
 }
 
 impl SignalWatch {
-    /// SIGHUP is only caught where it is good for something: a server without files to read again
-    /// ends with its terminal.
+    /// SIGHUP is only caught where it is used: a server without files to read again ends with its terminal.
     fn install(rereads: bool) -> io::Result<Self> {
         let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1])?;
         if rereads {

@@ -144,7 +144,7 @@ pub trait Service {
     ) -> Flow;
 
     /// Whether the body of this request, whose head alone is parsed yet, is to come in parts: then `call` has an empty
-    /// body, and [`Flow::Stream`] asks for the first part. Otherwise `call` waits for all of it, in memory. Called for
+    /// body, and [`Flow::Stream`] requests the first part. Otherwise `call` waits for all of it, in memory. Called for
     /// every request with a body, before any of it is kept: if `call` gets a body that is not empty, this has returned
     /// false.
     fn takes_body_in_parts(&mut self, _request: &Request<'_>) -> bool {

@@ -441,7 +441,7 @@ impl ProxyHeadFailure {
 /// Counters since the driver was made, and current numbers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ProxyHeadCounters {
-    /// Connections whose head is not whole, now.
+    /// Connections whose header is not whole, now.
     pub awaited: u64,
     /// Heads of version 1.
     pub taken_v1: u64,

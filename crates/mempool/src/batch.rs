@@ -400,8 +400,8 @@ impl Iterator for ReturnedBlocks {
 #[inline]
 fn prefetch_line(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint; it reads nothing as far as the program can tell, and processors without it ignore it. The
-    // intrinsic needs a target feature, or prefetches for reading.
+    // SAFETY: a hint; it reads nothing that the program can observe, and processors without it ignore it. The intrinsic
+    // needs a target feature, or prefetches for reading.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags));
     }

@@ -72,8 +72,8 @@ impl BlockBooks {
         Some(block)
     }
 
-    /// A block of a class when none is ready: blocks freed elsewhere may have come home, else the
-    /// class needs memory.
+    /// A block of a class when none is ready: blocks freed elsewhere may have been returned, else the class needs
+    /// memory.
     ///
     /// # Safety
     /// `class` is one, not `DIRECT`.

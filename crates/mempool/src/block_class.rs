@@ -275,8 +275,8 @@ impl BlockClass {
 }
 
 impl Drop for BlockClass {
-    /// Gives all chunks back: the thread that frees a pool is the last, so no block is in use, though many
-    /// may never have come home.
+    /// Gives all chunks back: the thread that frees a pool is the last, so no block is in use, though many may never
+    /// have been returned.
     fn drop(&mut self) {
         for list in [&mut self.idle, &mut self.roomy, &mut self.full] {
             while let Some(header) = list.pop() {

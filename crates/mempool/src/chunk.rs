@@ -3,8 +3,8 @@
 //! `chunk_store` maps segments for the blocks of all pools, `slot_chunk` cuts chunks into slots and unmaps idle ones,
 //! and `buffer_pool` takes one long chunk for all its buffers and discards the pages of idle ones. A chunk is 64 KiB at
 //! a multiple of 64 KiB, so the chunk of any address is found by clearing 16 bits. It carries no header: 32 KiB blocks
-//! fill it twice, and the pages of a tail that no block covers are never touched, hence never resident. A returned
-//! chunk goes back to the system.
+//! fill it twice, and the pages of a tail that no block covers are never touched, so never resident. A returned chunk
+//! goes back to the system.
 
 #![allow(unsafe_code)]
 

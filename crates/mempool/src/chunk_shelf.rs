@@ -35,7 +35,7 @@ pub(crate) struct ChunkShelf {
     idle: Pages,
     /// Pages known to have no memory. Nothing but blocks at home reach into them.
     absent: Pages,
-    /// Whether blocks came home or left since the last sweep.
+    /// Whether blocks were returned or lent since the last sweep.
     has_news: bool,
 }
 

@@ -33,10 +33,9 @@ pub(crate) struct LocalPool<const CLASSES: usize> {
     fronts: [Front; CLASSES],
     classes: [BlockClass; CLASSES],
     budget: Budget,
-    /// Blocks that came home from other threads and are in no front list yet. They still count as
-    /// lent.
+    /// Blocks returned by other threads and are in no front list yet. They still count as lent.
     held: ReturnedBlocks,
-    /// Blocks that came home from other threads and went into the front lists, ever.
+    /// Blocks returned by other threads and put into the front lists, in total.
     remote_frees: u64,
     /// The class at which the sweep under way is; `CLASSES` when there is none.
     next_swept: usize,
@@ -298,7 +297,7 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
         self.budget.reserved_bytes()
     }
 
-    /// Blocks that came home from other threads, ever.
+    /// Blocks returned by other threads, in total.
     pub(crate) fn remote_frees(&self) -> u64 {
         self.remote_frees
     }

@@ -273,9 +273,9 @@ pub fn flush_remote_frees() {
 //   ---- fence ----                ---- fence ----
 //   take what came home            marked? take the lock, then what came home
 // ```
-// Of the two fences one is first in the order of all. If it is the left one, the sender finds the
-// mark; if it is the right one, the push is found by the thread that leaves. A batch is never left lying.
-// Absent on purpose: the lock. It is the abandoned heaps' owner that has it, and so owns all of them.
+// Of the two fences one is first in the order of all. If it is the left one, the sender finds the mark; if it is the
+// right one, the push is found by the thread that leaves. A batch is never left unhandled. The lock is not here: it
+// belongs to the abandoned heaps, and its holder owns all of them.
 
 /// The mark at a home.
 pub(crate) struct AbandonedMark(AtomicBool);
@@ -293,7 +293,7 @@ impl AbandonedMark {
         fence(Ordering::SeqCst);
     }
 
-    /// With the lock: there is an owner again, which takes what comes home.
+    /// With the lock: there is an owner again, which takes returned blocks.
     pub(crate) fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);
     }

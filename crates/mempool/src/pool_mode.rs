@@ -126,7 +126,7 @@ impl fmt::Display for PoolMode {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Checks {
     /// Every block ends at an inaccessible guard page, and becomes inaccessible when it is freed: a stray access faults
-    /// at the very instruction. Costs at least a page and a few system calls for each block.
+    /// at that instruction. Costs at least a page and a few system calls for each block.
     pub guard_pages: bool,
     /// The pool refuses this allocation, counted from 1, and no other.
     pub fail_at: Option<NonZeroU64>,
@@ -286,7 +286,7 @@ pub struct PoolStats {
     pub hits: u64,
     /// Objects for which the pool asked the operating system or malloc.
     pub misses: u64,
-    /// Objects that were freed by a thread other than the owner and have come home.
+    /// Objects that were freed by a thread other than the owner and have been returned.
     pub remote_frees: u64,
 }
 

@@ -125,7 +125,7 @@ impl RemoteFrees {
         }
     }
 
-    /// Owner only: the blocks that came home since the last call. One load when there are none.
+    /// Owner only: the blocks returned since the last call. One load when there are none.
     #[inline]
     pub(crate) fn take(&self) -> ReturnedBlocks {
         if self.newest.load(Ordering::Relaxed).is_null() {

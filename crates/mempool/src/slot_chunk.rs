@@ -398,9 +398,9 @@ impl<V> SlotTable<V> {
         }
     }
 
-    /// Index, generation and place of every value, in the order of indices. O(slots of the chunks
-    /// that hold any). The pointers are good for reading while the table is borrowed, and for
-    /// writing, each once at a time, while it is borrowed mutably.
+    /// Index, generation and place of every value, in the order of indices. O(slots of the chunks that hold any). The
+    /// pointers are valid for reading while the table is borrowed, and for writing, each once at a time, while it is
+    /// borrowed mutably.
     pub(crate) fn live(&self) -> impl Iterator<Item = (u32, u32, *mut V)> {
         let has_any = |(_, chunk): &(u32, &SlotChunk)| chunk.live_count > 0;
         let chunks = (0..).zip(&self.chunks).filter(has_any);

@@ -1,7 +1,7 @@
 //! Which part of a file a GET or HEAD gets, if any: preconditions first, then the range.
 //!
 //! RFC 9110 13.2.2 gives the order: `If-Match`, else `If-Unmodified-Since`; `If-None-Match`, else `If-Modified-Since`;
-//! `Range` with `If-Range`. An invalid field is ignored, except `If-Match`, whose purpose is to refuse.
+//! `Range` with `If-Range`. An invalid field is ignored, except `If-Match`, which exists to refuse.
 //!
 //! `Range` may be ignored (14.2), the whole file is always correct, and `multipart/byteranges` lets a short request ask
 //! for much more than the file.

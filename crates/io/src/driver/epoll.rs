@@ -722,7 +722,7 @@ impl EpollDriver {
                 if let Some(count) = self.spin(start_ns, deadline_ns, events)? {
                     return Ok(count);
                 }
-                // What is left of the wait; the spin ends before the deadline, or would have reported it.
+                // The rest of the wait; the spin ends before the deadline, or would have reported it.
                 wait_ns = deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(self.now_ns));
             } else {
                 slept_from_ns = Some(start_ns);

@@ -6,8 +6,8 @@
 //!        \________\__-> Failing -> Closed                (reported in a later tick)
 //! ```
 //! Closing a TCP socket with unread bytes sends a reset, and a reset destroys what the peer has not read yet, often the
-//! very response with the reason. So a socket whose owner leaves sends its queue, then a FIN, and discards bytes until
-//! the peer's FIN. The limits are here; without them an idle peer would keep the socket of an unserved connection.
+//! response with the reason. So a socket whose owner leaves sends its queue, then a FIN, and discards bytes until the
+//! peer's FIN. The limits are here; without them an idle peer would keep the socket of an unserved connection.
 
 use super::SocketId;
 use super::accepting::RETRY_TIMER_USER;

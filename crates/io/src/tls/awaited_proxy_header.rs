@@ -220,7 +220,7 @@ impl Layer {
         true
     }
 
-    /// Forgets a socket whose head will not come. False: it is not such a socket.
+    /// Forgets a socket whose header will not come. False: it is not such a socket.
     pub(super) fn refuse_head(&mut self, socket: SocketId, failure: ProxyHeadFailure) -> bool {
         let Some(awaited) = self.awaited.as_deref_mut() else {
             return false;

@@ -3,12 +3,11 @@
 //! ```text
 //!   guard page | data pages: front canary, block, rear canary | guard page
 //! ```
-//! The block lies as far back as its alignment allows, so that the first byte behind it is, but for
-//! less than the alignment, the guard page's first. When it is freed its data pages become what the
-//! guard pages are: an access faults there and then. Without guards the pages on either
-//! side belong to other owners, and what was freed is poisoned like all else.
-//! Absent on purpose: a handler for the fault. A debugger or the core file shows the instruction,
-//! and a library has no business with the process's signals.
+//! The block lies as far back as its alignment allows, so that the first byte behind it is, but for less than the
+//! alignment, the guard page's first. When it is freed its data pages become inaccessible like the guard pages: an
+//! access faults at once. Without guards the pages on either side belong to other owners, and freed data pages are
+//! poisoned like other blocks. There is no handler for the fault: a debugger or the core file shows the instruction,
+//! and a library should not handle the process's signals.
 
 #![allow(unsafe_code)]
 

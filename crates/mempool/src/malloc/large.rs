@@ -9,9 +9,9 @@
 //!        |  MappedHeader ...  |  the holder's bytes ...                 |
 //!        <----- 64 KiB ------->
 //! ```
-//! So an address that is a multiple of a segment's size can only be a mapped block's: the first
-//! chunk of a segment of the store is never lent. free needs one test for it, which null shares.
-//! Absent on purpose: a cache of mappings. They are rare, and each is worth a system call.
+//! So an address that is a multiple of a segment's size can only be a mapped block's: the first chunk of a segment of
+//! the store is never lent. free needs one test for it, which null shares. There is no cache of mappings: they are
+//! rare, and each is worth a system call.
 #![allow(unsafe_code)]
 use super::checked;
 use crate::chunk::CHUNK_BYTES;

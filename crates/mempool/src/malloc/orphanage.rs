@@ -93,7 +93,7 @@ impl AbandonedHeaps {
     }
 }
 
-/// Puts all that came home to an abandoned heap back to its chunks.
+/// Puts all blocks returned to an abandoned heap back to its chunks.
 ///
 /// # Safety
 /// The heap is abandoned, and the caller has the lock.

@@ -1,9 +1,9 @@
 //! Remote frees and the ends of pools and threads, in every order of their atomic operations.
 //!
-//! `cargo xtask loom` runs these on the very code of `remote_free`, `outbox` and `batch`. A model
-//! holds when no order breaks an assertion and no two accesses are left without an order: each
-//! block has a guard that its user, its taker and the thread that frees the pool touch, and the last
-//! of them also claims the atomics for itself, as freeing their memory would.
+//! `cargo xtask loom` runs these on the code of `remote_free`, `outbox` and `batch`. A model holds when no order breaks
+//! an assertion and no two accesses are left without an order: each block has a guard that its user, its taker and the
+//! thread that frees the pool touch, and the last of them also claims the atomics for itself, as freeing their memory
+//! would.
 //!
 //! A model that cannot fail proves nothing, so each lists the faults, injected by hand, that it caught. Unit tests
 //! cover the arithmetic; here every further operation multiplies the number of orders.
@@ -221,8 +221,8 @@ fn leave_against_direct_blocks() {
     });
 }
 
-/// Goal: blocks gathered by a thread that ends come home without its doing, before or after the
-/// owner has left; also the block that another thread-local value drops after the outbox is gone.
+/// Goal: blocks gathered by a thread that ends are returned automatically, before or after the owner has left; also the
+/// block that another thread-local value drops after the outbox is gone.
 ///
 /// Caught: an outbox without its destructor; a `free_away` that loses the block when there is no
 /// outbox.

@@ -19,8 +19,8 @@ const _: () = {
     assert!(offset_of!(Event, data) == offset_of!(libc::epoll_event, u64));
 };
 
-/// Waits for events of `epoll` at most `wait_ns`, rounded up; `None` waits for ever. Fills the
-/// front of `events` and returns how many there are.
+/// Waits for events of `epoll` at most `wait_ns`, rounded up; `None` waits without limit. Fills the front of `events`
+/// and returns how many there are.
 pub(super) fn wait(
     epoll: BorrowedFd<'_>,
     events: &mut [Event],
