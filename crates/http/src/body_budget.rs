@@ -55,7 +55,7 @@ struct BudgetState {
 #[derive(Debug)]
 struct Holder {
     bytes: AtomicU64,
-    /// What it will hold in the end; `u64::MAX`: not known.
+    /// Its final size in bytes; `u64::MAX`: not known.
     total_bytes: AtomicU64,
     is_beside: AtomicBool,
     /// By when its peer has to move the next byte, if others wait; `u64::MAX`: nothing is demanded of it.

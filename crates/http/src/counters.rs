@@ -1,4 +1,4 @@
-//! What a server counts: plain integers of one shard, added up only when they are read.
+//! Counters of a server: plain integers of one shard, added up only when they are read.
 
 use crate::limits::Limit;
 use crate::status::StatusCode;

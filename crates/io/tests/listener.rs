@@ -1,4 +1,4 @@
-//! Listening: what is refused, and with which message.
+//! Refusals when listening, and their messages.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use millpond_io::{Address, IoError, ListenOptions, Listener};

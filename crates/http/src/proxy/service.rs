@@ -524,8 +524,8 @@ impl Service for Proxy {
                 Flow::Done
             }
             Err(Refused::NoForwardsLeft) => {
-                // OPTIONS asks what this proxy supports, which is what its upstreams support; TRACE is refused, since it
-                // would show the fields that earlier proxies have added.
+                // OPTIONS asks what this proxy supports, which is what its upstreams support; TRACE is refused, since
+                // it would show the fields that earlier proxies have added.
                 let status = match request.method {
                     crate::Method::Options => StatusCode::NO_CONTENT,
                     _ => StatusCode::METHOD_NOT_ALLOWED,

@@ -15,7 +15,7 @@ use crate::service::{AfterFin, RequestToken, Service};
 use super::exchange::Exchange;
 use super::{FIN_WATCH_TIMER, Server};
 
-/// Interval of the checks of paused connections: no request is held much longer in vain.
+/// Interval of the checks of paused connections: no abandoned request is held much longer.
 const LOOK_INTERVAL_NS: u64 = 200_000_000;
 
 /// How many are checked each time, 0.3 us each. With more, each waits longer.

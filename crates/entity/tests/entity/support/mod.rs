@@ -105,7 +105,7 @@ impl TestServer {
         Client::connect(self.address)
     }
 
-    /// Tells it to stop gracefully.
+    /// Stops it gracefully.
     pub(crate) fn begin_stop(&mut self) {
         drop(self.stop.take());
     }
