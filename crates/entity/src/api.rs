@@ -75,7 +75,7 @@ pub enum Route<'a> {
     Upkeep(Upkeep),
     /// The description of all this.
     OpenApi,
-    /// The metrics, which the server itself returns where they may be read: 404 here.
+    /// The metrics, which the server itself returns where they may be read: an unknown path here.
     Metrics,
     /// Nothing; this is the response.
     Refuse(Reply),

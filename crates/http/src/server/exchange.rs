@@ -46,7 +46,7 @@ pub(crate) struct Exchange {
     /// Notified of every request.
     pub(crate) access_log: Option<Box<ShardLog>>,
     pub(crate) metrics_access: MetricsAccess,
-    /// Whether the exchange comes or goes in parts.
+    /// Exchanges whose bodies come or go in parts.
     pub(super) streams: Pool<Streaming>,
     /// Bodies that come in pieces and are wanted whole.
     gatherings: Pool<Gathering>,
